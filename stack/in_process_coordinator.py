@@ -79,7 +79,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
         raise Unavailable(message, hint="--url URL, or set MALLORN_URL") from None
     from db.migrate import OldTables, check
 
-    # The app logs errors that it also answers, and the command prints the answer.
+    # The app logs errors that it also returns, and the command prints these.
     logging.getLogger("services").addHandler(logging.NullHandler())
     with ExitStack() as stack:
         app = create_app(stack.enter_context(_settings(directory)))

@@ -25,7 +25,7 @@ COORDINATOR = "coordinator"
 
 @dataclass(frozen=True)
 class StackLayout:
-    """Data directory, addresses and number of workers of one embedded stack."""
+    """The data directory, addresses and number of workers of an embedded stack."""
 
     data: DataDir
     host: str

@@ -1,4 +1,4 @@
-"""A supervised process: a program or a fork of this process, with a log and a clean end."""
+"""A supervised child process: how it starts (as a program or fork), is logged and ends."""
 
 import ctypes
 import gc
@@ -170,7 +170,7 @@ class SupervisedChild:
         return True
 
     def last_lines(self, count: int = 12) -> list[str]:
-        """Return the last lines of the log."""
+        """Return the last `count` lines of the log; empty if there is no log."""
         with suppress(FileNotFoundError), self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - 200 * count))
             return log.read().decode(errors="replace").splitlines()[-count:]

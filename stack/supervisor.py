@@ -23,7 +23,7 @@ class PartFailed(Unavailable):
 
 @dataclass(frozen=True)
 class RestartPatience:
-    """Delays and limits for restarting and stopping processes."""
+    """Delays and limits for restarting and stopping child processes."""
 
     first_delay_sec: float = 0.5
     longest_delay_sec: float = 30.0
@@ -91,7 +91,7 @@ class Supervisor:
         self._failures[spec.name], self._start_at[spec.name] = 0, 0.0
 
     def remove(self, name: str) -> None:
-        """Stop a child and remove it."""
+        """Stop a child, wait for its end, and forget it."""
         leaving = [child for child in self._children if child.spec.name == name]
         self._children = [child for child in self._children if child.spec.name != name]
         self._seen_ready.discard(name)

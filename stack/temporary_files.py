@@ -36,11 +36,11 @@ def own_folder(part: str) -> Iterator[Path]:
 
 
 def sweep(*places: Path) -> None:
-    """Remove this user's temporary folders whose processes are dead."""
+    """Remove this user's temporary folders that dead processes left in these places."""
     for folder in left_by_the_dead(*places):
         locked_folders.remove_tree(folder)
 
 
 def left_by_the_dead(*places: Path) -> Iterator[Path]:
-    """Yield this user's folders whose processes are dead; each stays locked until the next."""
+    """Yield this user's folders of dead processes; each is locked until the next one."""
     return locked_folders.left_by_the_dead(PREFIX, *places)

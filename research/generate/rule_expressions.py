@@ -18,7 +18,7 @@ from mallorn.core.errors import InvalidRequest
 
 LONGEST: Final = 200  # characters in a text
 DEEPEST: Final = 16  # opening brackets in a text
-LARGEST: Final = 10**15  # of absolute values
+LARGEST: Final = 10**15  # limit of absolute values
 TOKEN: Final = re.compile(r"\s*(?:(\d+(?:e\d{1,2})?)|([a-z_]+)|(<=|>=|==|[-+*/%<>(),]))")
 Values = Mapping[str, int]
 Operation = Callable[[int, int], int]

@@ -20,7 +20,7 @@ class Lowering:
     """Extracts features that need lowered code, for tasks in the database of `viewer`."""
 
     viewer: FeatureLookup
-    most_new: int  # candidates per task to lower at most, if not in the cache
+    most_new: int  # most candidates per task to lower; cached ones do not count
 
     def see(self, task: TaskData, view: str) -> FeatureRows:
         """Return a task's features. Raises InvalidRequest if the database lacks the task."""

@@ -31,7 +31,7 @@ class TaskKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFacts:
-    """The operator and descriptors of a workload."""
+    """A workload's operator, descriptors (numbers for cost models) and id."""
 
     op: str
     descriptors: tuple[float, ...]

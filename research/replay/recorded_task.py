@@ -17,7 +17,7 @@ _LANES: Final = 16
 
 @dataclass(frozen=True)
 class RecordedTask:
-    """A workload, its sketches and its distinct candidates, in the order they were measured."""
+    """A workload, its sketches and its distinct candidates in the order of measurement."""
 
     workload: str  # Workload.key
     name: str

@@ -30,7 +30,7 @@ from workers.interfaces.model_compiler import ModelCompiler, Tuned
 
 @dataclass(slots=True)
 class WrittenFolder:
-    """Counts the records of a target that were written to its directory, and those that were not."""
+    """Counts the records of a target that were written to its directory or left out."""
 
     directory: Path
     records: int = 0
@@ -40,7 +40,7 @@ class WrittenFolder:
 def export_schedules(
     database: Database, root: Path, target: Target | None = None, progress: Progress = silent
 ) -> Iterator[WrittenFolder]:
-    """Replace the directory of each target (or of `target`); yield counts.
+    """Write the best records of each target, or of `target`, to a directory; yield counts.
 
     Raises Conflict if a directory holds records that this database lacks.
     """

@@ -74,14 +74,14 @@ class _Stage:
 
 @dataclass
 class _Reader:
-    """Builds the trace, choices and decisions, one step at a time."""
+    """Translates one step at a time; collects the trace, the choices and the decisions."""
 
     trace: list[list[Any]] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     decisions: list[int] = field(default_factory=list)
     tiles: list[Tile] = field(default_factory=list)
     _stages: dict[int, _Stage] = field(default_factory=dict)
-    _factors: list[list[str]] = field(default_factory=list)  # per step
+    _factors: list[list[str]] = field(default_factory=list)  # factor names of each step
     _named: int = 0
 
     def read(self, step: Sequence[Any]) -> None:

@@ -23,7 +23,7 @@ from workers.interfaces.model_compiler import Restored, RestoredLog
 from workers.model_import.run import new_workload
 from workers.round.store_referenced_rows import store_sketches
 
-ID_BYTES: Final = 7  # of a row id, so that it is a positive 64-bit integer
+ID_BYTES: Final = 7  # bytes of a row id, so that it is a positive 64-bit integer
 
 
 @dataclass(frozen=True, slots=True)

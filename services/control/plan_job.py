@@ -325,7 +325,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
         repository.move(job.target_id, old, new)
     repository.set_families(job.id, [row for row in new_rows if row.workload_id in unplaced])
 
-    # Tell the job, and train a changed family's model before its next round is proposed.
+    # Log moves as events, and train a changed family's model before its next round is proposed.
     tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
     messages: dict[str, Message] = {}
     for old, new in moves:

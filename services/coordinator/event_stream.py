@@ -72,7 +72,7 @@ def news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
 async def stream(
     parts: AppContext, owner: str, job_id: str, last_event: int, first: News, may_stay: Callable[[], bool]
 ) -> AsyncIterator[str]:
-    """Yield server-sent events until the job, this process or the caller's access ends."""
+    """Yield server-sent events until the job ends, this process stops or access is lost."""
     (events, is_last), last_check_sec = first, time.monotonic()
     with parts.pulse.following(job_id):
         while True:

@@ -49,7 +49,7 @@ def _recent_gain(task: TaskView) -> float:
 
 
 def in_words(task: TaskView) -> str:
-    """Describe the figures behind the gradient in words."""
+    """Describe the latency and recent gain behind a task's gradient in words."""
     if task.best_us is None:
         return f"no valid result yet after {task.trials} trials"
     return (

@@ -19,7 +19,7 @@ from services.planner.planner_values import JobView, TaskView
 
 # Rounds after which a task's curve can be extrapolated.
 FAIR_ROUNDS: Final = 3
-# One time is enough for a task for which even a drop by this share would gain too little.
+# One timed round is enough if a drop of the task's latency by this share gains too little.
 MOST_TO_GAIN: Final = 0.5
 # Upper bound on the trials per task of a job without a budget.
 MOST_A_TASK: Final = 256
@@ -164,7 +164,7 @@ def pays(expected: ExpectedGain) -> bool:
 
 
 def is_tried_enough(task: TaskView, forecast: Forecast, total_us: float) -> bool:
-    """Return whether enough is known about a task to stop tuning it."""
+    """Return whether a task's results suffice to stop tuning it when gains do not pay."""
     if task.best_us is None:
         return task.weight * forecast.high_us < SHARE_THAT_MATTERS * total_us
     if task.weight * task.best_us * MOST_TO_GAIN < WORTH * total_us:

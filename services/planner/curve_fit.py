@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 # A round counts half as much this many rounds later, because the search changes.
 HALF_LIFE_ROUNDS: Final = 5.0
 START_SD: Final = 1.0
-KNOT_SD: Final = 1.2  # of the logarithm, like the next two
+KNOT_SD: Final = 1.2  # sd of the logarithm, like the next two
 POWER_SD: Final = 0.6
 NOISE_SD: Final = 0.9
 LEAST_FREEDOM, MOST_FREEDOM = 3.0, 60.0  # bounds of Student's t degrees of freedom

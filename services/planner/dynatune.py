@@ -18,7 +18,7 @@ OPTIMISM: Final = 0.1
 class DynaTune(Policy):
     """Policy that maximises an upper confidence bound on the gain per second."""
 
-    # Default schedules come first: a few candidates show the level to the belief.
+    # A first round begins with default schedules: a few show how fast the task is.
     first_visit = 0.5
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:

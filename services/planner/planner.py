@@ -44,7 +44,7 @@ def plan(job: JobView) -> JobPlan:
 
 
 class _Decision:
-    """A decision in progress: measurements are fixed, planned rounds count as spent."""
+    """Plans one job: measurements stay as they are, planned rounds count as spent trials."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
@@ -82,7 +82,7 @@ class _Decision:
         return gain.outlook(trials if gain.gains_us else 0)
 
     def why_finished(self) -> str:
-        """Return why tuning is over; empty while it goes on or rounds are open."""
+        """Return why tuning is over; empty if it goes on or rounds are still open."""
         job = self._job
         if self._budget.open_rounds:
             return ""
@@ -142,7 +142,7 @@ class _Decision:
         return left if not self._job.auto or pays(self._prospects) else self._undertried(left)
 
     def _undertried(self, positions: list[int]) -> list[int]:
-        """Return the positions of tasks with too few results to be left as they are."""
+        """Return the positions of tasks that have too few results to stop tuning them."""
         tasks, total = self._job.tasks, self._total_us
         return [i for i in positions if not is_tried_enough(tasks[i], self._forecasts[i], total)]
 

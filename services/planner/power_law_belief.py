@@ -30,7 +30,7 @@ _NODES: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class StudentT:
-    """Student's t parameters, one entry per task; logarithms of microseconds."""
+    """Student's t parameters per task, of log latency in microseconds, and probabilities."""
 
     centre: Array
     scale: Array
@@ -43,7 +43,7 @@ class StudentT:
 
 
 def forecasts(params: StudentT) -> list[Forecast]:
-    """Return the forecast of each task's next round."""
+    """Return the forecasts of the tasks' next rounds, by numerical integration."""
     freedom, row = np.unique(np.round(params.freedom, 1), return_inverse=True)
     ends: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
     low, median, high = np.exp(_clipped(_log_us(params, ends[row]).T))
@@ -213,7 +213,7 @@ def _pooled(value: Array, evidence: Array, reference: float, groups: SharedPrior
 
 
 class PowerLaw(Belief):
-    """Belief with exact posteriors over a grid of curves, refit only if inputs change."""
+    """Belief that weighs all curves of a grid by their evidence; refits only new inputs."""
 
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
         if not tasks:

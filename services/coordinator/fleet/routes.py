@@ -1,6 +1,6 @@
 """Routes for devices, workers and their recent activity.
 
-Other modules use the states of workers and devices, and the meaning of `local` and `cuda`.
+Other modules use their states, and the targets for which `local` and `cuda` stand.
 """
 
 from typing import Annotated, Final
@@ -63,7 +63,6 @@ def local_target(session: Session) -> Target:
     """Return the target of a device that is online on the coordinator's own host.
 
     The host's detected target is preferred to others it can execute, a CPU to accelerators.
-
     Raises Conflict if no device of this host is known, NoDevice if none of them is online.
     """
     local = [device for device in Devices(session).list() if device.host_id == host_id()]

@@ -41,7 +41,7 @@ def job_out(session: Session, job: Job) -> JobStatus:
 
 
 def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
-    """Return the API values of many jobs, with a constant number of queries."""
+    """Return jobs as API values; the number of queries does not depend on that of jobs."""
     targets = Targets(session).texts(job.target_id for job in jobs)
     progress, outlooks = progress_of(session, jobs), outlooks_of(session, jobs)
     statuses = [
@@ -88,7 +88,7 @@ def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
 
 
 def task_out(task: TaskSummary, job_state: JobState, stock_us: float | None) -> TaskStatus:
-    """Return one row of a task table like MetaSchedule's."""
+    """Return a task as a row of a table like the one that MetaSchedule prints."""
     best_us = task.best_us
     if task.in_flight:
         state = TaskState.MEASURING

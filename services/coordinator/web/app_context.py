@@ -1,4 +1,4 @@
-"""Resources of the app that requests use: settings, database, artifact store, message sender."""
+"""Resources that requests share: settings, database, artifact store, message sender."""
 
 import logging
 from dataclasses import dataclass, field

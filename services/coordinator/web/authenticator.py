@@ -70,7 +70,7 @@ def needs(*scopes: Scope) -> dict[str, Any]:
 
 
 def set_default_scopes(router: APIRouter) -> None:
-    """Set the default scope of every route that does not declare its own."""
+    """Give every route that declares no scope `read` for safe methods, else `submit`."""
     for route in router.routes:
         assert isinstance(route, APIRoute)  # noqa: S101 - these routers hold nothing else
         default = Scope.READ if SAFE_METHODS.issuperset(route.methods or ()) else Scope.SUBMIT

@@ -61,7 +61,6 @@ CallerDep = Annotated[Caller, Depends(get_caller)]
 
 
 def get_owner(caller: CallerDep) -> str:
-    """Return the owner whose data the request concerns: the caller's."""
     return caller.owner
 
 

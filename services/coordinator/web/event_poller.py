@@ -24,7 +24,7 @@ UNKNOWN: Final = (-1, "")
 
 
 class EventPoller:
-    """Wakes the streams that follow a job when it has new events; one per app."""
+    """Wakes event streams when their jobs have new events; an app has one poller."""
 
     def __init__(self, database: Database, stopping: Event) -> None:
         self._database = database
@@ -38,7 +38,7 @@ class EventPoller:
 
     @contextmanager
     def following(self, job_id: str) -> Iterator[None]:
-        """Poll this job while the block runs."""
+        """Include this job in the polls while the block runs."""
         self._followed[job_id] += 1
         try:
             yield

@@ -1,4 +1,4 @@
-"""Limits a request before it is parsed, and the number of event streams that start at once.
+"""Limits requests before they are parsed, and how many event streams start at once.
 
 Limited are the URL, the headers, and the body's size and duration. A body is read only after
 its sender was authenticated and passed the rate limit.
@@ -93,7 +93,7 @@ class _LimitedBody:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a response part; a response before the body's end closes the connection."""
+        """Send a response message; if the body is not complete, close the connection."""
         if message["type"] == "http.response.start":
             self._has_response = True
             if not self._complete:

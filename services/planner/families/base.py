@@ -53,4 +53,4 @@ class Families(ABC):
 
     @abstractmethod
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
-        """Return a placement for every member, by its id."""
+        """Return a placement for every member, keyed by the member's id."""
