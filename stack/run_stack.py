@@ -32,7 +32,7 @@ WhyNot = Callable[[Target], str]
 
 
 class DeviceDemand:
-    """A thread that finds the targets that need a device here, and tells other jobs why they wait."""
+    """Thread that finds targets in need of a device here; tells other jobs why they wait."""
 
     def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
         from db.session import Database

@@ -46,7 +46,7 @@ DIGITS: Final = 12  # hexadecimal digits of the digest in a snapshot's name
 def with_foreign(
     database: Database, data: TrainingData, model: str, op: str | None = None, limit: int = MOST_ROWS
 ) -> TrainingData:
-    """Add imported records. Raises InvalidRequest if the model cannot read them."""
+    """Add records of other tuners. Raises InvalidRequest if the model cannot read them."""
     view = resolve("cost_model", model).view
     if view != PRIMITIVES.name:
         raise InvalidRequest(

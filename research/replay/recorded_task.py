@@ -38,7 +38,7 @@ class RecordedTask:
 
     @property
     def machine(self) -> Machine:
-        """The machine assumed for the target; CPUs get 16 lanes, which recordings lack."""
+        """The machine assumed for the target; recordings lack SIMD widths: CPUs get 16."""
         target = Target(self.target)
         if not target.is_cpu:
             return assumed_gpu(str(target.attrs.get("arch", "")))

@@ -48,7 +48,7 @@ def fitted(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
 def collect(
     directories: Sequence[Path], candidates: int
 ) -> tuple[list[RecordedTask], list[dict[str, object]]]:
-    """Return tasks with enough `candidates` in these data directories, and measuring hosts.
+    """Return tasks with at least `candidates` results in these directories, and their hosts.
 
     Keeps the first task per workload, target and context. Raises NotFound if there is none.
     """

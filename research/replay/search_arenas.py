@@ -42,7 +42,7 @@ class Neighbours:
     def nearest(
         self, candidates: Sequence[Candidate], but: Sequence[Candidate | None] = ()
     ) -> list[Candidate]:
-        """Return the recorded candidate nearest to each; `but` names one to avoid for each.
+        """Return, for each candidate, the nearest recorded one that is not its `but` entry.
 
         Ties go to the candidate measured first. `but` is ignored if only one is recorded.
         """
@@ -145,7 +145,7 @@ class RecordedSpace(DecisionSpace):
         return neighbours
 
     def nearest_of(self, free: Container[Candidate], candidate: Candidate) -> Candidate | None:
-        """Return the candidate in `free` of its sketch that is nearest; None without any."""
+        """Return the nearest candidate of its sketch in `free`; None if there is none."""
         return self._neighbours[candidate.sketch].nearest_of(free, candidate)
 
 

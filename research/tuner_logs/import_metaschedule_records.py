@@ -21,7 +21,7 @@ LOG: Final = Provenance(STOCK, ORIGIN, 0.0, MeasuredOn(host_class="unknown", eva
 
 
 def load_metaschedule(database: Database, directory: Path, report: Report) -> tuple[LoadedLog, set[int]]:
-    """Store the records that TVM can rebuild; return counts and the other line numbers."""
+    """Store records that TVM can rebuild; return counts and the numbers of other lines."""
     counts, other_lines = LoadedLog(), set[int]()
     with (directory / RECORDS).open("rb") as lines:
         total = sum(1 for _ in lines)

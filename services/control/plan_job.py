@@ -57,7 +57,7 @@ def has_run(row: WorkloadRound) -> bool:
 
 
 def seconds_per_trial(rounds: Iterable[WorkloadRound]) -> float | None:
-    """Return the wall time per trial of finished rounds; None before the first."""
+    """Return the seconds per trial of all finished rounds; None if no round has finished."""
     timed = [row for row in rounds if row.state == RoundState.DONE and row.wall_sec and row.trials]
     trials = sum(row.trials for row in timed)
     return sum(row.wall_sec or 0.0 for row in timed) / trials if trials else None

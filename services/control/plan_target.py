@@ -49,7 +49,7 @@ class TargetSurvey:
 
 
 def survey(session: Session, target_id: int) -> TargetSurvey:
-    """Survey a target; the cost does not grow with its number of rounds or measurements."""
+    """Return a target's devices, jobs and free slots; the cost does not grow with rounds."""
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims = FairShares(session).claims(target_id)

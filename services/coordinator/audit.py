@@ -32,7 +32,7 @@ def note_key(request: Request, key: ApiKey) -> None:
 
 
 class AuditMiddleware:
-    """Middleware that stores an audit entry for each unsafe request before its response.
+    """Middleware that stores an audit entry for every changing request before its response.
 
     Unauthenticated requests get no entry, so that they cannot fill the disk.
     """

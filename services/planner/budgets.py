@@ -159,7 +159,7 @@ class ExpectedGain:
 
 
 def pays(expected: ExpectedGain) -> bool:
-    """Return whether the next trials are expected to be worth their time."""
+    """Return whether the next LOOK_AHEAD trials are expected to gain the share WORTH."""
     return expected.gain() >= WORTH
 
 

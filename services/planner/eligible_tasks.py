@@ -20,7 +20,7 @@ ROUNDS_TO_REST: Final = 4  # minimum of rounds with a result, and of rounds sinc
 
 
 def total_us(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> float:
-    """Return the job's weighted latency, measured or expected; task order has no effect."""
+    """Return the sum of all tasks' weighted latencies, measured or else expected."""
     return sum(sorted(map(weighted_us, tasks, forecasts)))
 
 

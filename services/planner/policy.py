@@ -73,7 +73,7 @@ def reason(choice: TaskChoice, forecast: Forecast, policy: str) -> RoundNotes:
 
 
 def in_words(arm: Arm) -> str:
-    """Describe the expected gain of an arm in words."""
+    """Describe a task's expected gain in words, with the time that its next round takes."""
     task, forecast = arm.task, arm.forecast
     if task.best_us is None:
         return f"expects {_us(forecast.expected_us)} us x {task.weight} in {arm.seconds:.1f} s"
@@ -82,7 +82,7 @@ def in_words(arm: Arm) -> str:
 
 
 def weighted_us(task: TaskView, forecast: Forecast) -> float:
-    """Return a task's weighted latency: measured, or else expected."""
+    """Return a task's latency times its weight; without a result, the expected latency."""
     return task.weight * (forecast.expected_us if task.best_us is None else task.best_us)
 
 

@@ -72,7 +72,7 @@ def _log_us(params: StudentT, quantiles: Array) -> Array:
 
 
 def lower_side(rounds: int) -> float:
-    """Return how wide the distribution's lower side is, relative to its upper side."""
+    """Return the relative width of the lower side: 1 at first, LOWER_SIDE in the end."""
     return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
 
 

@@ -28,7 +28,7 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 
 def full_disk_words(settings: Settings) -> str:
-    """Return the full-disk message if the SQLite database cannot grow; otherwise empty."""
+    """Return the disk-full message if the SQLite database has no room; otherwise empty."""
     url = make_url(settings.database_url)
     if url.get_backend_name() != "sqlite" or not url.database:
         return ""

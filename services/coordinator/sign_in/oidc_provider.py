@@ -90,7 +90,7 @@ class Provider:
     def __init__(
         self, issuer: str, client_id: str, client_secret: str, claim: str, allow_list: AllowList
     ) -> None:
-        """Configure the provider; `claim` is the claim that names the owner."""
+        """Configure the provider; the ID token's claim `claim` names the owner."""
         self.issuer = issuer.rstrip("/")
         self._client_id = client_id
         self._client_secret = client_secret
@@ -102,7 +102,7 @@ class Provider:
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":
-        """Return the provider, or None without an issuer. Raises as `AllowList.of`."""
+        """Return the provider; None if no issuer is set. Raises as `AllowList.of` does."""
         if not settings.oidc_issuer:
             return None
         return cls(

@@ -52,7 +52,7 @@ class Store:
         return bool(fs.exists(path))
 
     def zip_directory(self, uri: str) -> Iterator[bytes]:
-        """Yield a directory as a zip archive, each piece as soon as it is packed."""
+        """Yield the bytes of a directory's zip archive while it is being packed."""
         fs, root = open_store(uri)
         buffer = _ArchiveBuffer()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -89,7 +89,7 @@ class _ArchiveBuffer:
 
 
 class Upload:
-    """A model upload: hashes and counts bytes; `keep` moves the file to its final name."""
+    """Receives a model and computes its hash and size; `keep` gives it its final name."""
 
     def __init__(self, artifacts: str, limit_bytes: int) -> None:
         self._artifacts = artifacts
@@ -138,7 +138,7 @@ class Upload:
         return self._hash.hexdigest()
 
     def keep(self) -> None:
-        """Move the complete upload to the place named by its SHA-256."""
+        """Move the complete upload to its final place, which is named by its SHA-256."""
         with full_disk_explained(self._path):
             _, final_path = open_store(model_uri(self._artifacts, self._hash.hexdigest()))
             self._fs.mv(self._path, final_path)

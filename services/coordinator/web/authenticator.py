@@ -41,7 +41,7 @@ class Caller:
 
     @property
     def sees(self) -> str | None:
-        """Owner whose keys and audit entries the caller may see; None for admins (all)."""
+        """The owner to whom lists of keys and audit entries are limited; None for admins."""
         return None if allows(self.scopes, Scope.ADMIN) else self.owner
 
     def check(self, scopes: tuple[Scope, ...]) -> None:
