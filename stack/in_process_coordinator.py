@@ -98,7 +98,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
 
 @contextmanager
 def _settings(directory: DataDir) -> Iterator[Settings]:
-    """Yield settings for the directory, with a temporary database if it has none yet."""
+    """Yield service settings for the directory; without a database, with a temporary one."""
     from db.engine import parse_url
     from db.migrate import upgrade
 

@@ -221,7 +221,7 @@ def _plan_on_devices(
 
 
 def _plan_detached(step: _JobStep, slots: int) -> PlannedJob:
-    """Plan a job for a detached device. Its host class is unknown before the results."""
+    """Plan a job for a detached device; its host class is unknown before first results."""
     turn = PlannedJob(messages=group(step.session, step.job, step.options))
     if not step.job.reason:
         Jobs(step.session).set_reason(step.job.id, f"mallorn batch next {step.job.id} -o FILE")

@@ -198,7 +198,7 @@ def prospects(
 
 
 def _gains(task: TaskView, forecast: Forecast, size: int) -> Iterator[float]:
-    """Yield the expected drop of the weighted total (us) for each further round of a task."""
+    """Yield the expected drop of weighted latency (us) for each further round of a task."""
     observed = curve_of(task.points, task.known_us)
     rounds = 1.0 + (observed.drought if observed else 0.0) * STANDARD_SIZE / size
     best_us, limit_us = task.best_us or 0.0, task.limit_us

@@ -10,7 +10,7 @@ from mallorn.core.values.expected_gain import Outlook
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A closed round of a workload on a target, of any job."""
+    """Result of a closed round of a workload on a target; the round may be another job's."""
 
     trials: int  # measured on this workload before and in this round
     best_us: float | None  # of this round's own candidates; None when none was valid
@@ -54,7 +54,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """The state of a job at the moment of a decision."""
+    """A job and its tasks, with all that the planner uses to decide."""
 
     id: str
     seed: int

@@ -77,7 +77,7 @@ def lower_side(rounds: int) -> float:
 
 
 def _mix(along: Array, leapt: float, leap: Array) -> Array:
-    """Return the mean of two cases: the round follows its curve, or leaps far below it."""
+    """Return the mean of two cases: the round follows its curve, or leaps (gains off it)."""
     return along + leap * (leapt - along)
 
 

@@ -86,11 +86,11 @@ REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]
 
 
 class ByEvidence(Families):
-    """Splits off badly ranked members; merges families that rank each other well.
+    """Families that split off badly ranked members, and merge if they rank each other well.
 
     Splits and merges need clearly different shares, each twice in a row, and a moved member
-    starts without evidence, so nothing oscillates. A call terminates: each member splits off at
-    most once, and every merge removes a family.
+    starts without evidence, so nothing oscillates. A call terminates: each member splits off
+    at most once, and every merge removes a family.
     """
 
     revises = True
