@@ -64,7 +64,7 @@ def seconds_per_trial(rounds: Iterable[WorkloadRound]) -> float | None:
 
 
 def rounds_without_result(closed_rounds: Sequence[WorkloadRound]) -> int:
-    """Count the rounds since the last valid result; rounds that never began do not count."""
+    """Count rounds since the last valid result that measured something or were given up."""
     count = 0
     for row in reversed(closed_rounds):
         if row.best_us is not None:
@@ -325,7 +325,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
         repository.move(job.target_id, old, new)
     repository.set_families(job.id, [row for row in new_rows if row.workload_id in unplaced])
 
-    # Log moves as events, and train a changed family's model before its next round is proposed.
+    # Log the moves, and train a changed family's model before its next round is proposed.
     tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
     messages: dict[str, Message] = {}
     for old, new in moves:
