@@ -1,1 +1,1 @@
-"""Research tools: replay of recordings, base models, other tuners' logs, generated tasks."""
+"""Research tools: replay recordings, pretrain cost models, import logs, generate tasks."""

@@ -1,4 +1,4 @@
-"""Removes deleted exports, old batch records and deleted models from the artifact store."""
+"""Removes files of deleted jobs and models, and old batch records, from the store."""
 
 from posixpath import dirname
 

@@ -1,1 +1,1 @@
-"""The embedded stack: all parts of Mallorn on one machine, started and supervised by `mallorn up`."""
+"""The embedded stack: all processes of Mallorn on one machine, run by `mallorn up`."""

@@ -1,4 +1,4 @@
-"""The data directory of an embedded stack: its files and locks, and file systems that it refuses."""
+"""The data directory of an embedded stack: its files, its locks, and a file-system check."""
 
 import errno
 import fcntl
@@ -44,7 +44,7 @@ class Mount:
 
     @property
     def has_local_locks(self) -> bool:
-        """Whether locks that another machine holds on the same file are not seen here."""
+        """Whether flock on it ignores locks that other machines hold on the same file."""
         return self.kind in ALWAYS_LOCAL or bool(LOCAL_LOCKS.get(self.kind, set()) & self.options)
 
 
@@ -77,7 +77,7 @@ class DataDirInUse(Conflict):
 
 @dataclass(frozen=True)
 class StackInfo:
-    """Contents of `stack.json`: how to reach the parts of a stack that is ready."""
+    """Contents of `stack.json`: the addresses of a running stack, and its process id."""
 
     url: str
     pid: int
@@ -88,7 +88,7 @@ class StackInfo:
 
 @dataclass(frozen=True)
 class DataDir:
-    """A data directory: its paths, locks and published stack."""
+    """A data directory: its paths, its locks, and the running stack's `stack.json`."""
 
     path: Path
 
@@ -110,7 +110,7 @@ class DataDir:
 
     @property
     def scratch(self) -> Path:
-        """Directory of the parts' temporary files: models and libraries may be too large for /tmp."""
+        """Directory of the stack's temporary files: large models may not fit into /tmp."""
         return self.path / "scratch"
 
     @property
@@ -183,9 +183,10 @@ class DataDir:
 
     @contextmanager
     def locked(self) -> Iterator[Callable[[str], None]]:
-        """Lock the directory for one stack, with `runtime` created. Raises DataDirInUse, InvalidRequest.
+        """Lock the directory for one stack, and create `runtime`, until the block ends.
 
-        Yields a function that records the stack's URL in the lock file, for the message to others.
+        Yields a function that writes the stack's URL into the lock file, for other
+        processes' errors. Raises DataDirInUse or InvalidRequest.
         """
         with self.lock_file.open("r+") as file:
             if not _lock_within(file, LOCK_PATIENCE_SEC):
@@ -207,7 +208,7 @@ class DataDir:
                 shutil.rmtree(self.runtime)
 
     def is_locked(self) -> bool:
-        """Return whether a stack, even one not ready, has the lock. Raises DataDirInUse for one elsewhere."""
+        """Return whether a stack has the lock. Raises DataDirInUse for one elsewhere."""
         with suppress(FileNotFoundError, NotADirectoryError), self.lock_file.open() as file:
             if _try_lock(file, fcntl.LOCK_SH):
                 return False
@@ -227,7 +228,7 @@ class DataDir:
             yield
 
     def has_users(self, patience_sec: float = 0.0) -> bool:
-        """Return whether a process is inside `used()`, waiting out brief locks of others that check."""
+        """Return whether a process is in `used()`; wait for brief locks of other checks."""
         with self.users_file.open("r+") as file:
             return not _lock_within(file, patience_sec)
 
@@ -241,7 +242,7 @@ def _sign(file: IO[str], url: str) -> None:
 
 
 def _signature(file: IO[str]) -> dict[str, object]:
-    """Return what the holder wrote into the lock file; empty until it has."""
+    """Return pid, URL and host that the lock's holder wrote; empty until it has."""
     file.seek(0)
     try:
         holder = json.loads(file.read())
@@ -264,7 +265,7 @@ def _lock_within(file: IO[str], patience_sec: float, kind: int = fcntl.LOCK_EX) 
 
 
 def _try_lock(file: IO[str], kind: int) -> bool:
-    """Return whether the lock was free. Raises InvalidRequest if the file system has no locks."""
+    """Return whether the lock was free. Raises InvalidRequest if locks are not supported."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Read access to a data directory without a running service: the coordinator's app in this process."""
+"""Reads a data directory without a running service, by the coordinator's app in-process."""
 
 import asyncio
 import logging
@@ -67,9 +67,10 @@ class DataDirTransport(httpx.BaseTransport):
 
 @contextmanager
 def served_here(directory: DataDir) -> Iterator[InProcess]:
-    """Yield a transport that reads a data directory, without migrating or creating anything there.
+    """Yield a transport that reads a data directory, and migrates or creates nothing in it.
 
-    Raises Conflict if tables need a migration (the hint says how), Unavailable without the server part.
+    Raises Conflict if its tables need a migration, Unavailable if the server is not
+    installed.
     """
     try:
         from services.coordinator.app import create_app
@@ -78,7 +79,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
         raise Unavailable(message, hint="--url URL, or set MALLORN_URL") from None
     from db.migrate import OldTables, check
 
-    # The app logs errors that it also answers, and the command prints the answer.
+    # The app logs errors that it also returns, and the command prints these.
     logging.getLogger("services").addHandler(logging.NullHandler())
     with ExitStack() as stack:
         app = create_app(stack.enter_context(_settings(directory)))
@@ -97,7 +98,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
 
 @contextmanager
 def _settings(directory: DataDir) -> Iterator[Settings]:
-    """Yield the settings of a service on the directory, with an empty database if it has none yet."""
+    """Yield service settings for the directory; without a database, with a temporary one."""
     from db.engine import parse_url
     from db.migrate import upgrade
 
@@ -114,7 +115,7 @@ def _settings(directory: DataDir) -> Iterator[Settings]:
 
 @contextmanager
 def hints_for(directory: DataDir) -> Iterator[None]:
-    """Add the option for this directory to commands in the hints of errors."""
+    """Add `--data DIR`, if required, to commands in the hints of errors from the block."""
     try:
         yield
     except MallornError as error:
@@ -123,7 +124,7 @@ def hints_for(directory: DataDir) -> Iterator[None]:
 
 
 def data_words(directory: DataDir | None) -> str:
-    """Return the command-line option for this directory; empty for None and the default one."""
+    """Return the option ` --data DIR`; empty for None and for the default directory."""
     if directory is None or directory.path == Settings().data_dir.absolute():
         return ""
     return f" --data {directory.path}"

@@ -1,4 +1,4 @@
-"""Readiness probes: cheap checks of whether a part of the stack is ready to work."""
+"""Readiness probes: cheap checks of whether a process of the stack is ready to work."""
 
 import socket
 from collections.abc import Callable

@@ -15,7 +15,7 @@ from stack.supervised_process import READY_FILE_VARIABLE
 
 
 def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
-    """Process messages one at a time in this process, because TVM does not work after a fork."""
+    """Run a Celery worker without child processes, as TVM does not work after a fork."""
     worker_ready.connect(_tell_ready)
     setup_logging.connect(_leave_logging)
     for module in app.conf.include:  # Celery's own import would find a user's db.py before our db
@@ -45,7 +45,7 @@ class WakeForSignals(bootsteps.StartStopStep):  # type: ignore[misc]
         signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
 
     def register_with_event_loop(self, _consumer: Any, hub: Any) -> None:
-        """Wake an event loop when a signal arrives; Celery calls this for each connection's loop."""
+        """Let signals wake an event loop; Celery calls this for each connection's loop."""
         hub.add_reader(self.reader.fileno(), self.reader.recv, 64)
 
 
@@ -56,4 +56,4 @@ def _tell_ready(**_: Any) -> None:
 
 
 def _leave_logging(**_: Any) -> None:
-    """Keep Celery from setting up logging: it does not if this signal has a receiver."""
+    """Do nothing: a receiver of this signal keeps Celery from configuring logging."""

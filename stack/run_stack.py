@@ -1,4 +1,4 @@
-"""Runs the embedded stack until it is stopped: its parts, devices on demand, and what the user is told."""
+"""Runs the embedded stack until it is stopped, with devices on demand; tells the user."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ WhyNot = Callable[[Target], str]
 
 
 class DeviceDemand:
-    """A thread that finds the targets that need a device here, and tells other jobs why they wait."""
+    """Thread that finds targets in need of a device here; tells other jobs why they wait."""
 
     def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
         from db.session import Database
@@ -53,7 +53,7 @@ class DeviceDemand:
 
     @contextmanager
     def updating(self) -> Iterator[Self]:
-        """Run the thread while the block lasts; do not wait for a pending question to TVM."""
+        """Run the thread while the block lasts; do not wait for a pending check by TVM."""
         self._thread.start()
         try:
             yield self
@@ -140,11 +140,11 @@ CELERY_MODULES: Final = (
 
 
 def run(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, main: Main) -> None:
-    """Start all parts and keep them running until a signal or, if `until_unused`, the last user's exit.
+    """Start all processes; run until a signal or, if `until_unused`, until no user is left.
 
-    Most parts are forks of this process, in which `main` runs a command. The stack is published once the
-    coordinator answers, before the other parts are ready.
-    Raises NoSandbox if a full sandbox is required and this host lacks it; PartFailed if a part fails.
+    Most are forks of this process, in which `main` runs a command. `stack.json` is written
+    once the coordinator answers, before other processes are ready. Raises NoSandbox if this
+    host lacks a required full sandbox, PartFailed if a process fails.
     """
     from db.backups import take_before_migrations
     from db.bundled.load_bundled import has_bundled
@@ -208,14 +208,14 @@ def run(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, m
 
 @dataclass
 class Announcer:
-    """Tells the user about the state of the parts."""
+    """Tells the user which processes of the stack are ready, restarted or given up."""
 
     layout: StackLayout
     say: Say
     _is_all_told: bool = False
 
     def ready(self, name: str) -> None:
-        """Say that a part is ready; for the coordinator, also the address of the page."""
+        """Say that a process is ready; for the coordinator, also the address of the page."""
         if name == COORDINATOR:
             self.say(f"Mallorn is up at {self.layout.url}   (stop it with Ctrl-C)")
         self.say(f"  {name} is ready")

@@ -1,4 +1,4 @@
-"""The parts of the embedded stack: their commands, environment, addresses and files."""
+"""The processes of the embedded stack: their commands, environment, addresses and files."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ COORDINATOR = "coordinator"
 
 @dataclass(frozen=True)
 class StackLayout:
-    """Data directory, addresses and number of workers of one embedded stack."""
+    """The data directory, addresses and number of workers of an embedded stack."""
 
     data: DataDir
     host: str
@@ -49,7 +49,7 @@ class StackLayout:
 
 
 def environment(layout: StackLayout, settings: Settings) -> dict[str, str]:
-    """Return the parts' environment: the settings they would have if a user started them."""
+    """Return the environment variables that pass settings to the stack's processes."""
     from db.repositories.access_control import needs_api_keys
 
     asks_keys = needs_api_keys(settings)
@@ -81,7 +81,7 @@ class StackParts:
     main: Callable[[Sequence[str]], object]  # does what `python -m mallorn` does
 
     def programs(self) -> list[ChildSpec]:
-        """Return the parts that run as separate programs, so that their imports are not needed here."""
+        """Return the processes that run as programs, not as forks of this one."""
         socket, address = self.layout.socket, self.layout.tracker_address
         tracks, measures = tracker_answers(address, self.key), device_registered(address, self.key)
         return [
@@ -92,7 +92,7 @@ class StackParts:
         ]
 
     def coordinator(self) -> ChildSpec:
-        """Return the coordinator, the part that serves users."""
+        """Return the process of the coordinator, which serves users."""
         return self._forked(COORDINATOR, http_ok(f"{self.layout.url}/healthz"), "serve")
 
     def loader(self) -> ChildSpec:
@@ -100,7 +100,7 @@ class StackParts:
         return self._forked("loader", bool, "migrate")
 
     def celery(self) -> list[ChildSpec]:
-        """Return the parts that read messages from the broker."""
+        """Return the Celery processes: control, an importer, and the tuning workers."""
         # A finish takes minutes: imports have their own worker, so that they need not wait for it.
         importer = self._celery("importer", "worker", "--name", "importer", "--queues", IMPORT)
         tuning = ("--queues", ",".join(TUNING_QUEUES))
@@ -111,7 +111,7 @@ class StackParts:
         return [self._celery("control", "control"), importer, *slots]
 
     def device_for(self, target: Target) -> ChildSpec:
-        """Return another device, for a target that jobs wait for."""
+        """Return a device process for another target, for which jobs wait."""
         return ChildSpec(
             f"device-{target.key}",
             self._device_command(target.text),

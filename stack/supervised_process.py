@@ -1,4 +1,4 @@
-"""A supervised process: its start as a program or as a fork of this interpreter, its log and its end."""
+"""A supervised child process: how it starts (as a program or fork), is logged and ends."""
 
 import ctypes
 import gc
@@ -29,7 +29,7 @@ def can_fork() -> bool:
 
 @dataclass(frozen=True)
 class ForkedPart:
-    """A `preexec_fn` that runs `main` instead of `command`, and ends with its exit code."""
+    """`preexec_fn` that runs `main` in the forked child instead of a program, then exits."""
 
     main: Callable[[], object]
     command: Sequence[str]
@@ -154,7 +154,7 @@ class SupervisedChild:
         return self.ready
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to the process and the processes it started in its group."""
+        """Send a signal to the process and to those that it started in its group."""
         if self._process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
@@ -170,7 +170,7 @@ class SupervisedChild:
         return True
 
     def last_lines(self, count: int = 12) -> list[str]:
-        """Return the last lines of the log."""
+        """Return the last `count` lines of the log; empty if there is no log."""
         with suppress(FileNotFoundError), self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - 200 * count))
             return log.read().decode(errors="replace").splitlines()[-count:]

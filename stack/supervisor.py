@@ -23,7 +23,7 @@ class PartFailed(Unavailable):
 
 @dataclass(frozen=True)
 class RestartPatience:
-    """Delays and limits for restarting and stopping processes."""
+    """Delays and limits for restarting and stopping child processes."""
 
     first_delay_sec: float = 0.5
     longest_delay_sec: float = 30.0
@@ -35,11 +35,11 @@ class RestartPatience:
 class Supervisor:
     """Starts children in the order of their needs, and keeps them running until it is stopped.
 
-    A child that dies is restarted with a growing delay. If it fails `failures_in_a_row` times without
-    having been stable, an essential child stops everything with PartFailed, which names it and quotes
-    its log; a child that is not essential is given up.
-    Use it only from the main thread: it handles SIGINT and SIGTERM, and the kernel sends a child its
-    death signal when the thread that started it ends.
+    A child that dies is restarted with a growing delay. If it fails `failures_in_a_row`
+    times without having been stable, an essential child stops everything with PartFailed,
+    which names it and quotes its log; other children are not started again. Use it only from
+    the main thread: it handles SIGINT and SIGTERM, and the kernel sends a child its death
+    signal when the thread that started it ends.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Supervisor:
         self._failures[spec.name], self._start_at[spec.name] = 0, 0.0
 
     def remove(self, name: str) -> None:
-        """Stop a child and remove it."""
+        """Stop a child, wait for its end, and forget it."""
         leaving = [child for child in self._children if child.spec.name == name]
         self._children = [child for child in self._children if child.spec.name != name]
         self._seen_ready.discard(name)

@@ -1,4 +1,4 @@
-"""Temporary folders of the service's parts, which are removed even after a part was killed."""
+"""Temporary folders of the service's processes, removed even if a process was killed."""
 
 import os
 import tempfile
@@ -15,10 +15,11 @@ PREFIX: Final = "mallorn-part-"
 
 @contextmanager
 def own_folder(part: str) -> Iterator[Path]:
-    """Put temporary files of this process and its children into a new folder; remove it at the end.
+    """Use a new folder for temporary files of this process and its children in the block.
 
-    The folder lies in TMPDIR, which an embedded stack sets to a folder of its data directory. Folders
-    that killed parts of this user left in TMPDIR are removed first.
+    The folder lies in TMPDIR, which an embedded stack sets to a folder of its data
+    directory, and is removed at the end. Before, folders of killed processes of this user
+    are removed from TMPDIR.
     """
     parent = Path(tempfile.gettempdir())
     sweep(parent)
@@ -35,11 +36,11 @@ def own_folder(part: str) -> Iterator[Path]:
 
 
 def sweep(*places: Path) -> None:
-    """Remove this user's temporary folders whose processes are dead."""
+    """Remove this user's temporary folders that dead processes left in these places."""
     for folder in left_by_the_dead(*places):
         locked_folders.remove_tree(folder)
 
 
 def left_by_the_dead(*places: Path) -> Iterator[Path]:
-    """Yield this user's folders whose processes are dead; each stays locked until the next."""
+    """Yield this user's folders of dead processes; each is locked until the next one."""
     return locked_folders.left_by_the_dead(PREFIX, *places)

@@ -1,4 +1,4 @@
-"""The embedded stack's private broker: Valkey from a Python wheel, only on a unix socket."""
+"""The embedded stack's broker: Valkey from a Python wheel, only on a unix socket."""
 
 import socket as sockets
 from contextlib import suppress

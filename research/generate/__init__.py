@@ -1,1 +1,1 @@
-"""Generate tasks for datasets, with shapes close to those of real networks."""
+"""Generate tuning tasks whose shapes are close to those of layers in real networks."""

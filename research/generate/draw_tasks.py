@@ -1,4 +1,4 @@
-"""Draw tasks at random: a shape of a real network with up to three dimensions changed."""
+"""Draw random tasks: shapes from real networks with one to three dimensions changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ GENERATED: Final = "generated-"  # prefix reserved for the names of generated ne
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A drawn task: its kind, the builder of its ONNX nodes, and its shape."""
+    """A random task: its kind, a key of BUILDERS for its ONNX nodes, and its dimensions."""
 
     kind: str
     build: str
@@ -25,7 +25,7 @@ class Drawn:
 
     @property
     def name(self) -> str:
-        """The kind and every dimension with its size, as a name that is valid in ONNX."""
+        """The task as text: its kind and all dimensions, such as `dense rows=1 inner=64`."""
         return f"{self.kind} " + " ".join(f"{name}={size}" for name, size in self.shape)
 
 
@@ -35,7 +35,7 @@ def network_name(seed: int, number: int) -> str:
 
 
 def draw(kinds: Sequence[Kind], count: int, seed: int) -> list[Drawn]:
-    """Return `count` distinct tasks, drawn from the kinds in turn; `seed` determines them.
+    """Draw `count` distinct tasks, one from each kind in turn, with the random seed `seed`.
 
     Raises InvalidRequest if too few are found, or if a rule cannot be computed for a shape.
     """
@@ -64,7 +64,7 @@ def _draw_new(kind: Kind, rng: np.random.Generator, tasks: dict[Drawn, None]) ->
 
 
 def _changed_seed(kind: Kind, rng: np.random.Generator) -> Values:
-    """Return one of the kind's seed shapes with one to three dimensions changed by rules."""
+    """Pick a shape of a real network and change one to three of its dimensions by rules."""
     shape = dict(kind.seeds[int(rng.integers(len(kind.seeds)))])
     names = sorted(kind.changes)
     count = min(len(names), int(rng.integers(1, MOST_CHANGES + 1)))

@@ -1,10 +1,11 @@
-"""The expression language of rules: integer arithmetic, comparisons and three functions.
+"""The expression language of rule files: integer arithmetic, comparisons and functions.
 
     channels * 3 / 2
     multiple(filters + 8, 16)
     channels >= 4 and size / stride >= 1
 
-Names stand for dimensions of a shape. Texts are parsed into trees, never run as Python.
+Names stand for dimensions of a shape, and `/` rounds down. Expressions are parsed into trees
+and never run as Python.
 """
 
 import operator
@@ -17,7 +18,7 @@ from mallorn.core.errors import InvalidRequest
 
 LONGEST: Final = 200  # characters in a text
 DEEPEST: Final = 16  # opening brackets in a text
-LARGEST: Final = 10**15  # of absolute values
+LARGEST: Final = 10**15  # limit of absolute values
 TOKEN: Final = re.compile(r"\s*(?:(\d+(?:e\d{1,2})?)|([a-z_]+)|(<=|>=|==|[-+*/%<>(),]))")
 Values = Mapping[str, int]
 Operation = Callable[[int, int], int]
@@ -52,7 +53,7 @@ OPERATIONS: Final = JOINTS | COMPARISONS | ARITHMETIC
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed text: a number, a name, or an operation on two expressions."""
+    """A parsed expression: a number, a dimension's name, or an operation on two of them."""
 
     text: str
     number: int = 0
@@ -61,7 +62,7 @@ class Expression:
     sides: "tuple[Expression, ...]" = ()
 
     def value(self, values: Values) -> int:
-        """Return the value; `/` rounds down. Raises InvalidRequest on x / 0 or huge values."""
+        """Evaluate for a shape. Raises InvalidRequest for x / 0 or a result over LARGEST."""
         if self.name:
             return values[self.name]
         if self.operation is None:
@@ -77,13 +78,13 @@ class Expression:
 
     @property
     def names(self) -> frozenset[str]:
-        """All names that occur in the expression."""
+        """The names of the dimensions that the expression refers to."""
         own = frozenset({self.name} if self.name else ())
         return own.union(*(side.names for side in self.sides))
 
 
 def parse(text: str) -> Expression:
-    """Parse a text. Raises InvalidRequest, quoting the error, if the text is not valid."""
+    """Parse an expression. Raises InvalidRequest with the reason if its syntax is wrong."""
     if len(text) > LONGEST:
         raise _wrong(f"{text[:40]}...", f"is longer than {LONGEST} characters")
     if text.count("(") > DEEPEST:

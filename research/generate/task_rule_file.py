@@ -1,4 +1,4 @@
-"""Reads rule files: kinds of tasks, their shapes in real networks, rules that change these."""
+"""Reads TOML rule files: kinds of tasks, shapes in real networks, rules that alter them."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class _RulesIn(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of task. `seeds` are real shapes; `where` holds conditions on new ones."""
+    """A kind of task: rules in `changes` alter shapes of `seeds`; `where` limits results."""
 
     name: str
     build: str  # a key of research.generate.tasks_as_onnx.BUILDERS
@@ -45,17 +45,16 @@ class Kind:
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """The names of the dimensions of a shape."""
         return tuple(self.seeds[0])
 
     def allows(self, shape: Values) -> bool:
-        """Return whether a shape meets all conditions and no dimension is too large."""
+        """Return whether a shape meets `where` and every size is 1 to LARGEST_DIMENSION."""
         fits = all(1 <= size <= LARGEST_DIMENSION for size in shape.values())
         return fits and all(condition.value(shape) for condition in self.where)
 
 
 def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
-    """Read the kinds of a rule file; `builders` names the dimensions of each builder.
+    """Return the kinds of tasks in a rule file; `builders` maps builders to dimension names.
 
     Raises NotFound if it cannot be opened, InvalidRequest if anything in it is invalid.
     """

@@ -1,4 +1,4 @@
-"""Build ONNX models of tasks: each branch is an operator with its usual successors."""
+"""Build ONNX models of independent branches; each is one task, such as Conv and Relu."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ WEIGHT_STD: Final = 0.1  # keeps activations within float32
 
 @dataclass(slots=True)
 class Branch:
-    """Collects the nodes of one task; a prefix keeps names of different branches distinct."""
+    """Collects the ONNX nodes, inputs and weights of a task, all named with its `prefix`."""
 
     prefix: str
     rng: np.random.Generator
@@ -69,36 +69,36 @@ def _conv(branch: Branch, shape: Values, groups: int, filters: int) -> str:
 
 
 def conv(branch: Branch, shape: Values) -> str:
-    """Append a convolution whose bias holds the folded batch norm, and ReLU."""
+    """Append Conv, biased as after batch-norm folding, and Relu; return its output name."""
     return _conv(branch, shape, 1, shape["filters"])
 
 
 def depthwise(branch: Branch, shape: Values) -> str:
-    """Append a depthwise convolution with bias, and ReLU."""
+    """Append a depthwise Conv with bias, and Relu; return its output name."""
     return _conv(branch, shape, shape["channels"], shape["channels"])
 
 
 def dense(branch: Branch, shape: Values) -> str:
-    """Append a fully connected layer and ReLU."""
+    """Append Gemm (a fully connected layer) and Relu; return its output name."""
     weight, bias = branch.weight(shape["columns"], shape["inner"]), branch.weight(shape["columns"])
     x = branch.input(shape["rows"], shape["inner"])
     return branch.op("Relu", branch.op("Gemm", x, weight, bias, transB=1))
 
 
 def matmul(branch: Branch, shape: Values) -> str:
-    """Append a batched product of two inputs, as in attention."""
+    """Append MatMul of two batched inputs, as in attention; return its output name."""
     left = branch.input(shape["batch"], shape["rows"], shape["inner"])
     return branch.op("MatMul", left, branch.input(shape["batch"], shape["inner"], shape["columns"]))
 
 
 def softmax(branch: Branch, shape: Values) -> str:
-    """Append softmax over the last axis."""
+    """Append Softmax over the last axis; return its output name."""
     return branch.op("Softmax", branch.input(shape["rows"], shape["columns"]), axis=-1)
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Appends the nodes of a task; `pattern` matches the name that the importer gives it."""
+    """Builds a kind of task; `pattern` matches names of such tasks after the import."""
 
     build: Callable[[Branch, Values], str]
     dimensions: tuple[str, ...]
@@ -116,7 +116,7 @@ DIMENSIONS: Final = {name: builder.dimensions for name, builder in BUILDERS.item
 
 
 def patterns(tasks: Sequence[Drawn]) -> list[str]:
-    """Return these tasks' name patterns; others, such as layout changes, are not tuned."""
+    """Return the job option `only` for these tasks, so that nothing else is tuned."""
     return sorted({BUILDERS[task.build].pattern for task in tasks})
 
 

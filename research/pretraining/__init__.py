@@ -1,1 +1,1 @@
-"""Training data for cost models, from databases or files, and pretraining of base models."""
+"""Collect training data from databases or files, and pretrain cost models with it."""

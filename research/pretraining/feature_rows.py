@@ -1,4 +1,4 @@
-"""Features of training data, in the view that a cost model reads."""
+"""Extract features of training data in the representation (view) that a cost model reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, Wo
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """Extracts features that need a compiler, for tasks that are in the viewer's database."""
+    """Extracts features that need lowered code, for tasks in the database of `viewer`."""
 
     viewer: FeatureLookup
-    most_new: int  # candidates per task to lower at most, if not in the cache
+    most_new: int  # most candidates per task to lower; cached ones do not count
 
     def see(self, task: TaskData, view: str) -> FeatureRows:
-        """Return the task's features. Raises InvalidRequest if its database is another."""
+        """Return a task's features. Raises InvalidRequest if the database lacks the task."""
         if task.workload_id is None:
             raise _not_here(view)
         with self.viewer.database.session() as session:
@@ -38,9 +38,9 @@ class Lowering:
 
 
 def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = None) -> Rows:
-    """Return the tasks' rows in this view, without candidates whose features are unknown.
+    """Return features and labels of the tasks, without candidates of unknown features.
 
-    Raises InvalidRequest if the view needs a compiler and there is none, or no row remains.
+    Raises InvalidRequest if `view` needs lowered code without `lowering`, or for no row.
     """
     if view in LOWERED and lowering is None:
         raise _not_here(view)

@@ -1,4 +1,4 @@
-"""Training data from a database: the rows that a snapshot selects."""
+"""Read training data from a database: the measurements that a named snapshot contains."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,9 +26,9 @@ def training_data_of(
     progress: Progress = silent,
     limit: int = MOST_ROWS,
 ) -> TrainingData:
-    """Return the rows of the named snapshot; without a name, take one of `selection` first.
+    """Return the measurements of the named snapshot or, if None, a new one of `selection`.
 
-    Keeps about `limit` rows. Raises NotFound for an unknown snapshot, target or operator.
+    Samples about `limit` rows. Raises NotFound for an unknown snapshot, target or operator.
     """
     if snapshot is None:
         frozen = take_snapshot(database, None, selection, progress)
@@ -58,7 +58,7 @@ def training_data_of(
 
 
 def _gather(sample: TaskSample, page: Columns) -> Mapping[str, int]:
-    """Add a page's trials that are not upper bounds; return their workloads' ids by key."""
+    """Add a page's trials to the sample, except upper bounds; return workload ids by key."""
     ids: dict[str, int] = {}
     tasks = page.rows("workload_id", "workload", "target", "context_id", "kind")
     trials = page.rows("sketch", "decisions", "outcome", "latency_us", "bound_us")

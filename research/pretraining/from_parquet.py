@@ -1,4 +1,4 @@
-"""Training data from Parquet files of `mallorn dataset export` or `mallorn record`."""
+"""Read training data from Parquet files of `mallorn dataset export` or `mallorn record`."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ SOME: Final = 100  # workloads or sketches in memory at a time
 
 
 def read_training_data(path: Path, progress: Progress = silent, limit: int = MOST_ROWS) -> TrainingData:
-    """Return the rows of an export (its directory or measurement file) or of a recording.
+    """Return the measurements of a recording, or of an export or its measurement file.
 
     Raises NotFound or InvalidRequest if a file is missing or cannot be read completely.
     """

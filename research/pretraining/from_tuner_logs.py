@@ -1,7 +1,7 @@
-"""Training data from other tuners' records, whose programs are not in this database.
+"""Convert imported auto_scheduler records, which contain no program, to training data.
 
-A record's steps suffice for the view `primitives`. How the loops of its largest stage are tiled
-usually identifies the operator. Records for which either cannot be derived are skipped.
+The features `primitives` need only a record's schedule steps. The tiling of the loops of its
+largest stage usually identifies the operator. Records that lack either are skipped.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ DIGITS: Final = 12  # hexadecimal digits of the digest in a snapshot's name
 def with_foreign(
     database: Database, data: TrainingData, model: str, op: str | None = None, limit: int = MOST_ROWS
 ) -> TrainingData:
-    """Add other tuners' records. Raises InvalidRequest unless the model reads `primitives`."""
+    """Add records of other tuners. Raises InvalidRequest if the model cannot read them."""
     view = resolve("cost_model", model).view
     if view != PRIMITIVES.name:
         raise InvalidRequest(
@@ -101,7 +101,7 @@ def _task(records: Sequence[ForeignTrial], skipped_rows: Counter[str]) -> TaskDa
 
 
 def _operator_of(schedule: ReadSteps) -> tuple[str, Sequence[int]] | None:
-    """Return operator and loop extents, reductions last; None for an unknown operator."""
+    """Infer operator and loop extents (reductions last) from the tiles; None if unknown."""
     stages = defaultdict[str, list[tuple[int, int]]](list)
     for tile in schedule.tiles:
         stages[tile.block].append((tile.levels, tile.extent))

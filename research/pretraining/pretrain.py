@@ -1,4 +1,4 @@
-"""Pretrain base models, one per operator and target, for tasks without measurements."""
+"""Pretrain base models: a cost model per operator and target, for tasks not yet measured."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -34,7 +34,7 @@ TOLD: Final = ("pairwise", "spearman", "peak_1", "peak_5", "rmse")
 
 @dataclass(frozen=True, slots=True)
 class PretrainedBase:
-    """The base model stored for an operator on a target; `name` is None if there is none."""
+    """Result of pretraining for an operator and target; `name` is None if it was skipped."""
 
     op: str
     target: str
@@ -54,12 +54,12 @@ def pretrain(
     home: Target | None = None,
     share: float | None = None,
 ) -> Iterator[PretrainedBase]:
-    """Fit, evaluate and store the next base version of each operator and target in the data.
+    """Train, evaluate and store a base model per operator and target; yield each result.
 
-    With `home`, each operator gets one base, for that target, which learns from the rows of all real
-    targets. With `share`, it learns from this share of its rows, chosen by active learning (TCL), and
-    is evaluated on them. A base that is hardly better than chance is stored but not activated. Raises
-    InvalidRequest if the model is a transfer model, which needs a base itself.
+    `home` makes one model per operator, for this target, from the rows of all real targets.
+    `share` limits training and evaluation to that share of the rows, chosen by active
+    learning (TCL). A model hardly better than chance is stored but not activated. Raises
+    InvalidRequest if `model` is a transfer model, which itself starts from a base model.
     """
     if issubclass(resolve("cost_model", model), TransferModel):
         raise InvalidRequest(
@@ -85,22 +85,22 @@ def pretrain(
 
 
 def is_worth_it(metrics: CostModelMetrics) -> bool:
-    """Return whether a base ranks held-out rows (targets, else tasks, else late rows) well.
+    """Return whether a base model ranks enough held-out pairs (WORTH_PAIRS) correctly.
 
-    False for a base trained on other tuners' rows only: it was evaluated on none of ours.
+    Always False if it was trained on other tuners' rows only: it was tested on none of ours.
     """
     return (metrics.pairwise or 0.0) >= WORTH_PAIRS and not only_foreign(metrics)
 
 
 def only_foreign(metrics: CostModelMetrics) -> bool:
-    """Return whether all rows that a base learned from are other tuners'."""
+    """Return whether all training rows of a base model came from other tuners."""
     return metrics.foreign is not None and metrics.foreign == metrics.trained_on
 
 
 def _fit(
     model: str, tasks: Sequence[TaskData], target: str, lowering: Lowering | None, share: float | None
 ) -> tuple[CostModel, CostModelMetrics] | None:
-    """Return a fitted base and its metrics, or None if too few rows in its view are valid."""
+    """Return a trained model and its metrics; None for under FEWEST_ROWS usable rows."""
     if sum(latency is not None for task in tasks for latency in task.latencies_us) < FEWEST_ROWS:
         return None
     make = resolve("cost_model", model)

@@ -1,4 +1,4 @@
-"""Group a stream of measurements by task, keeping a sample of bounded size in memory."""
+"""Group a stream of measurements by task, keeping only a sample of a large stream."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ Numbered = tuple[int, Trial]  # a trial with its number among all rows of the st
 
 
 class TaskKey(NamedTuple):
-    """Identifies a task: workload key, target and measuring context."""
+    """Identifies a task: workload, target and measuring context (such as the host class)."""
 
     workload: str
     target: str
@@ -31,7 +31,7 @@ class TaskKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFacts:
-    """The operator and descriptors of a workload."""
+    """A workload's operator, descriptors (numbers for cost models) and id."""
 
     op: str
     descriptors: tuple[float, ...]
@@ -40,7 +40,7 @@ class WorkloadFacts:
 
 @dataclass(slots=True)
 class TaskSample:
-    """Keeps all rows of a small stream, else an even sample and each new best of a task."""
+    """Collects all rows of a small stream, else a sample plus each new best of a task."""
 
     total: int  # rows that will be added
     limit: int = MOST_ROWS
@@ -51,7 +51,7 @@ class TaskSample:
     def add(
         self, key: TaskKey, sketch: str, decisions: bytes, outcome: Outcome, latency_us: float | None
     ) -> None:
-        """Add a row to the sample or drop it, depending only on the order and the results."""
+        """Add a row or drop it; the choice is deterministic, by row number and latency."""
         self._number += 1
         if outcome in UNINFORMATIVE:
             return

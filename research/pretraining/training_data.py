@@ -1,4 +1,4 @@
-"""Data for training and evaluating cost models: tasks with their results, and arrays over their rows."""
+"""Training data of cost models: tasks with their results, and arrays over all rows."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class TaskData:
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """The tasks of a frozen set of measurements."""
+    """Tasks with the measurements of a snapshot or of files."""
 
     tasks: Sequence[TaskData]
     snapshot: str  # name of the snapshot or, for files, of their content
@@ -60,7 +60,7 @@ class TrainingData:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Arrays over rows. Labels compare only within a group (workload, target and context)."""
+    """Training rows as parallel arrays. Labels are comparable only within a task's group."""
 
     features: Matrix
     labels: Vector
@@ -83,7 +83,7 @@ class Rows:
 
 
 def rows_of(data: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
-    """Return the rows of all tasks. Raises InvalidRequest for no row or an invalid time."""
+    """Join the tasks' rows. Raises InvalidRequest if there is none or a time is invalid."""
     if not any(task.trials for task in data):
         raise InvalidRequest("there are no measurements to learn from", hint="mallorn dataset stats")
     groups = _groups(data)

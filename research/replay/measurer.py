@@ -22,21 +22,21 @@ STEPS: Final = {
 
 
 class ReplayMeasurer(Measurer):
-    """Returns results, also failures, stored by `mallorn record`; otherwise `not_recorded`.
+    """Returns results, also failures, that `mallorn record` stored, instead of measuring.
 
-    If a recording has several measuring contexts, the one with most tasks is used.
+    Other candidates get the outcome `not_recorded`. If a recording has several measuring
+    contexts, the one with most tasks is used.
     """
 
     stands_in = REPLAY
 
     def __init__(self, recordings: str, room: Path) -> None:
-        """Take the operator's recordings setting and a directory that the child may write."""
+        """Take the setting `recordings` and a directory to which the child may write."""
         self._recordings = recordings
         self._room = room
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
-        """Implement Measurer.from_tools."""
         return cls(tools.settings.recordings, tools.room)
 
     def measure(
@@ -47,7 +47,7 @@ class ReplayMeasurer(Measurer):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Yield the recorded result of every slot, in order."""
+        """Yield the recorded result of each candidate to measure, in order."""
         recorded = holdings(options, target, self._recordings, self._room)
         trials = recorded.trials(program.key)
         for slot in slots:
@@ -72,7 +72,7 @@ class ReplayMeasurer(Measurer):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Return one result per slot, whatever `passes`: repeats would feign precision."""
+        """Return one result per candidate, whatever `passes`: repeats would be the same."""
         return list(self.measure(program, target, slots, options))
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:

@@ -17,7 +17,7 @@ _LANES: Final = 16
 
 @dataclass(frozen=True)
 class RecordedTask:
-    """A workload, its sketches and its distinct candidates, in the order they were measured."""
+    """A workload, its sketches and its distinct candidates in the order of measurement."""
 
     workload: str  # Workload.key
     name: str
@@ -38,7 +38,7 @@ class RecordedTask:
 
     @property
     def machine(self) -> Machine:
-        """Assumed machine of the target: recordings hold no vector width, so 16 lanes."""
+        """The machine assumed for the target; recordings lack SIMD widths: CPUs get 16."""
         target = Target(self.target)
         if not target.is_cpu:
             return assumed_gpu(str(target.attrs.get("arch", "")))
@@ -50,7 +50,7 @@ class RecordedTask:
 
 
 def of_every_kind(tasks: Sequence[RecordedTask], count: int) -> list[RecordedTask]:
-    """Select `count` tasks from the operators in turn, most FLOPs first; keep their order."""
+    """Select `count` tasks, the largest of each operator in turn, in their given order."""
     kinds: dict[str, list[RecordedTask]] = {}
     for task in sorted(tasks, key=lambda task: -task.flops):
         kinds.setdefault(task.op, []).append(task)

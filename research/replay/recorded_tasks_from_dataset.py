@@ -31,7 +31,7 @@ HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "acc
 
 
 def fitted(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
-    """Return the sketch with the loop extents and locations that these candidates use."""
+    """Return the sketch with the loop extents and compute locations of these candidates."""
     choices: list[Choice] = []
     for choice, (columns, _) in zip(sketch.choices, sketch.places, strict=True):
         decisions = [candidate.decisions[columns] for candidate in candidates]
@@ -48,9 +48,9 @@ def fitted(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
 def collect(
     directories: Sequence[Path], candidates: int
 ) -> tuple[list[RecordedTask], list[dict[str, object]]]:
-    """Return the tasks in these data directories and the hosts that measured them.
+    """Return tasks with at least `candidates` results in these directories, and their hosts.
 
-    Keeps the first task per workload, target and context. Raises NotFound for no dataset or task.
+    Keeps the first task per workload, target and context. Raises NotFound if there is none.
     """
     tasks: dict[tuple[str, str, str], RecordedTask] = {}
     hosts: list[dict[str, object]] = []

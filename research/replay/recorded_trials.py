@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""Fetch a recording from the operator's directory and read one target's trials in a child."""
+"""Fetch a recording, and read one target's trials from it in a child process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,15 +42,15 @@ class RecordingReader(Child):
 
     @method(limit_sec=READ_SEC)
     def read(self, path: str, name: str, target: str) -> TargetTrials:
-        """Return the trials for a target, in the measuring context with most tasks.
+        """Return the trials for `target` in the measuring context with most tasks.
 
-        Raises InvalidRequest, which calls the file `name`, if invalid or of other targets.
+        Raises InvalidRequest, naming the file `name`, if it is invalid or lacks the target.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrials:
-    """The recorded trials of each workload, keyed by candidate, and the device of all."""
+    """The recorded device, and the trials of each workload, keyed by candidate."""
 
     endpoint: Endpoint
     tasks: Mapping[str, Trials]

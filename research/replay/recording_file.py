@@ -65,7 +65,7 @@ def write_rows(
     key: bytes,
     facts: Mapping[str, object],
 ) -> None:
-    """Write rows to a file atomically, and `facts` to its metadata under `key`."""
+    """Write rows to a Parquet file atomically, and `facts` to its metadata under `key`."""
     metadata = {key: json.dumps(facts, sort_keys=True).encode()}
     table = pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,12 +75,12 @@ def write_rows(
 
 
 def facts_of(path: Path, key: bytes) -> Any:
-    """Return the facts that were written with the rows under `key`."""
+    """Return the `facts` that `write_rows` put into a file's metadata at `key`."""
     return json.loads(pq.read_schema(path).metadata[key])
 
 
 def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, object]) -> None:
-    """Write the tasks to a file atomically, with `facts` about the hosts."""
+    """Write tasks to a recording atomically, and `facts` about the hosts to its metadata."""
     rows: list[Row] = []
     for task in tasks:
         task_columns = {
@@ -121,7 +121,7 @@ def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, o
 
 
 def read_tasks(path: Path) -> list[RecordedTask]:
-    """Return a file's tasks. Raises NotFound if missing, InvalidRequest if invalid."""
+    """Return a recording's tasks. Raises NotFound if missing, InvalidRequest if invalid."""
     _check(path)
     try:
         check_groups(path, pq.ParquetFile(path))

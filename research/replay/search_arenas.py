@@ -1,4 +1,4 @@
-"""Search recorded tasks: spaces of recorded candidates, arenas with known optima, and playing a search."""
+"""Run searches on recorded tasks, whose best candidate is known, to compare searchers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
@@ -30,7 +30,7 @@ EVEN_SHARE: Final = 0.25
 
 
 class Neighbours:
-    """Recorded candidates of a sketch as points: prime exponents, a column per list value."""
+    """Finds the nearest of a sketch's recorded candidates, which are encoded as points."""
 
     def __init__(self, sketch: Sketch, candidates: Sequence[Candidate]) -> None:
         self.candidates = tuple(candidates)
@@ -42,9 +42,9 @@ class Neighbours:
     def nearest(
         self, candidates: Sequence[Candidate], but: Sequence[Candidate | None] = ()
     ) -> list[Candidate]:
-        """Return the nearest recorded candidate of each; `but` lists one to avoid for each.
+        """Return, for each candidate, the nearest recorded one that is not its `but` entry.
 
-        Ties go to the candidate measured first. `but` is ignored if it is the only candidate.
+        Ties go to the candidate measured first. `but` is ignored if only one is recorded.
         """
         neighbours: list[Candidate] = []
         for start in range(0, len(candidates), BLOCK):
@@ -57,7 +57,7 @@ class Neighbours:
         return neighbours
 
     def nearest_of(self, free: Container[Candidate], candidate: Candidate) -> Candidate | None:
-        """Return the nearest recorded candidate in `free`, or None if there is none."""
+        """Return the candidate in `free` nearest to `candidate`; None if there is none."""
         order = np.argsort(self.distances([candidate])[0], kind="stable")
         return next((self.candidates[line] for line in order if self.candidates[line] in free), None)
 
@@ -73,11 +73,11 @@ class Neighbours:
 
 
 class RecordedSpace(DecisionSpace):
-    """The candidates of one recorded task.
+    """Search space of only the recorded candidates of one task.
 
-    Results of `sample`, `mutate` and `cross` of the real space are replaced by the nearest recorded
-    candidates. So mutations change more, isolated candidates are drawn more often, and most candidates
-    are good: figures compare searchers with each other, not with searches of the real space.
+    Samples, mutations and crossovers of the full space are replaced by the nearest recorded
+    candidates. So mutations change more, isolated candidates are drawn more often, and most
+    candidates are good: results compare searchers with each other, not with real searches.
     """
 
     def __init__(self, task: RecordedTask) -> None:
@@ -125,7 +125,7 @@ class RecordedSpace(DecisionSpace):
         return self.nearest(super().cross_all(rng, mothers, fathers))
 
     def defaults(self) -> list[Candidate]:
-        """Return the recorded default candidates, otherwise the first timed ones."""
+        """Return the recorded default schedules, otherwise the first timed candidates."""
         trials = self.task.trials
         defaults = [trial.candidate for trial in trials if means_of(trial.origin) == DEFAULT]
         successes = [trial.candidate for trial in trials if trial.latency_us is not None]
@@ -135,7 +135,7 @@ class RecordedSpace(DecisionSpace):
         return [candidate in self._trials for candidate in candidates]
 
     def nearest(self, candidates: Sequence[Candidate], but: Sequence[Candidate] = ()) -> list[Candidate]:
-        """Return each one's nearest recorded candidate of its sketch, avoiding `but`."""
+        """Return each candidate's nearest recorded one of its sketch, other than `but`."""
         neighbours = list(candidates)
         for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             avoided = [but[line] for line in lines] if but else []
@@ -145,19 +145,19 @@ class RecordedSpace(DecisionSpace):
         return neighbours
 
     def nearest_of(self, free: Container[Candidate], candidate: Candidate) -> Candidate | None:
-        """Return the nearest candidate of its sketch in `free`, or None if there is none."""
+        """Return the nearest candidate of its sketch in `free`; None if there is none."""
         return self._neighbours[candidate.sketch].nearest_of(free, candidate)
 
 
 class LooseSpace(RecordedSpace):
-    """Samples and mutations give recorded candidates; any well-formed candidate is valid."""
+    """RecordedSpace in which `valid` accepts any well-formed candidate, recorded or not."""
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         return self.well_formed(candidates)
 
 
 class WideSpace(DecisionSpace):
-    """The full space of a recorded task, with candidates that were not recorded."""
+    """The full search space of a recorded task, which includes unrecorded candidates."""
 
     def __init__(self, recorded: RecordedSpace) -> None:
         task = recorded.task
@@ -172,9 +172,9 @@ class WideSpace(DecisionSpace):
 
 
 def propose_recorded(searcher: Searcher, request: Request, space: RecordedSpace) -> list[Proposal]:
-    """Let a searcher propose in its space; replace proposals by recorded candidates.
+    """Ask a searcher for proposals, and replace them by the nearest recorded candidates.
 
-    Returns distinct, unmeasured recorded candidates: the requested number, or all that remain.
+    Returns distinct candidates outside the history: the requested number, or all left.
     """
     recorded = RecordedProposals(space, request.history)
     count = min(request.count, recorded.left)
@@ -185,7 +185,7 @@ def propose_recorded(searcher: Searcher, request: Request, space: RecordedSpace)
 
 
 class RecordedProposals:
-    """The recorded candidates that the history does not contain."""
+    """Recorded candidates that a search has not measured yet (free candidates)."""
 
     def __init__(self, space: RecordedSpace, history: Sequence[Trial]) -> None:
         self._space = space
@@ -197,9 +197,9 @@ class RecordedProposals:
         return len(self._free)
 
     def land(self, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Keep proposals of free recorded candidates; move others to the nearest free one.
+        """Keep proposals of free candidates; replace others by the nearest free candidate.
 
-        A moved proposal loses its prediction. It is dropped if its sketch has no free candidate.
+        A replaced one loses its prediction, and is dropped if its sketch has none free.
         """
         exact = {proposal.candidate for proposal in proposals if proposal.candidate in self._free}
         for candidate in exact:
@@ -220,14 +220,14 @@ class RecordedProposals:
 
 
 class ShownSpace(StrEnum):
-    """Selects the space of a recorded task that the searcher is given."""
+    """Selects whether a searcher sees only recorded candidates or a task's full space."""
 
     RECORDED = "recorded"  # mutations and samples give recorded candidates
     WIDE = "wide"  # the full space; proposals are moved to recorded candidates
 
 
 class Arena(ABC):
-    """A space with a known optimum whose candidates are measured by lookup or formula."""
+    """A search space with a known optimum; a lookup or formula replaces measuring."""
 
     def __init__(self, kind: str, name: str, space: Space, optimum_us: float) -> None:
         self.kind = kind
@@ -240,12 +240,11 @@ class Arena(ABC):
         """Return the result of a candidate."""
 
     def propose(self, searcher: Searcher, request: Request) -> list[Proposal]:
-        """Return the searcher's proposals for a request."""
         return searcher.propose(request.space, request.history, request.model, request.count, request.rng)
 
 
 class RecordedArena(Arena):
-    """A recorded task as an arena; proposals are moved to recorded candidates."""
+    """Arena of a recorded task; each proposal becomes the nearest recorded candidate."""
 
     def __init__(self, task: RecordedTask, view: ShownSpace) -> None:
         self.recorded = RecordedSpace(task)
@@ -274,7 +273,7 @@ class PlayedSearch:
 
     @property
     def curve(self) -> list[float]:
-        """Best latency after each trial, over the optimum; infinite before a success."""
+        """Best latency after each trial, divided by the optimum; infinite if all failed."""
         times = np.array([np.inf if t.latency_us is None else t.latency_us for t in self.trials])
         curve: list[float] = (np.minimum.accumulate(times) / self.optimum_us).tolist()
         return curve
@@ -289,7 +288,7 @@ def play(
     batch: int,
     seed: int,
 ) -> PlayedSearch:
-    """Refit, propose and measure until `trials` are measured or nothing is proposed."""
+    """Run a search: refit, propose, measure, until `trials` are done or none is proposed."""
     history: list[Trial] = []
     propose_sec = fit_sec = 0.0
     searcher = continued(searcher)

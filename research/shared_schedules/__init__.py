@@ -1,1 +1,1 @@
-"""Export and import of the best records as a folder that can be kept and merged in git."""
+"""Export and import the best tuning records as a folder that can be kept in git."""

@@ -1,4 +1,4 @@
-"""Write the best record of every workload and measuring context to a folder."""
+"""Write the fastest tuning record of every workload and measuring context to a folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from workers.interfaces.model_compiler import ModelCompiler, Tuned
 
 @dataclass(slots=True)
 class WrittenFolder:
-    """Counts the records of a target that were written to its directory, and those that were not."""
+    """Counts the records of a target that were written to its directory or left out."""
 
     directory: Path
     records: int = 0
@@ -40,7 +40,10 @@ class WrittenFolder:
 def export_schedules(
     database: Database, root: Path, target: Target | None = None, progress: Progress = silent
 ) -> Iterator[WrittenFolder]:
-    """Write a directory per target, or for one, replacing its databases; yield each result."""
+    """Write the best records of each target, or of `target`, to a directory; yield counts.
+
+    Raises Conflict if a directory holds records that this database lacks.
+    """
     with CandidateCompiler() as compiler, ModelCompiler() as graphs:
         for target_id, real_target in _targets(database, target):
             with database.transaction() as session:  # `own` may store a new dataset key
@@ -56,7 +59,6 @@ def export_schedules(
 
 
 def _check(database: Database, directory: Path) -> None:
-    """Raise Conflict if the directory holds records that this dataset does not."""
     for file in sorted(directory.rglob(PROVENANCE)):
         provenance = read_provenance(file.parent)
         with database.session() as session:
@@ -71,7 +73,7 @@ def _check(database: Database, directory: Path) -> None:
 
 
 def _targets(database: Database, target: Target | None) -> list[tuple[int, Target]]:
-    """Return the real targets with their ids, or only `target` if it is real."""
+    """Return ids and targets of real, not simulated, devices; only `target` if given."""
     with database.session() as session:
         targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
     return [
@@ -90,7 +92,7 @@ def _write(
     graphs: ModelCompiler,
     folder: WrittenFolder,
 ) -> None:
-    """Write the records that TVM can rebuild, and count all of them."""
+    """Write the records that TVM can rebuild; count them, and the records left out."""
     schedules: list[Tuned] = []
     provenance: list[SharedRecord] = []
     with database.session() as session:

@@ -28,7 +28,7 @@ EXAMPLE: Final = "mallorn schedules export DIR   (makes one)"
 
 
 class SharedRecord(Value):
-    """Provenance of a record: dataset and row, time, origin, workload name and host."""
+    """A line of `database_provenance.json`: where, when and how a record was measured."""
 
     dataset: str
     row: int
@@ -67,7 +67,7 @@ def write_provenance(directory: Path, lines: list[SharedRecord]) -> None:
 
 
 def read_provenance(directory: Path) -> list[SharedRecord]:
-    """Return records' provenance in order. Raises InvalidRequest if missing or invalid."""
+    """Return a database's provenance lines. Raises InvalidRequest if missing or invalid."""
     file = directory / PROVENANCE
     try:
         return [SharedRecord.model_validate(read_json(line)) for line in file.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Import schedules folders: records become measurements of other hosts, never promoted."""
+"""Import folders of shared schedules; their records count as measurements of other hosts."""
 
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ BATCH: Final = 64  # records in one call and one transaction
 def import_schedules(
     database: Database, root: Path, report: Report, progress: Progress = silent
 ) -> LoadedLog:
-    """Store records that this dataset lacks; importing a record again adds nothing."""
+    """Store the records that this database lacks; `report` receives the invalid ones."""
     counts = LoadedLog()
     directories = list(databases(root))
     with reading(root) as graphs:

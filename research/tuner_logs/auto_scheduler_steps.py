@@ -1,7 +1,7 @@
-"""Translate auto_scheduler's steps into a schedule trace, for views that need no program.
+"""Translate auto_scheduler's steps into a trace, for features that need no program.
 
-A record describes loop transformations by the numbers of stages and loops. It does not contain the
-program, so stages and loops get names when a step first refers to them.
+A record describes loop transformations by the numbers of stages and loops. It does not
+contain the program, so stages and loops get names when a step first refers to them.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class ReadSteps:
-    """A record's candidate: a sketch, its decisions, and the loops that were split."""
+    """Translated steps: a sketch, its decisions, and the loops that were split."""
 
     sketch: Sketch
     decisions: tuple[int, ...]
@@ -52,7 +52,7 @@ class ReadSteps:
 
 
 def read_steps(steps: str) -> ReadSteps:
-    """Translate a record's steps, as JSON. Raises ValueError for unknown or invalid steps."""
+    """Translate a record's steps from JSON. Raises ValueError if unknown or invalid."""
     reader = _Reader()
     try:
         for step in json.loads(steps):
@@ -66,7 +66,7 @@ def read_steps(steps: str) -> ReadSteps:
 
 @dataclass
 class _Stage:
-    """Trace names of a block and of those loops that steps have referred to."""
+    """Names in the trace of a stage's block and of the loops that steps have used so far."""
 
     block: str
     loops: list[str] = field(default_factory=list)
@@ -74,14 +74,14 @@ class _Stage:
 
 @dataclass
 class _Reader:
-    """Builds the trace, choices and decisions, one step at a time."""
+    """Translates one step at a time; collects the trace, the choices and the decisions."""
 
     trace: list[list[Any]] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     decisions: list[int] = field(default_factory=list)
     tiles: list[Tile] = field(default_factory=list)
     _stages: dict[int, _Stage] = field(default_factory=dict)
-    _factors: list[list[str]] = field(default_factory=list)  # per step
+    _factors: list[list[str]] = field(default_factory=list)  # factor names of each step
     _named: int = 0
 
     def read(self, step: Sequence[Any]) -> None:
@@ -102,7 +102,7 @@ class _Reader:
         self._cut(index, loop, names, len(factors))
 
     def follow(self, index: int, loop: int, source: int, levels: int) -> None:
-        """Split by the first factors of an earlier split; None stands for the last factor."""
+        """Split a loop by an earlier split's first factors; the last is inferred (None)."""
         names = self._factors[source]
         self._cut(index, loop, [*names[:levels], None], levels + 1)
 
@@ -148,7 +148,7 @@ class _Reader:
         self._new(index, "CacheWrite", [self._stage(index).block], scope)
 
     def factor(self, index: int, loop: int, _place: int) -> None:
-        """Insert a stage that takes over the known loops; the old one gets new loops."""
+        """Insert the stage of an RFactor; it takes over the old stage's known loops."""
         stage, loop_name = self._stage(index), self._loop(index, loop)
         self._new(index, "RFactor", [loop_name], "")
         self._stages[index].loops, stage.loops = stage.loops, []

@@ -21,7 +21,7 @@ LOG: Final = Provenance(STOCK, ORIGIN, 0.0, MeasuredOn(host_class="unknown", eva
 
 
 def load_metaschedule(database: Database, directory: Path, report: Report) -> tuple[LoadedLog, set[int]]:
-    """Store records that TVM can rebuild; return counts and the other lines (from 1)."""
+    """Store records that TVM can rebuild; return counts and the numbers of other lines."""
     counts, other_lines = LoadedLog(), set[int]()
     with (directory / RECORDS).open("rb") as lines:
         total = sum(1 for _ in lines)
@@ -58,7 +58,7 @@ EXPORT: Final = "export"
 
 
 def load_export(database: Database, directory: Path, report: Report) -> LoadedLog:
-    """Store an export's new records. Raises InvalidRequest for a bad or untimed export."""
+    """Store new records of a tuning export. Raises InvalidRequest if bad or unmeasured."""
     manifest = read_manifest(directory / MANIFEST)
     if manifest.mode != SEARCH:
         raise InvalidRequest(

@@ -32,7 +32,7 @@ Report = Callable[[Problem], None]
 
 @dataclass(slots=True)
 class LoadedLog:
-    """Counts the records of a log: new ones, stored ones, and unreadable ones."""
+    """Counts a log's records: newly stored, stored before, and unreadable."""
 
     added: int = 0
     known: int = 0
@@ -61,7 +61,7 @@ def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Ite
 
 
 def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
-    """Convert to microseconds; empty for a failure. Raises ValueError for invalid times."""
+    """Convert run times to microseconds; empty if failed. Raises ValueError if invalid."""
     times = tuple(float(value) for value in seconds)
     if not times:
         raise ValueError("no run times")
@@ -71,7 +71,7 @@ def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
 
 
 def text(value: Any) -> str:
-    """Return `value`; raise TypeError or ValueError unless both databases can store it."""
+    """Return `value`. Raises TypeError if not a string, ValueError if not storable."""
     if not isinstance(value, str):
         raise TypeError(f"{told(value)} where a text should be")
     check_storable(value)

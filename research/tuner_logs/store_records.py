@@ -23,7 +23,7 @@ from workers.interfaces.model_compiler import Restored, RestoredLog
 from workers.model_import.run import new_workload
 from workers.round.store_referenced_rows import store_sketches
 
-ID_BYTES: Final = 7  # of a row id, so that it is a positive 64-bit integer
+ID_BYTES: Final = 7  # bytes of a row id, so that it is a positive 64-bit integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def store_records(
     provenance_of: Callable[[Restored], Provenance],
     names: Mapping[str, str] | None = None,
 ) -> int:
-    """Store new records and return their number; `names` maps workload keys to names."""
+    """Store records that are new; return how many. `names` are task names by workload."""
     tasks = [record.task for record in log.records]
     renamed = [replace(task, name=(names or {}).get(task.key, task.op)) for task in tasks]
     workloads = [new_workload(task, log.tvm_version) for task in renamed]

@@ -1,1 +1,1 @@
-"""Planning, sweeping and lease reaping: Celery tasks of the queue `control`, and their timer."""
+"""The control process: plans jobs, resends lost messages and takes back lost work."""

@@ -25,7 +25,7 @@ def database() -> Database:
 
 
 def send(name: str, *args: object) -> None:
-    """Send a task message. Work is stored in SQL, so the sweeper resends lost messages."""
+    """Send a Celery task. Lost messages are sent again later, as SQL stores all work."""
     app.send_task(name, args=args)
 
 
@@ -35,9 +35,9 @@ def start_timer() -> None:
 
 
 def send_periodic_tasks() -> None:
-    """Send each periodic task at once and after each period, by the monotonic clock; never return.
+    """Send every periodic task at once, and then once per period; never return.
 
-    Each control process sends them: `LoopTicks` drops the messages that come too early.
+    Every control process does so; `LoopTicks` makes them drop messages that come too early.
     """
     next_sec = dict.fromkeys(queues.TICKS, 0.0)
     while True:

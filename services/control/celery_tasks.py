@@ -1,4 +1,4 @@
-"""Celery tasks of the queue `control`, which call planning, sweeping and lease reaping.
+"""Celery tasks of the queue `control`: planning of jobs, and periodic work.
 
 Additional arguments in messages of newer versions (`_newer`) are ignored.
 """
@@ -28,7 +28,7 @@ PATIENCE = WaitLimit(settings().device_wait_sec, ServiceAddress.of(settings()))
 
 @app.task(name=queues.PLAN)
 def plan(job_id: str, *_newer: object) -> None:
-    """Open the next rounds of a job, or end its tuning."""
+    """Plan a job, and others of its target: open rounds of measurements, or end tuning."""
     with about(job=job_id):
         messages = plan_target(database(), job_id, HOLDER, PATIENCE)
     for name, *args in messages or ():  # None: another process plans this target
@@ -60,7 +60,7 @@ def back_up(*_newer: object) -> None:
 
 
 def _run_turn(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> None:
-    """Run a loop's turn unless one just began; repeated messages cost one statement each."""
+    """Run a periodic task, unless its last run began less than a period ago."""
     with database().transaction() as session:
         steady_sec = LoopTicks(session).begin(loop, queues.TICKS[loop])
     if steady_sec is None:

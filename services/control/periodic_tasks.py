@@ -33,7 +33,7 @@ SENT_PER_HAND = 4
 
 
 def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
-    """Return messages for stale work and for jobs to plan; withdraw unneeded rounds."""
+    """Return messages for jobs to plan and overdue work; withdraw rounds not needed now."""
     turn, messages = turn or Turn(), list[Message]()
     with turn.part("could not resend lost messages"), database.transaction() as session:
         worker_count = len(Workers(session).list(FRESH_SEC))
@@ -54,8 +54,8 @@ def reap(
 ) -> list[Message]:
     """Free work with expired leases, or give it up after ten lost workers; return messages.
 
-    After a gap without turns, or after a step of the clock, leases may have expired that live
-    workers could not renew: the first turns only give them time to renew.
+    After a pause of control or a step of the clock, leases of live workers may have expired:
+    the first calls then only give workers time to renew them.
     """
     turn = turn or Turn()
     if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # the second turn counts, however rare
@@ -88,7 +88,7 @@ WORKERS_KEPT_DAYS: Final = 7.0  # the fleet's page shows a day
 
 
 def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> None:
-    """Delete expired data of each kind and leftover files, and update measurement counts."""
+    """Delete data past its retention time and leftover files; update measurement counts."""
     turn = turn or Turn()
     if settings.keep_jobs_days:
         with turn.part("could not delete old jobs"):

@@ -1,4 +1,4 @@
-"""Plans one job: converts its rows to the planner's values, calls the planner, stores the decision."""
+"""Plans one job: converts its rows for the planner, calls it, and stores the decision."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ from services.planner.planner_values import JobPlan, JobView, Point, TaskView
 
 
 def points(job: Job, task: TaskHistory) -> Iterator[Point]:
-    """Yield a point per round with measurements, in closing order, with cumulative trials."""
+    """Yield, for each measured round, the trials so far and the round's best latency."""
     rounds = [row for row in task.rounds if has_run(row) and row.trials and not row.elsewhere]
     # `known_at_start` counts the dataset's rows at import; subtract rounds yielded here.
     earlier = [row for row in rounds if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
@@ -57,14 +57,14 @@ def has_run(row: WorkloadRound) -> bool:
 
 
 def seconds_per_trial(rounds: Iterable[WorkloadRound]) -> float | None:
-    """Return the wall time per trial of finished rounds; None before the first."""
+    """Return the seconds per trial of all finished rounds; None if no round has finished."""
     timed = [row for row in rounds if row.state == RoundState.DONE and row.wall_sec and row.trials]
     trials = sum(row.trials for row in timed)
     return sum(row.wall_sec or 0.0 for row in timed) / trials if trials else None
 
 
 def rounds_without_result(closed_rounds: Sequence[WorkloadRound]) -> int:
-    """Return the number of rounds since the last valid result, except those never run."""
+    """Count rounds since the last valid result that measured something or were given up."""
     count = 0
     for row in reversed(closed_rounds):
         if row.best_us is not None:
@@ -74,14 +74,14 @@ def rounds_without_result(closed_rounds: Sequence[WorkloadRound]) -> int:
 
 
 def lost_rounds(closed_rounds: Sequence[WorkloadRound]) -> int:
-    """Return how many newest rounds in a row were given up after repeated losses."""
+    """Return how many of the newest rounds in a row were given up (state POISON)."""
     states = [row.state for row in closed_rounds if row.state != RoundState.CANCELLED]
     newest_first = enumerate(reversed(states))
     return next((count for count, state in newest_first if state != RoundState.POISON), len(states))
 
 
 def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
-    """Return the id of the measuring context for these options on this device's class."""
+    """Return the id of the measuring context for these options on devices like this one."""
     context = Contexts(session).ensure(
         target_id=device.target_id,
         host_class=device.host_class,
@@ -94,7 +94,7 @@ def measuring_context(session: Session, device: Device, options: JobOptions) -> 
 
 
 def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
-    """Return the planner's view of a job, with 0 slots: the caller adds those dealt to it."""
+    """Return the planner's input for a job, with 0 slots; the caller sets its free slots."""
     own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
     all_rounds = [row for task in tasks for row in task.rounds]
     return JobView(
@@ -146,7 +146,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class PlannedJob:
-    """The result of a planning turn; `over` if the job gets no further rounds."""
+    """Result of planning a job once; `over` if the job gets no further rounds."""
 
     messages: list[Message] = field(default_factory=list)
     opened: int = 0
@@ -156,7 +156,7 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class _JobStep:
-    """The session, job and options of one planning turn."""
+    """The session, the job and its options while the job is planned."""
 
     session: Session
     job: Job
@@ -173,7 +173,7 @@ def plan_job(
 ) -> PlannedJob:
     """Plan a job and open at most `slots` rounds; `devices` are its target's live devices.
 
-    A job with a detached device gets rounds only if the caller carries batches (`carried`).
+    A job for a detached device gets rounds only with `carried`: its batches travel as files.
     """
     Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
@@ -221,7 +221,7 @@ def _plan_on_devices(
 
 
 def _plan_detached(step: _JobStep, slots: int) -> PlannedJob:
-    """Plan a job with a detached device, whose class is unknown until the first results."""
+    """Plan a job for a detached device; its host class is unknown before first results."""
     turn = PlannedJob(messages=group(step.session, step.job, step.options))
     if not step.job.reason:
         Jobs(step.session).set_reason(step.job.id, f"mallorn batch next {step.job.id} -o FILE")
@@ -232,8 +232,8 @@ def _plan_detached(step: _JobStep, slots: int) -> PlannedJob:
 def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
     """Return the devices whose times are comparable with the job's measurements.
 
-    If TVM was upgraded, which means that no worker has the job's builder any more, move the job
-    to the context of devices that differ only in their TVM version, and return these.
+    If TVM was upgraded, so that no worker compiles with the job's version any more, move the
+    job to the context of devices that differ only in their TVM version, and return these.
     """
     if step.job.context_id is None or not step.options.searches:
         return devices
@@ -293,7 +293,10 @@ def _write(step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decis
 
 
 def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
-    """Assign tasks to families; return messages to train the models of changed families."""
+    """Group the job's workloads into families, which share a cost model.
+
+    Returns messages that train the models of families to which workloads moved.
+    """
     repository = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
     scope = scope_of(job.owner) if options.is_private else ""
@@ -322,7 +325,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
         repository.move(job.target_id, old, new)
     repository.set_families(job.id, [row for row in new_rows if row.workload_id in unplaced])
 
-    # Tell the job, and train a changed family's model before its next round is proposed.
+    # Log the moves, and train a changed family's model before its next round is proposed.
     tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
     messages: dict[str, Message] = {}
     for old, new in moves:
@@ -336,7 +339,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
 
 
 def _member(row: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
-    """Convert a stored workload for the grouping; family names lose the owner's scope."""
+    """Convert a stored workload for the planner; strip the owner's prefix from families."""
     rankings: list[Ranking] = []
     for ranked in rounds:
         if ranked.id > row.since and in_scope(ranked.family, scope):

@@ -1,6 +1,6 @@
-"""Planning step of a target: plan the job that has news, then deal slots by fair share.
+"""Plans the jobs of a target: first the job that has news, then others by fair share.
 
-A survey lists the target's devices, free round slots and tuning jobs.
+A survey lists the target's devices, its tuning jobs, and how many more rounds may be open.
 """
 
 import logging
@@ -37,9 +37,9 @@ PLAN_LEASE_SEC = 20.0
 
 @dataclass(frozen=True, slots=True)
 class TargetSurvey:
-    """Devices, free slots and jobs of a target; `able` are jobs that can open another round.
+    """Devices, jobs and free round slots of a target; jobs in `able` can open another round.
 
-    For a stand-in measurer, every worker counts as a device.
+    If measurements are simulated or replayed, every worker counts as a device.
     """
 
     devices: tuple[Device, ...]
@@ -49,7 +49,7 @@ class TargetSurvey:
 
 
 def survey(session: Session, target_id: int) -> TargetSurvey:
-    """Survey a target, at a cost independent of its jobs' rounds and measurements."""
+    """Return a target's devices, jobs and free slots; the cost does not grow with rounds."""
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims = FairShares(session).claims(target_id)
@@ -65,7 +65,7 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
 
 
 def _slots(devices: int, workers: int) -> int:
-    """Return a round per device that a worker can serve, plus one so that no worker idles."""
+    """Return how many rounds may be open: one per device with a worker, plus a spare one."""
     return max(1, min(devices, workers)) + 1 if devices else 0
 
 
@@ -103,7 +103,7 @@ class _TargetStep:
         self._messages: list[Message] = []
 
     def run(self, first: str) -> list[Message]:
-        """Plan the job `first` in any case, and every other job when it is dealt slots."""
+        """Plan the job `first` in any case, then all jobs to which free slots are dealt."""
         try:
             if first in self._jobs:
                 self._plan_one(first, self._deal(self._able | {first}).get(first, 0))

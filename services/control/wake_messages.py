@@ -1,4 +1,4 @@
-"""Messages that planning, sweeping and reaping return, to be sent after the commit."""
+"""Celery messages that planning and periodic work return, to be sent after the commit."""
 
 from typing import Final
 
@@ -17,5 +17,5 @@ TASKS: Final = {
 
 
 def message_of(item: WorkItem) -> Message:
-    """Return the message that asks a worker to run a round or a stage."""
+    """Return the message that asks a worker to do this import, round or finish of a job."""
     return TASKS[item.kind], int(item.subject) if item.kind is WorkKind.ROUND else item.subject

@@ -188,7 +188,6 @@ def _section(origin: str, route: Route) -> Html:
 
 
 def _content(body: Payload) -> list[Words | str]:
-    """Return the types of a body, with links to named schemas."""
     return [_type(content.shape) or kind for kind, content in body.content.items()]
 
 

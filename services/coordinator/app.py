@@ -59,7 +59,7 @@ FAILURES: Final[Responses] = {
 
 
 class Coordinator(FastAPI):
-    """FastAPI app whose OpenAPI document also describes the events of streams."""
+    """FastAPI app that adds the schemas of streamed events to its OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()

@@ -1,4 +1,4 @@
-"""The audit log and its route, and middleware that adds the job id to log lines."""
+"""The audit log, its route and middleware; also middleware that puts job ids into logs."""
 
 import logging
 import re
@@ -26,13 +26,13 @@ JOB: Final = re.compile(r"/jobs/(?P<job>[0-9a-f]+)(/|$)")
 
 
 def note_key(request: Request, key: ApiKey) -> None:
-    """Add the key's owner and scopes to the request's audit entry, which that owner sees."""
+    """Name a changed key in the audit entry of the request, for the key's owner to see."""
     scopes = ", ".join(key.scopes)
     request.scope["state"][CHANGED_KEY] = key.owner, f"key {key.id}, which may {scopes}"
 
 
 class AuditMiddleware:
-    """Middleware that stores an audit entry for every change before the response is sent.
+    """Middleware that stores an audit entry for every changing request before its response.
 
     Unauthenticated requests get no entry, so that they cannot fill the disk.
     """

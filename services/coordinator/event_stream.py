@@ -61,7 +61,7 @@ async def job_events(
 
 
 def news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
-    """Return the next events of a job. Raises NotFound, also for another owner's job."""
+    """Return a job's next events, and whether they are the last. Raises NotFound."""
     # One snapshot: if the job has ended here, all its events are visible.
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)
@@ -72,7 +72,7 @@ def news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
 async def stream(
     parts: AppContext, owner: str, job_id: str, last_event: int, first: News, may_stay: Callable[[], bool]
 ) -> AsyncIterator[str]:
-    """Yield server-sent events until the job, this process or the caller's access ends."""
+    """Yield server-sent events until the job ends, this process stops or access is lost."""
     (events, is_last), last_check_sec = first, time.monotonic()
     with parts.pulse.following(job_id):
         while True:
@@ -96,7 +96,7 @@ async def stream(
 
 
 async def _shared_news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
-    """Return `news`, in one query for all streams at the same position."""
+    """Return `news`, or nothing if the database is away; equal calls share one query."""
     try:
         query = partial(run_in_threadpool, news, parts, owner, job_id, last_event)
         result: News = await parts.pulse.together((owner, job_id, last_event), query)

@@ -38,7 +38,6 @@ def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
 
 
 def _rounds(parts: AppContext, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
-    """Yield all rounds of a job, oldest first."""
     cursor = None
     while True:
         batch = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)

@@ -27,9 +27,9 @@ LARGEST_HEAD: Final = 64 * 1024
 
 
 class CoordinatorHttp(H11Protocol):
-    """One connection: adds its LocalPeer to the state of requests, which headers cannot forge.
+    """HTTP connection that adds its peer process to requests, where headers cannot forge it.
 
-    Closes the connection if no request head arrives within HEAD_SEC; uvicorn would wait on.
+    It closes if no request head arrives within HEAD_SEC; uvicorn itself would wait for ever.
     """
 
     _head_timer: TimerHandle | None = None

@@ -59,7 +59,7 @@ class Assets(StaticFiles):
 
 
 def add_page(app: FastAPI, about: Mapping[str, object], directory: Path = STATIC) -> None:
-    """Serve the page at `/`; clients that do not accept HTML get `about` as JSON."""
+    """Serve the page at `/`, and `about` as JSON to clients that do not accept HTML."""
 
     def page(request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):

@@ -1,1 +1,1 @@
-"""Planner: pure decisions on families, policies and budgets, without SQL, TVM or clock."""
+"""The planner: pure functions that choose a job's next rounds, without SQL, TVM or clock."""

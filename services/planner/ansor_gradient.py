@@ -1,8 +1,8 @@
-"""Ansor's gradient: choose the task with the largest expected drop of the weighted total.
+"""Ansor's gradient: choose the task with the largest expected drop of weighted latency.
 
-It differs from the released code in three ways. A task without a valid result gets an assumed
-rate instead of minus infinity for ever. The task's index breaks ties instead of a random choice
-that includes retired tasks. Results of earlier jobs count as one round.
+It differs from the released code in three ways. A task without a valid result gets an
+assumed rate instead of minus infinity for ever. The task's index breaks ties instead of a
+random choice that includes retired tasks. Results of earlier jobs count as one round.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _recent_gain(task: TaskView) -> float:
 
 
 def in_words(task: TaskView) -> str:
-    """Describe the figures behind the gradient in words."""
+    """Describe the latency and recent gain behind a task's gradient in words."""
     if task.best_us is None:
         return f"no valid result yet after {task.trials} trials"
     return (

@@ -8,7 +8,7 @@ from services.planner.policy import Arm, Policy, TaskChoice
 
 
 class RoundRobin(Policy):
-    """Policy that takes the task with the fewest rounds."""
+    """Policy that chooses the task with the fewest rounds."""
 
     rests = False
 
@@ -18,7 +18,7 @@ class RoundRobin(Policy):
 
 
 class RandomChoice(Policy):
-    """Policy that draws a task at random with equal probabilities."""
+    """Policy that chooses a task at random, with equal probabilities."""
 
     rests = False
 

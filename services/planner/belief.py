@@ -24,7 +24,7 @@ class Belief(ABC):
 
     Contract
     - Pure: equal tasks, sizes and seeds give equal forecasts, and the order of `tasks` does not matter.
-    - Any number of points is allowed, including none; siblings of a family inform each other.
+    - Any number of known rounds is allowed, also none; tasks of a family inform each other.
     - `low_us <= expected_us <= high_us`, all positive and finite; `gain_us >= 0`.
     """
 

@@ -19,7 +19,7 @@ from services.planner.planner_values import JobView, TaskView
 
 # Rounds after which a task's curve can be extrapolated.
 FAIR_ROUNDS: Final = 3
-# One time is enough for a task for which even a drop by this share would gain too little.
+# One timed round is enough if a drop of the task's latency by this share gains too little.
 MOST_TO_GAIN: Final = 0.5
 # Upper bound on the trials per task of a job without a budget.
 MOST_A_TASK: Final = 256
@@ -37,7 +37,7 @@ HORIZON: Final = 256
 
 
 def round_size(job: JobView, task: TaskView, eligible: int) -> int:
-    """Return a round's size: larger for well-known tasks, and if slots outnumber tasks."""
+    """Return a round's number of candidates: more after many trials, or if slots idle."""
     if job.round_size is not None:
         return job.round_size
     trials = task.points[-1].trials if task.points else 0
@@ -48,7 +48,7 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
 
 
 def first_size(job: JobView, part: float) -> int:
-    """Return a first round's size: `part` of a standard round if slots are scarce."""
+    """Return the size of a task's first round: `part` of a standard one if slots are few."""
     standard = job.round_size or ROUND_SIZE
     tasks = sum(not task.left_out for task in job.tasks)
     share = int(candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
@@ -110,7 +110,7 @@ class TrialBudget:
 
 
 def ceiling(job: JobView) -> int:
-    """Return the maximum number of trials of a job that has no other limit."""
+    """Return the most trials of a job with the budget `auto`: MOST_A_TASK for each task."""
     return MOST_A_TASK * sum(not task.left_out for task in job.tasks)
 
 
@@ -118,9 +118,10 @@ def ceiling(job: JobView) -> int:
 class ExpectedGain:
     """Weighted latency of all timed tasks, and the expected gain of each further round.
 
-    Rounds are treated as exchangeable: a task's n-th further round is the best since its last
-    gain with probability 1 / (drought + n), and its expected gain falls in that proportion. This
-    is an overestimate, as gains become smaller, too. The machine's limit bounds a task's gain.
+    Rounds count as exchangeable: if a task gained nothing in its last d rounds, its n-th
+    further round is the best of them with probability 1 / (d + n), and its gain falls
+    likewise. This overestimates, as gains shrink, too. The machine's limit bounds a task's
+    gain.
     """
 
     total_us: float
@@ -129,19 +130,19 @@ class ExpectedGain:
     limit_us: float | None = None  # lower bound of total_us; None unless known for all tasks
 
     def gain(self, start: int = 0) -> float:
-        """Return the share of the total that LOOK_AHEAD trials win after `start` rounds."""
+        """Return the share of `total_us` saved by LOOK_AHEAD trials after `start` rounds."""
         rounds = LOOK_AHEAD / self.size
         end = start + int(rounds)
         won_us = sum(self.gains_us[start:end]) + sum(self.gains_us[end : end + 1]) * (rounds % 1)
         return won_us / self.total_us if self.total_us else 0.0
 
     def rounds_worth(self, least: float) -> int:
-        """Return after how many rounds the next trials gain less than `least`."""
+        """Return after how many rounds LOOK_AHEAD more trials save less than `least`."""
         rounds = range(len(self.gains_us))
         return next((start for start in rounds if self.gain(start) < least), len(rounds))
 
     def outlook(self, trials: int) -> Outlook | None:
-        """Return the outlook after `trials` more trials; None while no task has a time."""
+        """Return the forecast for `trials` more trials; None while no task has a time."""
         if not self.total_us:
             return None
         won_us = sum(self.gains_us[: trials // self.size])
@@ -158,12 +159,12 @@ class ExpectedGain:
 
 
 def pays(expected: ExpectedGain) -> bool:
-    """Return whether the next trials are expected to be worth their time."""
+    """Return whether the next LOOK_AHEAD trials are expected to gain the share WORTH."""
     return expected.gain() >= WORTH
 
 
 def is_tried_enough(task: TaskView, forecast: Forecast, total_us: float) -> bool:
-    """Return whether enough is known about a task to stop tuning it."""
+    """Return whether a task's results suffice to stop tuning it when gains do not pay."""
     if task.best_us is None:
         return task.weight * forecast.high_us < SHARE_THAT_MATTERS * total_us
     if task.weight * task.best_us * MOST_TO_GAIN < WORTH * total_us:
@@ -179,7 +180,7 @@ def expected_trials(job: JobView, expected: ExpectedGain) -> int:
 def prospects(
     tasks: Sequence[TaskView], forecasts: Sequence[Forecast], retired: Sequence[str], size: int
 ) -> ExpectedGain:
-    """Return the expected gain over all timed tasks; retired tasks gain nothing."""
+    """Return the expected gain over timed tasks; those with a reason in `retired` gain 0."""
     timed_tasks = [task for task in tasks if task.best_us is not None]
     gains = [
         _gains(task, forecast, size)
@@ -197,7 +198,7 @@ def prospects(
 
 
 def _gains(task: TaskView, forecast: Forecast, size: int) -> Iterator[float]:
-    """Yield the expected drop of the weighted total (us) for each further round of a task."""
+    """Yield the expected drop of weighted latency (us) for each further round of a task."""
     observed = curve_of(task.points, task.known_us)
     rounds = 1.0 + (observed.drought if observed else 0.0) * STANDARD_SIZE / size
     best_us, limit_us = task.best_us or 0.0, task.limit_us

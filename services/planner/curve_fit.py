@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 # A round counts half as much this many rounds later, because the search changes.
 HALF_LIFE_ROUNDS: Final = 5.0
 START_SD: Final = 1.0
-KNOT_SD: Final = 1.2  # of the logarithm, like the next two
+KNOT_SD: Final = 1.2  # sd of the logarithm, like the next two
 POWER_SD: Final = 0.6
 NOISE_SD: Final = 0.9
 LEAST_FREEDOM, MOST_FREEDOM = 3.0, 60.0  # bounds of Student's t degrees of freedom
@@ -56,7 +56,7 @@ class NextBest:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A fitted parameter, and the share of it that the data determine, 0 to 1."""
+    """A fitted parameter; `known` is the share of its prior variance that data removed."""
 
     value: float
     known: float
@@ -90,7 +90,7 @@ def fit(curve: Curve, prior: CurvePrior) -> Fit:
 
 
 def _fall(trials: Array) -> Array:
-    """Return minus the share of the drop reached after `trials`: one row per curve shape."""
+    """Return (1 + trials / knot) ** -power - 1, with a row per curve shape (knot, power)."""
     return np.asarray((1.0 + trials / _KNOT) ** -_POWER - 1.0)
 
 

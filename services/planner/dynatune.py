@@ -1,8 +1,8 @@
 """DynaTune: choose the round that lowers weighted latency most per second of device time.
 
-The released code rewards raw GFLOPS, which picks the fastest kernel for ever. Here an arm is worth the drop
-of the weighted latency that its belief expects, plus a bonus for uncertainty, divided by the round's seconds
-and by the job's total. A score is a share of the total per second.
+The released code rewards raw GFLOPS, which picks the fastest kernel for ever. Here a task's
+score is the drop of the weighted latency that the round is expected to bring, plus a bonus
+for uncertainty, per second of the round, as a share of the job's total weighted latency.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ OPTIMISM: Final = 0.1
 class DynaTune(Policy):
     """Policy that maximises an upper confidence bound on the gain per second."""
 
-    # Default schedules come first: a few candidates show the level to the belief.
+    # A first round begins with default schedules: a few show how fast the task is.
     first_visit = 0.5
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:

@@ -1,6 +1,6 @@
-"""Eligibility of tasks: a first pass visits tasks that matter; some tasks are over or rest.
+"""Decides which tasks may get rounds: first those without a time, then all that may gain.
 
-Nothing is stored: a resting task becomes eligible again with new evidence.
+Nothing is stored: a task that rests, as no gain is expected, returns with new evidence.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,12 +20,12 @@ ROUNDS_TO_REST: Final = 4  # minimum of rounds with a result, and of rounds sinc
 
 
 def total_us(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> float:
-    """Return the job's weighted latency, measured or expected; task order has no effect."""
+    """Return the sum of all tasks' weighted latencies, measured or else expected."""
     return sum(sorted(map(weighted_us, tasks, forecasts)))
 
 
 def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
-    """Return arms that matter without a valid result: untried ones, or else failed ones."""
+    """Return tasks without a valid result that may matter: untried, or else failed ones."""
     untimed = [arm for arm in arms if arm.task.best_us is None]
     least_us = SHARE_THAT_MATTERS * total
     matter = [arm for arm in untimed if arm.task.weight * arm.forecast.high_us >= least_us]
@@ -33,7 +33,7 @@ def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
 
 
 def first_visit(arms: Sequence[Arm]) -> TaskChoice:
-    """Choose the unvisited task with the largest weighted latency."""
+    """Choose the task with the largest weighted latency, among those without a result."""
     arm = max(arms, key=lambda arm: (weighted_us(arm.task, arm.forecast), -arm.task.index))
     reason = f"no valid result in {arm.task.trials} trials" if arm.task.points else "first visit"
     figures = {"weighted_us": figure(weighted_us(arm.task, arm.forecast))}
@@ -41,7 +41,7 @@ def first_visit(arms: Sequence[Arm]) -> TaskChoice:
 
 
 def searcher(task: TaskView) -> str | None:
-    """Return another searcher after a batch that failed entirely; None: the job's own."""
+    """Return `random` after an odd number of failed rounds; None is the job's searcher."""
     return OTHER_SEARCHER if task.best_us is None and task.failed_rounds % 2 == 1 else None
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from mallorn.core.job_options import LARGEST_ROUND
 
-# A step of priority doubles a job's share among its owner's jobs; steps beyond this limit have no effect.
+# Each step of priority, up to this one, doubles a job's share among its owner's jobs.
 MAX_PRIORITY: Final = 5
 
 # The assumed size of a round while slots are dealt.
@@ -29,12 +29,11 @@ class JobShare:
 
     @property
     def weight(self) -> float:
-        """The job's weight among its owner's jobs."""
         return float(2.0 ** max(-MAX_PRIORITY, min(self.priority, MAX_PRIORITY)))
 
 
 def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
-    """Return the jobs in the order of their turns, with current passes; owners are equal."""
+    """Return the jobs, next one first, with current passes; all owners have equal weight."""
     of_owner = defaultdict[str, list[JobShare]](list)
     for job in jobs:
         of_owner[job.owner].append(job)
@@ -56,7 +55,7 @@ def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
 
 
 def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
-    """Return the job with its passes set and increased for `candidates` more candidates."""
+    """Return the job with its passes increased by the cost of `candidates` candidates."""
     job = next(job for job in in_turn(jobs) if job.id == job_id)
     return replace(
         job,
@@ -66,7 +65,7 @@ def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
 
 
 def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> dict[str, int]:
-    """Return the number of free slots per job of `able`, in the order of their turns."""
+    """Distribute `slots` over jobs in `able` by fair share; return the counts by job id."""
     shares = {job.id: job for job in jobs}
     dealt: dict[str, int] = {}
     for _ in range(slots):

@@ -40,7 +40,7 @@ def foresee_size(size: int) -> int:
 
 
 def _due_siblings(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskView]]:
-    """Yield, per family with a foresee round due, the members except the last measured."""
+    """Yield, for each family that is due a foresee round, all but its last measured task."""
     families: dict[str, list[TaskView]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.index):
         families[task.family].append(task)

@@ -32,7 +32,7 @@ class Curve:
 
 
 def draws_shift(size: int) -> float:
-    """Return the expected log-latency gain of `size` draws over a standard round's draws."""
+    """Return the expected gain in best log latency of `size` draws over STANDARD_SIZE."""
     return BATCH_SPREAD * (_draws(size) - _draws(STANDARD_SIZE))
 
 
@@ -60,7 +60,7 @@ def curve_of(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
 
 
 def last_gain(points: Sequence[Point], known_us: float | None, first: float) -> float:
-    """Return the number of trials at which the best last fell by more than noise."""
+    """Return the number of trials at which the best latency last fell by more than noise."""
     best, last = known_us or inf, first
     for point in points:
         if point.best_us is not None and point.best_us < best * (1 - NOISE):

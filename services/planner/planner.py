@@ -44,7 +44,7 @@ def plan(job: JobView) -> JobPlan:
 
 
 class _Decision:
-    """A decision in progress: measurements are fixed, planned rounds count as spent."""
+    """Plans one job: measurements stay as they are, planned rounds count as spent trials."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
@@ -68,12 +68,12 @@ class _Decision:
         return rounds
 
     def changes(self) -> dict[int, str]:
-        """Return tasks that retire now, with the reason; an empty text reactivates a task."""
+        """Map each newly retired task to the reason, and each reactivated one to ""."""
         reasons = zip(self._job.tasks, self._retired, strict=True)
         return {task.id: words for task, words in reasons if bool(words) != bool(task.retired)}
 
     def outlook(self) -> Outlook | None:
-        """Return the outlook; None until every task that matters has a time."""
+        """Return the job's forecast; None until every task that matters has a time."""
         untimed = [i for i, task in enumerate(self._job.tasks) if task.best_us is None]
         if self._undertried([i for i in untimed if not self._retired[i]]):
             return None
@@ -82,7 +82,7 @@ class _Decision:
         return gain.outlook(trials if gain.gains_us else 0)
 
     def why_finished(self) -> str:
-        """Return why tuning is over; empty while it goes on or rounds are open."""
+        """Return why tuning is over; empty if it goes on or rounds are still open."""
         job = self._job
         if self._budget.open_rounds:
             return ""
@@ -123,7 +123,7 @@ class _Decision:
         return PlannedRound(choice.task.id, index, size, seed, notes, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:
-        """Return the tasks that may be tuned now, by their positions."""
+        """Return the tasks that may be tuned now, with forecasts, keyed by position."""
         free = [i for i in self._tunable() if not self._tasks[i].blocked]
         arms: dict[int, Arm] = {}
         for i in free:
@@ -142,7 +142,7 @@ class _Decision:
         return left if not self._job.auto or pays(self._prospects) else self._undertried(left)
 
     def _undertried(self, positions: list[int]) -> list[int]:
-        """Return the positions of tasks with too few results to be left as they are."""
+        """Return the positions of tasks that have too few results to stop tuning them."""
         tasks, total = self._job.tasks, self._total_us
         return [i for i in positions if not is_tried_enough(tasks[i], self._forecasts[i], total)]
 

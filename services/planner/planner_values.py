@@ -10,7 +10,7 @@ from mallorn.core.values.expected_gain import Outlook
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A closed round of a workload on a target, of any job."""
+    """Result of a closed round of a workload on a target; the round may be another job's."""
 
     trials: int  # measured on this workload before and in this round
     best_us: float | None  # of this round's own candidates; None when none was valid
@@ -18,7 +18,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task's state for planning."""
+    """A task with what the planner knows about its rounds and results."""
 
     id: int
     index: int
@@ -32,7 +32,7 @@ class TaskView:
     rounds: int  # closed rounds of this job
     points: tuple[Point, ...] = ()  # in closing order, rounds of other jobs included
     known_us: float | None = None  # the dataset's best from before those points
-    seconds_per_trial: float | None = None  # of its own rounds
+    seconds_per_trial: float | None = None  # mean of its own rounds
     failed_rounds: int = 0  # closed rounds since the last valid result
     lost_rounds: int = 0  # newest consecutive rounds given up because workers died
     left_out: bool = False  # excluded by the job's `only`
@@ -42,7 +42,7 @@ class TaskView:
 
     @property
     def curve_us(self) -> tuple[float, ...]:
-        """The best latency after each round; `known_us` counts as a round."""
+        """The best latency so far after each round with a result; `known_us` comes first."""
         times = [self.known_us, *(point.best_us for point in self.points)]
         return tuple(accumulate((best for best in times if best is not None), min))
 
@@ -54,7 +54,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """The state of a job at the moment of a decision."""
+    """A job and its tasks, with all that the planner uses to decide."""
 
     id: str
     seed: int
@@ -65,7 +65,7 @@ class JobView:
     rounds_planned: int  # index of the next round
     slots: int  # number of rounds that may be open at once
     seconds_left: float | None  # until tuning must stop so that the finish meets the deadline
-    seconds_per_trial: float | None  # so far
+    seconds_per_trial: float | None  # of its rounds so far
     task_trials: int | None = None  # the budget of each task
 
     @property
@@ -88,6 +88,6 @@ class JobPlan:
 
     rounds: tuple[PlannedRound, ...] = ()
     finished: str = ""  # the reason; empty while tuning goes on
-    outlook: Outlook | None = None  # once every task that matters has a time
+    outlook: Outlook | None = None  # None until every task that matters has a time
     # Changes by task: why it gets no more rounds, or "" to bring it back.
     retired: Mapping[int, str] = field(default_factory=dict)

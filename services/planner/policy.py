@@ -1,6 +1,6 @@
 """The Policy interface, which chooses the task that gets the next round.
 
-The module also puts the reasons of a decision into figures and words, for the decision log.
+Also puts the reasons for a choice into figures and words, for the decision log.
 """
 
 from abc import ABC, abstractmethod
@@ -42,7 +42,7 @@ class Policy(ABC):
 
     Contract
     - Pure: the same arms, tasks and seed give the same choice; their order does not matter.
-    - Only the task of an arm is chosen; there is at least one, no two with the same index.
+    - Arms exist, and their tasks have distinct indices; the choice is one of these tasks.
     - No task is starved: with enough calls each one that stays eligible is chosen again.
     """
 
@@ -57,7 +57,7 @@ class Policy(ABC):
 
 
 def unstarved(arms: Sequence[Arm]) -> Sequence[Arm]:
-    """Return the arms more than STARVATION_ROUNDS rounds behind, or all if there are none."""
+    """Return arms whose tasks lag by over STARVATION_ROUNDS rounds, or all if none does."""
     most_rounds = max(arm.task.rounds for arm in arms)
     return [arm for arm in arms if most_rounds - arm.task.rounds > STARVATION_ROUNDS] or arms
 
@@ -73,7 +73,7 @@ def reason(choice: TaskChoice, forecast: Forecast, policy: str) -> RoundNotes:
 
 
 def in_words(arm: Arm) -> str:
-    """Describe the expected gain of an arm in words."""
+    """Describe a task's expected gain in words, with the time that its next round takes."""
     task, forecast = arm.task, arm.forecast
     if task.best_us is None:
         return f"expects {_us(forecast.expected_us)} us x {task.weight} in {arm.seconds:.1f} s"
@@ -82,7 +82,7 @@ def in_words(arm: Arm) -> str:
 
 
 def weighted_us(task: TaskView, forecast: Forecast) -> float:
-    """Return a task's weighted latency: measured, or else expected."""
+    """Return a task's latency times its weight; without a result, the expected latency."""
     return task.weight * (forecast.expected_us if task.best_us is None else task.best_us)
 
 

@@ -30,7 +30,7 @@ _NODES: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class StudentT:
-    """Student's t parameters, one entry per task; logarithms of microseconds."""
+    """Student's t parameters per task, of log latency in microseconds, and probabilities."""
 
     centre: Array
     scale: Array
@@ -43,7 +43,7 @@ class StudentT:
 
 
 def forecasts(params: StudentT) -> list[Forecast]:
-    """Return the forecast of each task's next round."""
+    """Return the forecasts of the tasks' next rounds, by numerical integration."""
     freedom, row = np.unique(np.round(params.freedom, 1), return_inverse=True)
     ends: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
     low, median, high = np.exp(_clipped(_log_us(params, ends[row]).T))
@@ -72,12 +72,12 @@ def _log_us(params: StudentT, quantiles: Array) -> Array:
 
 
 def lower_side(rounds: int) -> float:
-    """Return the relative width of the lower side after this many rounds."""
+    """Return the relative width of the lower side: 1 at first, LOWER_SIDE in the end."""
     return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
 
 
 def _mix(along: Array, leapt: float, leap: Array) -> Array:
-    """Return the mean over both cases: the round follows its curve, or leaps."""
+    """Return the mean of two cases: the round follows its curve, or leaps (gains off it)."""
     return along + leap * (leapt - along)
 
 
@@ -108,7 +108,7 @@ SHAPE_STEP: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class SharedPriors:
-    """The family number of each task, for pooling values over siblings."""
+    """Averages values over tasks of a family; `family` holds a family number per task."""
 
     family: NDArray[np.int64]
     count: int
@@ -121,7 +121,7 @@ class SharedPriors:
     def pool(
         self, value: Array, evidence: Array, reference: float, job_shrinkage: float = SHRINKAGE
     ) -> Array:
-        """Return per task the mean over others: its family, then the job, then `reference`.
+        """Return per task the mean of its family's other tasks, shrunk to the job's mean.
 
         `evidence` weights each task's value: 0 if the data say nothing about it, at most 1.
         """
@@ -213,7 +213,7 @@ def _pooled(value: Array, evidence: Array, reference: float, groups: SharedPrior
 
 
 class PowerLaw(Belief):
-    """Belief with exact posteriors over a grid of curves, refit only if inputs change."""
+    """Belief that weighs all curves of a grid by their evidence; refits only new inputs."""
 
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
         if not tasks:
@@ -247,7 +247,7 @@ def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
 
 
 def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[NextBest]:
-    """Predict each task's next round from its curve, or else from its siblings' level."""
+    """Predict each task's next round from its curve or, if untimed, from other tasks."""
     groups = SharedPriors.of([task.family for task in tasks])
     own_fits = [None if curve is None else fit(curve, REFERENCE) for curve in curves]
     priors = curve_priors(own_fits, groups)

@@ -1,6 +1,6 @@
 """Routes for devices, workers and their recent activity.
 
-Other routes use the states of workers, and the targets that `local` and `cuda` stand for.
+Other modules use their states, and the targets for which `local` and `cuda` stand.
 """
 
 from typing import Annotated, Final
@@ -63,7 +63,6 @@ def local_target(session: Session) -> Target:
     """Return the target of a device that is online on the coordinator's own host.
 
     The host's detected target is preferred to others it can execute, a CPU to accelerators.
-
     Raises Conflict if no device of this host is known, NoDevice if none of them is online.
     """
     local = [device for device in Devices(session).list() if device.host_id == host_id()]
@@ -82,9 +81,9 @@ def local_target(session: Session) -> Target:
 
 
 def gpu_target(session: Session) -> Target:
-    """Return the CUDA target of the devices that are online.
+    """Return the CUDA target that all online devices with a GPU have in common.
 
-    Raises NoDevice if no such device has a GPU, InvalidTarget if their GPUs differ.
+    Raises NoDevice if no online device has one, InvalidTarget if their targets differ.
     """
     now_sec = read_clock(session)
     online = [device for device in Devices(session).list() if is_online(device, now_sec - device.last_seen)]

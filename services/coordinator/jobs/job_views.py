@@ -1,4 +1,4 @@
-"""Converts database rows of jobs and tasks to API values, with verdict and outlook."""
+"""Converts database rows of jobs and tasks to API values, with forecasts and verdicts."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,7 +23,7 @@ PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "stat
 
 
 def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | None]:
-    """Return by job id the planner's last outlook; for a done job, from its report."""
+    """Return the newest forecast of what further trials would gain, keyed by job id."""
     reports = [(job.id, job.report) for job in jobs if job.state == JobState.DONE]
     finishing_ids = [job.id for job in jobs if job.state == JobState.FINISHING]
     other_ids = [job.id for job in jobs if job.state not in (JobState.DONE, JobState.FINISHING)]
@@ -41,7 +41,7 @@ def job_out(session: Session, job: Job) -> JobStatus:
 
 
 def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
-    """Return the API values of many jobs, with a constant number of queries."""
+    """Return jobs as API values; the number of queries does not depend on that of jobs."""
     targets = Targets(session).texts(job.target_id for job in jobs)
     progress, outlooks = progress_of(session, jobs), outlooks_of(session, jobs)
     statuses = [
@@ -61,7 +61,7 @@ def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
 
 
 def shown_to(owner: str, job: JobStatus) -> JobStatus:
-    """Return a job as `owner` may see it: another owner's private job shows only its load."""
+    """Return a job as `owner` sees it; other owners' private jobs lose name and results."""
     if job.owner == owner or not job.options.is_private:
         return job
     progress = JobProgress(trials=job.progress.trials, in_flight=job.progress.in_flight)
@@ -88,7 +88,7 @@ def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
 
 
 def task_out(task: TaskSummary, job_state: JobState, stock_us: float | None) -> TaskStatus:
-    """Return one row of a task table like MetaSchedule's."""
+    """Return a task as a row of a table like the one that MetaSchedule prints."""
     best_us = task.best_us
     if task.in_flight:
         state = TaskState.MEASURING

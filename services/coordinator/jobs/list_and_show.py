@@ -28,7 +28,7 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 
 def full_disk_words(settings: Settings) -> str:
-    """Return the full-disk message if the SQLite database cannot grow; otherwise empty."""
+    """Return the disk-full message if the SQLite database has no room; otherwise empty."""
     url = make_url(settings.database_url)
     if url.get_backend_name() != "sqlite" or not url.database:
         return ""
@@ -63,7 +63,7 @@ def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str
 
 
 def get_job(parts: AppContext, owner: str, job_id: str) -> JobStatus:
-    """Return a job as its owner sees it."""
+    """Return a job as its owner sees it; if the disk is full, its `reason` says so."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
     if job.state in ACTIVE and (words := full_disk_words(parts.settings)):

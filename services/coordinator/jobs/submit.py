@@ -135,7 +135,7 @@ def check_cost_model(session: Session, name: str) -> None:
 
 
 def missing_libraries(name: str, workers: Sequence[WorkerInfo]) -> list[str]:
-    """Return libraries that keep all workers from running a model; empty if one may run it."""
+    """Return libraries for a cost model that all workers lack; empty if one may run it."""
     reported = [worker.cost_models for worker in workers if worker.cost_models is not None]
     if not reported or len(reported) < len(workers) or any(name in names for names in reported):
         return []

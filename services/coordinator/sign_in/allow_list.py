@@ -44,7 +44,7 @@ class AllowList:
         return cls(people, domains, groups, settings.oidc_groups_claim, admins)
 
     def scopes(self, owner: str, claims: Claims) -> tuple[Scope, ...]:
-        """Return the scopes that a provider's claims give an owner; empty if none are allowed.
+        """Return an owner's scopes, given the provider's claims; empty if not allowed.
 
         A name with an @ is an e-mail address, which counts only if the provider verified it.
         """

@@ -1,4 +1,4 @@
-"""Browser sign-ins: an API key becomes an HttpOnly cookie; refusals appear on the page."""
+"""Browser sessions: signing in with an API key sets an HttpOnly cookie."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -28,10 +28,9 @@ MOST_CHARS: Final = 500
 
 
 class OnThePage(APIRoute):
-    """Route that redirects a refused browser to the page; other clients get the error."""
+    """Route that redirects browsers to the page on an error; other clients get the error."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """Return the handler, wrapped to redirect browsers on errors."""
         handle = super().get_route_handler()
 
         async def handle_or_redirect(request: Request) -> Response:
@@ -50,12 +49,12 @@ class OnThePage(APIRoute):
 
 
 def home(request: Request) -> str:
-    """Return the page's URL; behind a proxy it comes from the setting MALLORN_URL."""
+    """Return the web page's URL: the setting MALLORN_URL or, if unset, from the request."""
     return f"{(get_parts(request).settings.url or str(request.base_url)).rstrip('/')}/"
 
 
 def why_refused(request: Request) -> str | None:
-    """Return the recent reason why this browser was not signed in, from its cookie."""
+    """Return why this browser's last sign-in failed, as its cookie says; None if unknown."""
     return unquote(request.cookies.get(cookie_name(request, REFUSED_COOKIE), "")) or None
 
 
@@ -108,7 +107,7 @@ def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
 
 
 def hand_out(request: Request, response: Response, cookie: str) -> None:
-    """Sign a browser in with this cookie and delete its refusal cookie."""
+    """Set the session cookie, and delete the cookie that tells why a sign-in failed."""
     if why_refused(request):
         response.delete_cookie(cookie_name(request, REFUSED_COOKIE), httponly=True, samesite="strict")
     set_cookie(request, response, COOKIE, cookie, SIGNED_IN_SEC)

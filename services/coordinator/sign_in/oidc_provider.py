@@ -26,7 +26,7 @@ Document = TypeVar("Document")
 
 
 class ProviderMetadata(Generic[Document]):
-    """Cached document of the provider, fetched by one thread at a time, once per AGAIN_SEC."""
+    """Caches a JSON document of the provider; asks for it at most once per AGAIN_SEC."""
 
     def __init__(self, ask: Callable[[], Document], clock: Callable[[], float] = time.monotonic) -> None:
         self._fetch = ask
@@ -37,10 +37,7 @@ class ProviderMetadata(Generic[Document]):
         self._fetched_sec = self._tried_sec = -math.inf
 
     def read(self, *, anew: bool = False) -> Document:
-        """Return the document, at most KEPT_SEC old; `anew` refetches unless fetched just now.
-
-        Raises Unavailable.
-        """
+        """Return the document, up to KEPT_SEC old; `anew` refetches. Raises Unavailable."""
         with self._lock:
             if (anew or not self._is_fresh()) and self._clock() - self._tried_sec >= AGAIN_SEC:
                 try:
@@ -93,7 +90,7 @@ class Provider:
     def __init__(
         self, issuer: str, client_id: str, client_secret: str, claim: str, allow_list: AllowList
     ) -> None:
-        """Configure the provider; `claim` is the claim that names the owner."""
+        """Configure the provider; the ID token's claim `claim` names the owner."""
         self.issuer = issuer.rstrip("/")
         self._client_id = client_id
         self._client_secret = client_secret
@@ -105,7 +102,7 @@ class Provider:
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":
-        """Return the provider, or None without an issuer. Raises as `AllowList.of`."""
+        """Return the provider; None if no issuer is set. Raises as `AllowList.of` does."""
         if not settings.oidc_issuer:
             return None
         return cls(
@@ -136,7 +133,7 @@ class Provider:
         return f"{self._description.read().authorization_endpoint}?{urlencode(query)}"
 
     def person(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> tuple[str, Scopes]:
-        """Exchange a code for the owner and their scopes. Raises Refused, Unavailable."""
+        """Exchange a code for the owner and their scopes. Raises Refused or Unavailable."""
         form = {
             "grant_type": "authorization_code",
             "code": code,

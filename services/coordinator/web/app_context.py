@@ -1,4 +1,4 @@
-"""Resources of the app that requests use: settings, database, artifact store, message sender."""
+"""Resources that requests share: settings, database, artifact store, message sender."""
 
 import logging
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Waker:
-    """Sends task messages that contain ids. The sweeper resends lost messages."""
+    """Sends Celery tasks to workers and control; control resends messages that got lost."""
 
     def __init__(self, redis_url: str) -> None:
         self._celery = Celery("mallorn", set_as_current=False)

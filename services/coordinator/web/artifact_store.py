@@ -37,7 +37,7 @@ class Store:
                 fs.rm_file(path)
 
     def scripts(self, workload_key: str, trace: str) -> ScheduleScripts | None:
-        """Return a schedule as TVMScript; None if its finish stored none."""
+        """Return a schedule's programs as TVMScript, or None if they are not stored."""
         fs, path = open_store(scripts_uri(self._url, workload_key, trace))
         if not fs.exists(path):
             return None
@@ -52,7 +52,7 @@ class Store:
         return bool(fs.exists(path))
 
     def zip_directory(self, uri: str) -> Iterator[bytes]:
-        """Yield a directory as a zip archive, each piece as soon as it is packed."""
+        """Yield the bytes of a directory's zip archive while it is being packed."""
         fs, root = open_store(uri)
         buffer = _ArchiveBuffer()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -68,7 +68,7 @@ class Store:
 
 
 class _ArchiveBuffer:
-    """File object for writing an archive, whose content is taken piece by piece."""
+    """File that a zip archive is written to; `take` returns and forgets what was written."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -89,7 +89,7 @@ class _ArchiveBuffer:
 
 
 class Upload:
-    """A model upload: hashes and counts bytes; `keep` moves the file to its final name."""
+    """Receives a model and computes its hash and size; `keep` gives it its final name."""
 
     def __init__(self, artifacts: str, limit_bytes: int) -> None:
         self._artifacts = artifacts
@@ -138,7 +138,7 @@ class Upload:
         return self._hash.hexdigest()
 
     def keep(self) -> None:
-        """Move the complete upload to the place named by its SHA-256."""
+        """Move the complete upload to its final place, which is named by its SHA-256."""
         with full_disk_explained(self._path):
             _, final_path = open_store(model_uri(self._artifacts, self._hash.hexdigest()))
             self._fs.mv(self._path, final_path)

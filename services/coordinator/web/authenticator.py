@@ -1,8 +1,8 @@
 """Authenticates callers by a key or a browser session, and checks the scopes that routes need.
 
-A key is in the environment or in SQL. A route with a safe method needs the scope `read`, any
-other `submit`. Routes that change shared things declare `openapi_extra=needs(Scope.ADMIN)`,
-which adds the scope to the OpenAPI document.
+Keys are set in the environment or stored in SQL. A route with a safe method needs the scope
+`read`, any other `submit`. Routes that change shared things declare
+`openapi_extra=needs(Scope.ADMIN)`, which adds the scope to the OpenAPI document.
 """
 
 import hmac
@@ -41,7 +41,7 @@ class Caller:
 
     @property
     def sees(self) -> str | None:
-        """The owner whose keys and audit entries the caller may see; None: all owners."""
+        """The owner to whom lists of keys and audit entries are limited; None for admins."""
         return None if allows(self.scopes, Scope.ADMIN) else self.owner
 
     def check(self, scopes: tuple[Scope, ...]) -> None:
@@ -70,7 +70,7 @@ def needs(*scopes: Scope) -> dict[str, Any]:
 
 
 def set_default_scopes(router: APIRouter) -> None:
-    """Set the default scope of every route that does not declare its own."""
+    """Give every route that declares no scope `read` for safe methods, else `submit`."""
     for route in router.routes:
         assert isinstance(route, APIRoute)  # noqa: S101 - these routers hold nothing else
         default = Scope.READ if SAFE_METHODS.issuperset(route.methods or ()) else Scope.SUBMIT
@@ -123,7 +123,7 @@ class Authenticator:
         return self._asks
 
     def caller(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
-        """Authenticate by key, else by cookie, else by peer process. Raises Unauthorized."""
+        """Authenticate by key or cookie; by peer if keys are off. Raises Unauthorized."""
         if not self.asks():
             if peer is None or peer.uid in (os.getuid(), ROOT):
                 return LOCAL
@@ -153,7 +153,7 @@ class Authenticator:
         return caller
 
     def still_open(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
-        """Return whether these credentials are still valid, checked once per AGAIN_SEC."""
+        """Return whether these credentials are valid, or were less than AGAIN_SEC ago."""
         now_sec = time.monotonic()
         if now_sec - self._admitted_sec.get((key, cookie), -math.inf) < AGAIN_SEC:
             return True

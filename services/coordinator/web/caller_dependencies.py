@@ -30,7 +30,7 @@ def cookie_name(request: Request, name: str) -> str:
 
 
 def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
-    """Return the unverified API key and cookie of a request, and its peer process."""
+    """Return a request's API key and cookie, both unverified, and its peer process."""
     scheme, key = get_authorization_scheme_param(request.headers.get("authorization"))
     cookie = request.cookies.get(cookie_name(request, COOKIE))
     peer: LocalPeer | None = getattr(request.state, PEER, None)  # None: this process
@@ -61,7 +61,6 @@ CallerDep = Annotated[Caller, Depends(get_caller)]
 
 
 def get_owner(caller: CallerDep) -> str:
-    """Return the owner whose data the request concerns: the caller's."""
     return caller.owner
 
 
@@ -79,7 +78,7 @@ FewAtOnce = Depends(take_turn)
 
 
 def get_job_owner(parts: PartsDep, caller: CallerDep, job_id: str) -> str:
-    """Return the owner of a job: the caller or, for admins and a full id, any owner."""
+    """Return a job's owner: the caller or, if an admin gives the whole id, any owner."""
     if caller.sees is not None:
         return caller.owner
     with parts.database.session() as session:

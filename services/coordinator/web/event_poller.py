@@ -24,7 +24,7 @@ UNKNOWN: Final = (-1, "")
 
 
 class EventPoller:
-    """Wakes the streams that follow a job when it has new events; one per app."""
+    """Wakes event streams when their jobs have new events; an app has one poller."""
 
     def __init__(self, database: Database, stopping: Event) -> None:
         self._database = database
@@ -38,7 +38,7 @@ class EventPoller:
 
     @contextmanager
     def following(self, job_id: str) -> Iterator[None]:
-        """Poll this job while the block runs."""
+        """Include this job in the polls while the block runs."""
         self._followed[job_id] += 1
         try:
             yield
@@ -48,7 +48,7 @@ class EventPoller:
                 del self._followed[job_id]
 
     async def moved(self, job_id: str, last_event: int, within_sec: float = 0.0) -> bool:
-        """Wait up to `within_sec` for news of a job; return whether there is any."""
+        """Wait up to `within_sec` for later events; return whether there may be any."""
         if self._poll_task is None or self._poll_task.done():
             self._poll_task = asyncio.create_task(self._poll())
         if self._may_have(job_id, last_event):

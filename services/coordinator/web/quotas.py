@@ -1,4 +1,4 @@
-"""Limits of an owner: quotas that the settings define, concurrent slow requests, and a rate limit."""
+"""Limits per owner: quotas from the settings, concurrent slow requests, and a rate limit."""
 
 import math
 import time
@@ -19,7 +19,7 @@ MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
 
 
 def check_work(session: Session, settings: Settings, owner: str) -> None:
-    """Raise TooMany if the owner's jobs, this transaction's included, exceed the quotas."""
+    """Raise TooMany if the owner's jobs exceed a quota, with those of this transaction."""
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
     if jobs and (total := usage.jobs(owner)) > jobs:
         raise TooMany(
@@ -36,12 +36,12 @@ def check_work(session: Session, settings: Settings, owner: str) -> None:
 
 
 def check_storage(session: Session, settings: Settings, owner: str) -> None:
-    """Raise TooMany if the owner's models, this transaction's included, exceed the quota."""
+    """Raise TooMany if the owner's models exceed the quota, with any of this transaction."""
     _check_bytes(owner, settings.quota_model_bytes, Usage(session).model_bytes(owner))
 
 
 class ArrivingBytes:
-    """Bytes of models being uploaded to this coordinator, by owner, up to the model quota.
+    """Counts each owner's bytes of unfinished uploads, and limits them by the model quota.
 
     They are counted apart from stored models, so that a stored model can be uploaded again.
     """
@@ -78,7 +78,7 @@ class FewAtOnce:
 
     @contextmanager
     def one(self, owner: str) -> Iterator[None]:
-        """Count a request until the block ends. Raises TooMany above MOST_AT_ONCE."""
+        """Count a slow request until the block ends. Raises TooMany above MOST_AT_ONCE."""
         with self._lock:
             if self._running[owner] >= MOST_AT_ONCE:
                 raise TooMany(

@@ -1,4 +1,4 @@
-"""Limits a request before it is parsed, and the number of event streams that start at once.
+"""Limits requests before they are parsed, and how many event streams start at once.
 
 Limited are the URL, the headers, and the body's size and duration. A body is read only after
 its sender was authenticated and passed the rate limit.
@@ -59,7 +59,7 @@ class RequestLimits:
 
 
 class _LimitedBody:
-    """Receives the body of one request within its limits."""
+    """Receives the body of one request, with limits on its size and duration."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, parts: AppContext) -> None:
         self._request = Request(scope)
@@ -93,7 +93,7 @@ class _LimitedBody:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a response part; a response before the body's end closes the connection."""
+        """Send a response message; if the body is not complete, close the connection."""
         if message["type"] == "http.response.start":
             self._has_response = True
             if not self._complete:
@@ -119,7 +119,7 @@ class _LimitedBody:
 
 
 def _without_foreign_cookies(headers: Headers) -> Headers:
-    """Drop foreign cookies, and escapes, which Python < 3.11.10 parses in quadratic time."""
+    """Drop other apps' cookies, and escapes, which Python < 3.11.10 parses very slowly."""
     return [
         (name, b"; ".join(filter(_OWN_COOKIE.fullmatch, value.split(b"; "))) if name == b"cookie" else value)
         for name, value in headers
@@ -132,7 +132,7 @@ RETRY_SEC: Final = 5, 30
 
 
 class StreamAdmission:
-    """Middleware that queues new event streams, without a thread or database connection."""
+    """Middleware that lets only AT_ONCE event streams start at a time; others wait."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

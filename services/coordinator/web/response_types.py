@@ -1,4 +1,4 @@
-"""Types of responses (pages and lists), their OpenAPI descriptions, and the limits of integers."""
+"""Response types (pages and lists), their OpenAPI descriptions, and bounds of integers."""
 
 from typing import Annotated, Any, Final, Generic, TypeVar
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Share of a round's pairs that each model ordered correctly; 0.5 is chance."""
+    """Shares of a round's candidate pairs that models ordered correctly; 0.5 is chance."""
 
     round: int  # orders the rounds of a target
     model: str  # the family whose model proposed the batch
@@ -46,11 +46,11 @@ class Families(ABC):
       registered and a colon, so that two groupings never share a family or its model.
     - A new member joins the family of similar workloads: families hold across jobs.
     - Stable: without new evidence nothing moves, and reasons stay.
-    - Unless it `revises`, members keep their family and `group` gets new members only.
+    - Unless it `revises`, members keep their family, and `group` runs only for new members.
     """
 
     revises: ClassVar[bool] = False  # True if evidence moves members: `group` runs after every round
 
     @abstractmethod
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
-        """Return a placement for every member, by its id."""
+        """Return a placement for every member, keyed by the member's id."""

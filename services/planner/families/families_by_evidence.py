@@ -1,4 +1,4 @@
-"""Grouping `dynamic`: families of operators, split and merged by ranking quality."""
+"""Families `dynamic`: one per operator, split and merged by how well their models rank."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +15,9 @@ PREFIX_CHARS: Final = 8
 
 
 def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
-    """Return placements for members ranked badly while other members were ranked well.
+    """Return new families for members whose candidates their family's model ranks badly.
 
-    A model that ranks all members badly is young or useless; less data would not help it.
+    If it ranks all members badly, it is young or useless, and less data would not help it.
     """
     families = defaultdict[str, list[Member]](list)
     for member in members:
@@ -41,13 +41,13 @@ def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
 
 
 def _own_shares(member: Member) -> list[float]:
-    """Return the known shares by which a family's own model ranked a member's batches."""
+    """Return how well a family's own model ranked a member's rounds, oldest round first."""
     own_rankings = [ranking for ranking in member.rankings if ranking.model == member.family]
     return [ranking.own for ranking in own_rankings if ranking.own is not None]
 
 
 def _split_family(member: Member, family: Sequence[Member]) -> str:
-    """Return the family of a member's structure, or its own; empty if it has that."""
+    """Return a narrower family: by loop structure, or else by workload; empty if none."""
     of_structure = f"{operator_family(member.op)}/{member.structure[:PREFIX_CHARS]}"
     own_family = f"{of_structure}/{member.key[:PREFIX_CHARS]}"
     is_mixed = len({(relative.op, relative.structure) for relative in family}) > 1
@@ -61,7 +61,7 @@ def operator_family(op: str) -> str:
 
 
 def merges(members: Sequence[Member]) -> Mapping[int, Placement]:
-    """Return placements for the first family to merge into another; the first name stays."""
+    """Return placements that merge one family into another; empty if no two fit."""
     # The shares by which families' models ranked other families' batches, in order.
     shares: dict[tuple[str, str], list[float]] = {}
     pairs = [(ranking, member) for member in members for ranking in member.rankings]
@@ -86,11 +86,11 @@ REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]
 
 
 class ByEvidence(Families):
-    """Splits off badly ranked members; merges families that rank each other well.
+    """Families that split off badly ranked members, and merge if they rank each other well.
 
     Splits and merges need clearly different shares, each twice in a row, and a moved member
-    starts without evidence, so nothing oscillates. A call terminates: each member splits off at
-    most once, and every merge removes a family.
+    starts without evidence, so nothing oscillates. A call terminates: each member splits off
+    at most once, and every merge removes a family.
     """
 
     revises = True
@@ -123,7 +123,7 @@ def _apply(members: Sequence[Member], placements: Mapping[int, Placement]) -> Se
 
 
 def _first_placement(member: Member, old_members: Sequence[Member]) -> Placement:
-    """Return the family of other workloads of the same structure, or else operator."""
+    """Place a new member in a family of its loop structure, or else of its operator."""
     of_operator = [old for old in old_members if old.op == member.op]
     alike = [old.family for old in of_operator if old.structure == member.structure]
     if alike:

@@ -1,4 +1,4 @@
-"""Groupings that depend on the workload alone and never change."""
+"""Groupings that depend on a workload's properties only and never change."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from services.planner.families.base import Families, Member, Placement
 
 
 class FixedFamilies(Families):
-    """Places each member by itself; a member that has a family keeps it."""
+    """Places each new member independently of others; members with a family keep it."""
 
     @abstractmethod
     def place(self, member: Member) -> Placement:
