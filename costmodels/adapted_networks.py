@@ -1,4 +1,4 @@
-"""Networks adapted to another target: by momentum (MoA), heads (MTL-TLP) or distillation (TCL)."""
+"""Neural cost models that adapt to a new target, by momentum, heads or distillation."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ Network = TypeVar("Network", bound=Neural)
 
 
 def adapt(base: Network, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> Network:
-    """Return the base after UPDATES updates on growing prefixes of the local rows, oldest first.
+    """Fine-tune `base` on growing prefixes of these rows, oldest first; return the result.
 
-    Each update fine-tunes the slow weights on all rows so far, and then moves the slow weights
-    a tenth of the way to the result, so that a few unusual rows do not erase the base. The
-    result depends only on base, rows and seed.
+    The slow weights start as those of the base. Each of UPDATES updates fine-tunes a copy of
+    them on all rows so far, and then moves them a tenth of the way to that copy, so that a
+    few unusual rows do not erase the base. The last copy is the result.
     """
     slow = fast = base
     for update in range(1, UPDATES + 1):
@@ -42,7 +42,7 @@ def adapt(base: Network, features: Matrix, labels: Vector, groups: Groups, *, se
 
 
 class OnNetwork(TransferModel):
-    """A network of the base's class, trained from the base on local rows.
+    """Base class of models that start from a pretrained network and adapt it to new rows.
 
     If the base is untrained, a new network is trained on the rows directly.
     """
@@ -68,7 +68,7 @@ class OnNetwork(TransferModel):
 
     @abstractmethod
     def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
-        """Return a network trained from the base on these rows."""
+        """Return a new network that starts from the base and is trained on these rows."""
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -93,13 +93,12 @@ class OnNetwork(TransferModel):
 
 
 class MoA(OnNetwork):
-    """A neural base model that adapts to local rows with momentum.
+    """Adapts a pretrained network to new measurements, with momentum.
 
     Pruner (ASPLOS'25) keeps a Siamese copy of the pretrained weights throughout a search:
     every fourth online update starts from the copy, and then moves it a hundredth of the way
-    (momentum 0.99). Here no state is kept between refits: each refit makes four updates from
-    the base, all of which start from the slow weights and then move these a tenth of the way
-    (momentum 0.9).
+    (momentum 0.99). Here no state is kept between refits. Each refit restarts from the base
+    and makes four updates, each of which moves the slow weights a tenth of the way.
     """
 
     KIND: ClassVar[str] = "moa"
@@ -114,12 +113,12 @@ ONLY: Final = ""  # the domain of rows without one
 
 
 class MTLTLP(TLP, ManyDomains):
-    """A shared trunk, and one head per domain (a target, or a class of hosts).
+    """TLP with a shared trunk and an output head per domain (a target, or a class of hosts).
 
     `fit_domains` takes the domain of each row; all rows of a group must have the same. `fit`
-    treats all rows as one domain. The home domain's head predicts, unless `at` selects
-    another. A model made by `on` starts each `fit` from its base's trunk and heads, and adapts
-    the trunk and the home head as MoA does; the base is not stored.
+    treats all rows as one domain. `predict` uses the home domain's head, unless `at` selects
+    another. A model made by `on` starts each `fit` from its base's trunk and heads, and
+    adapts the trunk and the home head as MoA does; `save` does not store the base.
     """
 
     KIND: ClassVar[str] = "mtl-tlp"
@@ -155,7 +154,7 @@ class MTLTLP(TLP, ManyDomains):
         home: str,
         seed: int,
     ) -> None:
-        """Train on all domains; predict for `home`. Raises InvalidRequest if it has no row."""
+        """Train a head per domain. Raises InvalidRequest if no row belongs to `home`."""
         if len(domains) != len(labels):
             raise InvalidRequest(
                 f"{len(labels)} rows have {len(domains)} domains", hint="give every row one domain"
@@ -197,18 +196,19 @@ MOST_CROSSINGS: Final = 1000
 
 
 class TCL(OnNetwork):
-    """A student network trained on its target's labels, blended with a teacher's scores.
+    """A student network, trained on measured labels blended with a teacher's scores.
 
     After TCL (2026): base models are trained on actively selected rows
     (`mallorn pretrain --choose`) and distilled into a model of another platform, which then
     needs few measurements of its own.
 
     Differences: the paper distils into networks that are trained on one target after another
-    without forgetting. Here a student has one base, starts from its weights, and is distilled
-    again at each refit. The teacher's scores only change labels of candidates that ran, and
-    count less the more of a task was measured; failures stay failures. (`moa` uses plain
+    without forgetting. Here the base is the teacher; the student starts from its weights,
+    and is distilled again at each refit. Labels of candidates that ran are blended; the
+    teacher counts less the more times of a task were measured. Failures keep their labels.
+    Rows crossed from two measured rows get labels from the teacher only. (`moa` uses plain
     labels and stays near the base by momentum.) Without rows the teacher predicts; an
-    untrained base is no teacher.
+    untrained base does not teach.
     """
 
     KIND: ClassVar[str] = "tcl"
@@ -235,7 +235,7 @@ class TCL(OnNetwork):
 def cross_rows(
     features: Matrix, groups: Groups, view: View, rng: np.random.Generator
 ) -> tuple[Matrix, Indices]:
-    """Return rows that mix lines of two rows of one task, and the index of the first row."""
+    """Return crossovers of pairs of a task's rows, and the index of each first parent."""
     count = min(CROSSINGS * len(features), MOST_CROSSINGS)
     mothers = rng.integers(len(features), size=count)
     fathers = np.array([rng.choice(np.flatnonzero(groups == groups[index])) for index in mothers])
@@ -247,7 +247,7 @@ def cross_rows(
 
 
 def soften_labels(labels: Vector, teacher_scores: Vector, groups: Groups) -> Vector:
-    """Return labels blended with the teacher's scores, by half for a task with 16 times."""
+    """Blend labels with the teacher's scores, equally in a task with TRUSTED times."""
     has_time, answer = timed(labels), labels.copy()
     for lines in members(groups):
         with_time = lines[has_time[lines]]

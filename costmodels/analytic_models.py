@@ -48,11 +48,12 @@ class Formula(CostModel):
 
 
 class Draft(Formula):
-    """Scores tiles by a formula of machine constants, without any measurement.
+    """Scores tile sizes by a formula of machine constants, without any measurement.
 
-    The estimated time is the maximum of computing, reading the second cache and reading
-    memory, times penalties for idle lanes, idle cores, waiting or spilled accumulators and
-    short loops. Every sketch is treated as a blocked reduction on a CPU.
+    The estimated time is the longest of three times: for arithmetic, for data from the
+    second-level cache, and for data from the third level or memory. It is multiplied by
+    penalties for idle vector lanes, idle cores, too few or too many accumulators, and short
+    loops. Every sketch is treated as a blocked reduction on a CPU.
     """
 
     KIND: ClassVar[str] = "draft"
@@ -65,7 +66,7 @@ class Draft(Formula):
         self._spread = float(max(np.sqrt(np.mean(error**2)), 1e-3)) if is_enough else FIRST_SPREAD
 
     def predict(self, features: Matrix) -> Prediction:
-        """Score the rows; 0 for all if they do not have the columns of view `decisions`."""
+        """Score the rows; all scores are 0 if the rows are not of the view `decisions`."""
         spread = np.full(len(features), self._spread, dtype=np.float32)
         if features.shape[1] != WIDTH:
             return Prediction(np.zeros(len(features), dtype=np.float32), spread)
@@ -97,8 +98,7 @@ def _slowdown(tiles: Tiling, machine: Machine) -> Column:
 
 
 class _InnerBlock(NamedTuple):
-    """The innermost levels as one block: points along the last axis (`along`), over the other
-    spatial axes (`across`), and over the reduction axes (`depth`)."""
+    """A block of inner loops; `along` is its last spatial axis, `across` are the others."""
 
     across: Column
     along: Column
@@ -106,10 +106,10 @@ class _InnerBlock(NamedTuple):
 
     @classmethod
     def of(cls, tiles: Tiling, levels: int) -> Self:
-        """Return the block of the innermost `levels` spatial levels, with one reduction level less.
+        """Return the block of the innermost `levels` spatial levels.
 
-        Reduction loops enclose the innermost spatial level, so the block has fewer of their
-        levels.
+        It has one reduction level fewer, but at least one, because reduction loops enclose
+        the innermost spatial level.
         """
         inner = tiles.spatial[:, :, -levels:].prod(axis=2)
         depth = tiles.reduction[:, :, -max(1, levels - 1) :].prod(axis=(1, 2))
@@ -149,19 +149,19 @@ LONGEST: Final = 127.0  # limit of counts, in log2
 
 
 class Tuna(Formula):
-    """Sums up times for arithmetic, loads and cache traffic from counts and throughputs.
+    """Estimates run times from instruction counts, cache traffic and machine throughputs.
 
     After "Tuna: A Static Analysis Approach to Optimizing Deep Neural Networks" (2021). Its
-    features come from the generated assembly, whose loops are matched with the program's, and
-    from a cache model of the lowered program. A linear model ranks candidates, and an
-    evolution strategy maximises it by compiling without running. So schedules can be found for
-    an unavailable machine.
+    features come from the generated assembly, whose loops are matched with the program's,
+    and from a cache model of the lowered program. A linear model ranks candidates, and an
+    evolution strategy maximises it by compiling without running. So schedules can be found
+    for an unavailable machine.
 
-    Differences: the paper fits coefficients to measurements per micro-architecture. Here they
-    are constants from a probe of the machine by micro-kernels, or assumptions about the target
-    if no machine was probed. Assembly loops are counted by their literal bounds. `fit` only
-    estimates the error. The model is made for CPUs; on other targets its ranking is poor.
-    `static` is a trained model of simpler counts.
+    Differences: the paper fits coefficients to measurements per micro-architecture. Here
+    they are constants from a probe of the machine by micro-kernels, or assumptions about the
+    target if no machine was probed. Assembly loops are counted by their literal bounds.
+    `fit` only estimates the error. The model is made for CPUs; on other targets its ranking
+    is poor. Another cost model, `static`, is trained on simpler counts.
     """
 
     KIND: ClassVar[str] = "tuna"

@@ -1,4 +1,4 @@
-"""The interface of cost models, which predict which candidates of a family are fast."""
+"""The interface of cost models, which predict how fast candidate schedules run."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
@@ -16,7 +16,7 @@ Groups = NDArray[np.int64]  # the task of each row
 
 
 class Prediction(NamedTuple):
-    """Scores, which predict log(the task's best latency / latency), and their spread."""
+    """Predicted log(task's best latency / latency) and its standard deviation, per row."""
 
     mean: Vector
     std: Vector
@@ -44,7 +44,7 @@ class CostModel(ABC):
 
     @classmethod
     def made_for(cls, machine: Machine | None) -> "CostModel":
-        """Return an untrained model for this machine; None if the machine was not probed."""
+        """Return an untrained model for a machine; `machine` is None if none was probed."""
         del machine  # most models learn the machine from measurements
         return cls()
 
@@ -54,7 +54,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def predict(self, features: Matrix) -> Prediction:
-        """Score candidates of any task of the family."""
+        """Score candidates of any task of the family, one per row of features."""
 
     @abstractmethod
     def save(self) -> bytes:

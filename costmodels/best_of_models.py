@@ -1,6 +1,6 @@
-"""Choose among models: the draft without data, later the best ranker of the newest rows.
+"""Select among cost models: a formula at first, later the best ranker of the newest rows.
 
-Spreads are scaled so that 80 % of the labels lie within 1.28 spreads of the score.
+Predicted standard deviations (spreads) are scaled to give 80 % intervals of the labels.
 """
 
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ CLEARLY: Final = 0.005  # accuracy by which a later learner must be better
 
 
 def spread_factor(prediction: Prediction, labels: Vector) -> float:
-    """Return the factor for spreads, from held-out rows; 1 if there are none."""
+    """Return the factor that turns spreads into 80 % intervals; 1 if there are no labels."""
     if not len(labels):
         return 1.0
     deviations = np.abs(prediction.mean - labels) / np.maximum(prediction.std, LEAST_SPREAD)
@@ -43,7 +43,7 @@ def scale_spreads(prediction: Prediction, factor: float) -> Prediction:
 
 
 class JudgedModel(NamedTuple):
-    """A model, its pairwise accuracy on the newest rows, and the factor for its spreads."""
+    """A model, its pairwise accuracy on held-out rows, and the factor for its spreads."""
 
     name: str
     accuracy: float
@@ -52,11 +52,11 @@ class JudgedModel(NamedTuple):
 
 
 class BestOfModels(CostModel):
-    """Selects a model by validation on the newest rows; scales spreads to give 80 % intervals.
+    """Selects the best model on the newest rows; scales its spreads to give 80 % intervals.
 
     The newest fifth of each group is held out, every learner is fit on the rest, and the one
-    that ranks the newest rows best is fit again on all rows. The untrained draft takes part as
-    well.
+    that ranks the newest rows best is fit again on all rows. The formula `draft`, which
+    needs no training, competes with the learners.
     """
 
     def __init__(self, machine: Machine | None = None) -> None:

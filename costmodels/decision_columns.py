@@ -1,10 +1,10 @@
-"""The columns of the view `decisions`: tiles, listed choices, and columns derived from them.
+"""Columns of the feature view `decisions`: tile sizes, categorical choices, derived columns.
 
 A test compares the columns with the features of a real sketch. In the row of a partial
-schedule, open decisions are NaN. All workloads have the same order of decisions: first the
-innermost level of every axis, then the listed choices, then the other levels outwards, and
-last the compute locations. So the derived columns (lanes, register tiles, footprints) become
-known early: as soon as all their inputs are decided.
+schedule, open decisions are NaN. Decisions have the same order in all workloads: first the
+innermost level of every axis, then categorical choices, then the other levels outwards, and
+last the compute locations. A derived column (lanes, register tiles, footprints) is known as
+soon as all its inputs are decided, which this order makes early.
 """
 
 from abc import abstractmethod
@@ -32,7 +32,7 @@ LARGEST_LOG2: Final = 40.0
 
 
 class Tiling(NamedTuple):
-    """Tile extents, not logarithms; the last axis is vectorised, the last level is innermost."""
+    """Tile extents (not log2). The last axis is vectorised; the last level is innermost."""
 
     spatial: Column  # rows x axes x levels
     reduction: Column  # rows x axes x levels
@@ -40,7 +40,7 @@ class Tiling(NamedTuple):
 
 
 def tiling(features: Matrix) -> Tiling:
-    """Return the tiles in these rows; missing axes and levels have extent 1."""
+    """Return the tile extents in these rows; missing axes and levels have extent 1."""
     rows = np.nan_to_num(features, nan=0.0, posinf=LARGEST_LOG2, neginf=0.0).astype(np.float64)
     extents = np.exp2(np.clip(rows, 0.0, LARGEST_LOG2))
     return Tiling(
@@ -51,10 +51,10 @@ def tiling(features: Matrix) -> Tiling:
 
 
 def derived(spatial: Matrix, reduction: Matrix, choices: Matrix) -> Matrix:
-    """Return the derived columns: lanes, register tile, footprints, parallel extent, unrolling.
+    """Return derived columns: lanes, register tile, footprints, parallel extent, unrolling.
 
-    Tiles are rows x axes x levels, the innermost level last, in log2. A column is NaN if any
-    of its inputs is NaN.
+    `spatial` and `reduction` are rows x axes x levels of log2 extents, the innermost level
+    last. A column is NaN if any of its inputs is NaN.
     """
     space = spatial.sum(axis=1)
     depth = reduction.sum(axis=1)
@@ -89,7 +89,7 @@ def derived(spatial: Matrix, reduction: Matrix, choices: Matrix) -> Matrix:
 
 
 def _power_of_two(lane: NDArray[np.float32], exponent: int) -> Matrix:
-    """Return 1 if 2**exponent lanes divide the innermost factor, else 0; NaN for NaN."""
+    """Return 1 where 2**exponent divides the factor 2**lane, 0 elsewhere, NaN for NaN."""
     divides = np.rint(np.exp2(lane)) % (1 << exponent) == 0
     return np.where(np.isnan(lane), lane, divides.astype(np.float32))
 
@@ -109,29 +109,29 @@ DECIDED: Final = np.arange(SHARED, _DERIVE)
 
 
 def spatial_column(axis: int, level: int) -> int:
-    """Return the nearest column for a spatial axis (0: last) and level (0: innermost)."""
+    """Return the column of a spatial axis (0: last) and level (0: innermost), clipped."""
     back = min(axis, SPATIAL_AXES - 1) * SPATIAL_LEVELS + min(level, SPATIAL_LEVELS - 1)
     return _REDUCED - 1 - back
 
 
 def reduction_column(axis: int, level: int) -> int:
-    """Return the nearest column for a reduction axis (0: last) and level (0: innermost)."""
+    """Return the column of a reduction axis (0: last) and level (0: innermost), clipped."""
     back = min(axis, REDUCTION_AXES - 1) * REDUCTION_LEVELS + min(level, REDUCTION_LEVELS - 1)
     return _LIST - 1 - back
 
 
 def listed_column(index: int) -> int:
-    """Return the column of a listed choice; the last such column if there are too many."""
+    """Return the column of a categorical choice, or the last one if `index` is too large."""
     return min(_LIST + index, _PLACE - 1)
 
 
 def place_column(index: int) -> int:
-    """Return the column of a compute location; the last such column if there are too many."""
+    """Return the column of a compute location, or the last one if `index` is too large."""
     return min(_PLACE + index, _DERIVE - 1)
 
 
 def _steps() -> Steps:
-    """Return for each column the step after which its value is known; -1: before any step."""
+    """Return for each column the decision step that makes it known, or -1 if none does."""
     columns: list[int] = []  # of decisions, in the order in which decisions are made
     for level in range(SPATIAL_LEVELS):
         columns += [spatial_column(axis, level) for axis in range(SPATIAL_AXES)]
@@ -162,7 +162,7 @@ LAST: Final = int(STEP.max())
 
 
 def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
-    """Return each row after its number of steps, with later decisions replaced by NaN."""
+    """Return the rows with every column that is decided after step `steps` set to NaN."""
     limit = np.broadcast_to(steps, len(rows))
     return np.where(limit[:, None] >= STEP, rows, np.float32(np.nan))
 
@@ -170,11 +170,11 @@ def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
 def continued(
     rows: Matrix, donors: Matrix, steps: Steps, end_steps: Steps, rests: Steps
 ) -> tuple[Matrix, NDArray[np.bool_]]:
-    """Return rows of one sketch with the decisions after `steps` up to `end_steps` from `donors`.
+    """Return `rows` with the decisions after `steps` up to `end_steps` from `donors`.
 
-    The columns `rests` (see `outermost`) get the rest of their axis's extent. Also return a
-    mask of valid rows, in which the decided levels of each axis divide its extent. Ignore the
-    values of decisions after `end_steps`.
+    All rows belong to one sketch. The columns `rests` (see `outermost`) get what remains of
+    their axis's extent. The mask marks valid rows, in which the decided levels of each axis
+    divide its extent. Callers must ignore columns decided after `end_steps`.
     """
     is_from_donor = (steps[:, None] < STEP) & (end_steps[:, None] >= STEP)
     new_rows = np.where(is_from_donor, donors, rows)
@@ -187,7 +187,7 @@ def continued(
 
 
 def outermost(rows: Matrix) -> Steps:
-    """Return per axis the column of the outermost level that any of one sketch's rows uses."""
+    """Return per axis the column of the outermost level that rows of one sketch use."""
     is_used = (rows != 0).any(axis=0)
     answer: list[int] = []
     for part, levels in ((_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS)):
@@ -224,7 +224,7 @@ class ProposesDecisions(CostModel):
 
     @abstractmethod
     def rate_last_decision(self, features: Matrix) -> Vector:
-        """Return per row the logit that good schedules take its last decision."""
+        """Return per row the log-odds that a good schedule makes the same last decision."""
 
 
 class ValuesPrefixes(CostModel):

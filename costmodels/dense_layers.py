@@ -33,9 +33,9 @@ def forward(layers: Layers, rows: Tensor) -> list[Tensor]:
 
 
 def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Tensor]:
-    """Return the loss gradient for each layer, from `push`, its gradient for the scores.
+    """Return the loss gradient of each layer's weights and offsets, by backpropagation.
 
-    `push` has shape networks x rows.
+    `push` is the loss gradient with respect to the scores (networks x rows).
     """
     answer: list[Tensor] = []
     back = push[:, :, None]
@@ -47,7 +47,7 @@ def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Te
 
 
 def slopes(layers: Layers, values: Sequence[Tensor]) -> Tensor:
-    """Return the gradient of each score for its input row (networks x rows x columns)."""
+    """Return each score's gradient with respect to its input (networks x rows x columns)."""
     back = np.ones_like(values[-1])
     for index in range(len(layers) - 2, -1, -2):
         back = back @ layers[index].transpose(0, 2, 1)
@@ -105,9 +105,8 @@ Rows = NDArray[np.int64]
 def lambda_rank_gradient(scores: Scores, labels: Scores) -> Scores:
     """Return the LambdaRank gradient for each score; each row of `scores` is one list.
 
-    A wrongly ordered pair is weighted by how much swapping it changes the list's discounted
-    gain. A candidate's gain is its speed relative to the best; its discount depends on its
-    present rank.
+    A wrongly ordered pair is weighted by how much swapping it changes the discounted gain of
+    the list. A candidate's gain is its relative speed; its rank sets the discount.
     """
     gain = np.exp(labels)
     rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")
@@ -128,7 +127,7 @@ def _differences(values: Scores) -> Scores:
 def one_group_batches(
     groups: Rows, bootstraps: Rows, steps: int, size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return row indices (steps x members x size); groups are drawn by size, one per batch."""
+    """Draw batches of one group's rows (steps x members x size), large groups more often."""
     _, dense = np.unique(groups, return_inverse=True)
     answer = np.empty((steps, len(bootstraps), size), dtype=np.int64)
     for member, counts in enumerate(bootstraps):
@@ -143,6 +142,6 @@ def one_group_batches(
 
 
 def loss_gradient(scores: Scores, truth: Vector, weight: Vector, order: float) -> Scores:
-    """Return the gradient of squared error plus `order` times LambdaRank; a row is a list."""
+    """Return the gradient of squared error plus `order` times LambdaRank for each score."""
     value = weight * (scores - truth) / scores.shape[1]
     return np.asarray(value + np.float32(order) * lambda_rank_gradient(scores, truth), dtype=np.float32)

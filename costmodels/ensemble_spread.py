@@ -28,14 +28,14 @@ def bootstrap_counts(rng: np.random.Generator, rows: int, members: int) -> NDArr
 
 
 def fold_counts(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
-    """Return how often each member trains on each row: once, or never if it leaves it out."""
+    """Return per member 1 for each row that it trains on, 0 for rows that it leaves out."""
     part = rng.permutation(rows) % parts
     sees = part != np.arange(members)[:, None] if rows >= parts else np.ones((members, rows))
     return sees.astype(np.int64)
 
 
 def importance(labels: Vector) -> Weights:
-    """Return the rows' weights, larger for fast rows: the order of slow ones is irrelevant."""
+    """Return training weights, larger for fast rows: slow rows need no exact order."""
     return np.exp(labels.astype(np.float64)) + 0.1
 
 
@@ -68,7 +68,7 @@ def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[f
 
 
 def pooled(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:
-    """Return the members' mean score; the spread grows with their disagreement."""
+    """Return the members' mean score, and a spread from their disagreement and `noise`."""
     spread = np.sqrt(share * scores.var(axis=0, ddof=1) + noise**2)
     return Prediction(scores.mean(axis=0).astype(np.float32), spread.astype(np.float32))
 
@@ -102,7 +102,7 @@ UNSCALED = MonotoneCurve(np.empty(0), np.empty(0), 1.0)
 
 
 def fit_scale(scores: Column, labels: Vector, weights: Column) -> MonotoneCurve:
-    """Return the curve through the mean scores and labels of a few bins, made non-decreasing."""
+    """Fit a monotone curve to the weighted mean score and mean label of bins of rows."""
     weighted = np.flatnonzero(weights)
     if not len(weighted):
         return UNSCALED
@@ -132,7 +132,7 @@ class ScoreCalibration(NamedTuple):
         return {"noise": self.noise, "tilt": self.scale.tilt}
 
     def arrays(self, suffix: str = "") -> Arrays:
-        """Return the knots of the curve, with `suffix` appended to their names."""
+        """Return the points of the curve to store, with `suffix` appended to their names."""
         return {f"scores{suffix}": self.scale.scores, f"labels{suffix}": self.scale.labels}
 
     @classmethod

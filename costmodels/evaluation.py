@@ -1,6 +1,7 @@
 """Split rows without leakage, fit a cost model on one part, and judge it on the other.
 
-A task is a workload in any measuring context: pass workload ids as tasks, not training groups.
+For splits, a task is a workload wherever it was measured: pass workload ids as tasks, not
+the groups of training, which also separate hosts and TVM versions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -26,7 +27,7 @@ class Split(NamedTuple):
 
 
 def within_task(tasks: Groups, features: Matrix, *, share: float = 0.6) -> Split:
-    """Train on the first rows of each task, as a job would; test on later, new candidates."""
+    """Split each task: train on its first `share` of rows, test on later, new candidates."""
     late = np.zeros(len(tasks), dtype=np.bool_)
     for lines in members(tasks):
         late[lines[int(len(lines) * share) :]] = True
@@ -58,7 +59,7 @@ def by_task(tasks: Groups, *, seed: int, folds: int | None = None) -> Iterator[S
 
 
 def by_network(tasks: Groups, networks: Networks) -> Iterator[tuple[str, Split]]:
-    """Yield each network's name, with a split that tests its tasks and trains on others."""
+    """Yield each network's name, and a split that tests its tasks and trains on the rest."""
     for name, own in sorted(networks.items()):
         held_out = np.isin(tasks, sorted(own))
         yield name, Split(np.flatnonzero(~held_out), np.flatnonzero(held_out))
@@ -71,7 +72,7 @@ def by_host(hosts: Groups) -> Iterator[Split]:
 
 
 def rebase_labels(labels: Vector, groups: Groups) -> Vector:
-    """Return labels relative to the best of these rows, so that held-out rows do not leak."""
+    """Return labels relative to each group's best here, so that no held-out row leaks in."""
     answer = labels.copy()
     has_time = timed(labels)
     for lines in members(groups):
@@ -102,10 +103,10 @@ NORMAL_80 = 1.2816  # half width of the 80 % interval of a normal distribution, 
 class Evaluation:
     """Metrics of one split.
 
-    `calibration` is the share of labels within two spreads of the score; `interval_80` is the
-    share within the predicted 80 % interval. `pairwise` excludes pairs with equal labels;
-    `tied` counts those. `pairwise` weights all pairs equally, `pairwise_task` all tasks.
-    `top_pairwise` and `top_recall` only look at the fastest tenth of each task.
+    `calibration` is the share of labels within two predicted standard deviations of the
+    score, `interval_80` the share within the predicted 80 % interval. `pairwise` excludes
+    pairs with equal labels, which `tied` counts. `pairwise` weights all pairs equally,
+    `pairwise_task` all tasks. `top_pairwise` and `top_recall` see a task's fastest tenth.
     """
 
     pairwise: float
@@ -147,7 +148,7 @@ def fitted(
     *,
     seed: int,
 ) -> CostModel:
-    """Return a model fit on a split's training rows, with labels relative to their best.
+    """Fit a model on a split's training rows, with labels relative to the best of these.
 
     Raises InvalidRequest if either side is empty.
     """

@@ -1,4 +1,4 @@
-"""Forests of random trees on labels, and on the chance to be among a task's fastest (LFBO)."""
+"""Random forests that predict labels, or the chance to be among a task's fastest (LFBO)."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Self
@@ -26,7 +26,7 @@ from costmodels.views import check_rows
 
 
 class Trees(NamedTuple):
-    """Nodes of all trees in flat arrays with common numbers; a leaf is its own child."""
+    """Nodes of all trees in flat arrays, indexed by node number; a leaf is its own child."""
 
     roots: NDArray[np.int32]
     feature: NDArray[np.int32]
@@ -82,8 +82,7 @@ PARAMETERS = {"max_features": 0.5, "min_samples_leaf": 2, "max_depth": 20}
 class Forest(CostModel):
     """Extremely randomised trees, each fit on a bootstrap of the rows.
 
-    Random thresholds give smooth scores from few rows, and larger spreads where rows are
-    sparse.
+    Random thresholds give smooth scores from few rows, and larger spreads far from rows.
     """
 
     def __init__(self) -> None:
@@ -124,9 +123,9 @@ class Forest(CostModel):
 def grow_trees(
     rows: Matrix, targets: Vector, weights: Weights, rng: np.random.Generator, **parameters: float
 ) -> Trees:
-    """Fit one tree per line of `weights`, on rows with a weight above 0.
+    """Fit one tree per line of `weights`, on the rows whose weight is above 0.
 
-    `parameters` of scikit-learn's trees override the defaults.
+    `parameters` override the defaults for scikit-learn's trees.
     """
     trees = []
     for weight in weights:
@@ -142,19 +141,19 @@ LEAST_SLOPE: Final = 0.02  # positive, so that the order of scores is kept
 
 
 class Chances(NamedTuple):
-    """Each row's target for the probability of being fast, and each row's weight."""
+    """Training target (the probability of being fast) and weight of each row."""
 
     targets: Vector
     weights: Weights
 
 
 class LFBO(CostModel):
-    """Random trees that tell the fastest tenth of each task from all its rows.
+    """Random trees that predict whether a candidate is among the fastest tenth of its task.
 
-    Every row has a vote of 1 for "slow"; rows of the fastest tenth also have a vote for
-    "fast", weighted by their gain over the slowest of that tenth. So the predicted probability
-    ranks candidates by expected improvement; it does not rank slow candidates. A linear fit on
-    left-out rows maps probabilities to labels.
+    Every row is an example of "slow" with weight 1. Rows of the fastest tenth are also
+    examples of "fast", weighted by their gain over the slowest of that tenth. So the
+    predicted probability ranks candidates by expected improvement; it does not rank slow
+    candidates. A linear fit on left-out rows maps probabilities to labels.
     """
 
     KIND: ClassVar[str] = "lfbo"
@@ -182,7 +181,7 @@ class LFBO(CostModel):
     def _grow_parts(
         self, rows: Matrix, labels: Vector, groups: Groups, bootstraps: Groups, rng: np.random.Generator
     ) -> tuple[Trees, ...]:
-        """Return one set of trees per part of the model, with one tree per line of `bootstraps`."""
+        """Train the sets of trees that `_raw` combines, a tree per line of `bootstraps`."""
         targets, weights = chances(labels, groups)
         return (grow_trees(rows, targets, bootstraps * weights, rng),)
 
@@ -220,7 +219,11 @@ class LFBO(CostModel):
 
 
 def chances(labels: Vector, groups: Groups) -> Chances:
-    """Return targets and weights from gains; in every group the mean gain counts as 1 vote."""
+    """Return the targets and weights with which LFBO is trained.
+
+    The gain of a fast row is its label minus that of the slowest fast row of its group.
+    Gains are scaled to mean 1 in each group, so that they count like a vote for "slow".
+    """
     gain = np.zeros(len(labels))
     for lines in members(groups):
         with_time = lines[timed(labels[lines])]
@@ -233,7 +236,7 @@ def chances(labels: Vector, groups: Groups) -> Chances:
 
 
 def line(raw: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
-    """Return slope and offset of a linear fit of labels over the scores of members left out."""
+    """Fit labels to the mean score of members not trained on a row; return slope, offset."""
     rows = np.flatnonzero(left_out.any(axis=0))
     if len(rows) < FEWEST_JUDGED:
         return 1.0, float(np.mean(labels - raw.mean(axis=0)))

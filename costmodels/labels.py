@@ -20,7 +20,7 @@ def is_informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
 
 
 def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Sequence[Outcome]) -> Vector:
-    """Return log(best latency of the group / latency); FAILED_LABEL for failures, else above it.
+    """Return log(best latency of the group / latency), or FAILED_LABEL for failures.
 
     A run that timed out gets LATE_LABEL; a build that timed out is a failure, since it never
     ran. Raises InvalidRequest if a time is not positive and finite.
@@ -44,7 +44,7 @@ def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Seque
 
 
 def labels_of_times(label: NDArray[np.floating[Any]]) -> Vector:
-    """Return the labels, moved by the least amount off FAILED_LABEL and LATE_LABEL."""
+    """Move labels of times off FAILED_LABEL and LATE_LABEL by the smallest change."""
     answer = np.maximum(label.astype(np.float32), _just_above(FAILED_LABEL))
     return np.where(answer == LATE_LABEL, _just_above(LATE_LABEL), answer).astype(np.float32)
 

@@ -146,12 +146,11 @@ START: Final[Numbered] = {
 
 
 class AutoML(CostModel):
-    """Tries 20 settings, the defaults first, and keeps the one that ranks the newest rows best.
+    """Tries 20 settings, the defaults first, and keeps the best ranker of the newest rows.
 
     `fit` needs the extra `automl`; `predict` only needs LightGBM. The search has a limit of
     settings, not of seconds, so that the same data and seed give the same model. `fit` takes
-    20 times as long as that of `lightgbm`, so it is meant for base models, not for every refit
-    of a job.
+    20 times as long as that of `lightgbm`: it is meant for base models, not for jobs.
     """
 
     def __init__(self) -> None:

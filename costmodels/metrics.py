@@ -23,10 +23,10 @@ class Pairs(NamedTuple):
 
 
 def compare_pairs(scores: Vector, labels: Vector, groups: Groups, *, tie: float = 1e-3) -> Pairs:
-    """Return how many pairs the scores rank correctly.
+    """Compare the scores' order of each pair of rows of a group with the labels' order.
 
-    Pairs with labels within `tie` are skipped; equal scores count half. The accuracy is NaN
-    without pairs.
+    Pairs whose labels differ by at most `tie` are skipped; equal scores count half. Without
+    pairs, the accuracy is NaN.
     """
     right, judged, all_pairs = 0.0, 0, 0
     for lines in members(groups):
@@ -66,7 +66,7 @@ def top_tenth_pairs(scores: Vector, labels: Vector, groups: Groups) -> float:
 
 
 def top_tenth_recall(scores: Vector, labels: Vector, groups: Groups) -> float:
-    """Return the mean over groups of the fastest tenth's share in the top-scored tenth."""
+    """Return how much of a group's fastest tenth its top-scored tenth has, on average."""
 
     def of_one(scores: Vector, labels: Vector, groups: Groups) -> float:
         return top_k_recall(scores, labels, groups, _tenth(len(labels)))
@@ -100,11 +100,10 @@ def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
 
 
 def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights: Weights, k: int) -> float:
-    """Return the least network time divided by its time with the fastest of each task's top k.
+    """Return the least network time / its time with the fastest of each task's top k scores.
 
-    Times are weighted by the number of calls of the task. A failure is an infinite latency: a
-    task whose top k all fail makes the score 0. Tasks in which all candidates fail are left
-    out.
+    Times are weighted by the task's number of calls. A failure counts as infinite latency,
+    so a task whose top k all fail makes the score 0. Tasks that always fail are left out.
     """
     least_us, selected_us = 0.0, 0.0
     for lines in members(groups):
@@ -139,7 +138,7 @@ def r2(scores: Vector, labels: Vector) -> float:
 
 
 def coverage(mean: Vector, std: Vector, labels: Vector, deviations: float) -> float:
-    """Return the share of labels within `deviations` spreads of the score; NaN without rows."""
+    """Return the share of labels within `deviations` * `std` of `mean`; NaN without rows."""
     return float(np.mean(np.abs(mean - labels) <= deviations * std)) if len(labels) else NAN
 
 

@@ -1,4 +1,4 @@
-"""The networks: TLP on primitives, PaCM on statements, a GNN and a Tree-LSTM on loop trees."""
+"""Neural cost models: TLP (primitives), PaCM (statements), GNN and Tree-LSTM (loops)."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -28,7 +28,7 @@ HEADS: Final = 4
 
 
 class TLP(Neural):
-    """Embeds primitives with their positions, applies self-attention, and scores the mean."""
+    """Embeds schedule primitives and positions, applies self-attention, scores the mean."""
 
     KIND: ClassVar[str] = "tlp"
     view: ClassVar[str] = PRIMITIVES.name
@@ -56,8 +56,7 @@ class TLP(Neural):
 
 
 LINES, NUMBERS = STATEMENTS.shape
-# MetaSchedule's features of a statement: arithmetic and loops, then 18 features per buffer
-# (5).
+# MetaSchedule's statement features: arithmetic and loops, then 18 for each of 5 buffers.
 FIRST_BUFFER: Final = 1 + 57
 BUFFERS: Final = slice(FIRST_BUFFER, FIRST_BUFFER + 5 * 18)
 SEEN: Final = len(range(NUMBERS)[BUFFERS])  # features of a statement's reads and writes
@@ -70,11 +69,10 @@ class PaCM(Neural):
     The first branch reads all features of a statement. The second reads the features of its
     reads and writes (bytes, cache lines, reuse), in program order.
 
-    Pruner (ASPLOS'25) differs: its second branch is a sequence of buffers and tiling patterns,
-    23 features each, with attention of width 128, followed by two residual layers of width
-    256; its loss is LambdaRank. Here tiling patterns are not used, attention is 32 wide, one
-    hidden layer follows, and the loss is the squared error plus LambdaRank with a small
-    weight.
+    Pruner (ASPLOS'25) differs: its second branch is a sequence of buffers and tiling
+    patterns, 23 features each, with attention of width 128, followed by two residual layers
+    of width 256; its loss is LambdaRank. Here tiling patterns are not used, attention is 32
+    wide, one hidden layer follows, and the loss is squared error plus a little LambdaRank.
     """
 
     KIND: ClassVar[str] = "pacm"
@@ -112,7 +110,7 @@ ROUNDS: Final = 3
 
 
 class GNN(Neural):
-    """Nodes are the lines of the loop tree; 3 message rounds, then attention and max pooling."""
+    """A graph network on the loop tree: 3 message rounds, then attention and max pooling."""
 
     KIND: ClassVar[str] = "gnn"
     view: ClassVar[str] = LOOPS.name
@@ -164,7 +162,7 @@ def _messages(nodes: "Tensor", parents: "Tensor") -> tuple["Tensor", "Tensor"]:
 class TreeLSTM(Neural):
     """A child-sum Tree-LSTM that processes all nodes of a level at once.
 
-    An additional last node, the parent of all roots, gets the state of the program.
+    An additional last node, the parent of all roots, represents the entire program.
     """
 
     KIND: ClassVar[str] = "tree-lstm"

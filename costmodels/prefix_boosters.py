@@ -1,4 +1,4 @@
-"""Boosters on partial schedules: a generator of decisions, and values by value iteration."""
+"""Boosted trees on partial schedules: a generator of decisions, and a value function."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ MEMBERS: Final = 2  # boosters on prefixes
 
 
 class PrefixBoosters(CostModel):
-    """Scores full schedules like `xgboost`; subclasses define the boosters on prefixes."""
+    """Scores full schedules like `xgboost`; subclasses add boosters on partial schedules."""
 
     KIND: ClassVar[str]
 
@@ -71,7 +71,7 @@ MOST_GOOD: Final = 1200  # good schedules; bounds the training time of a base mo
 
 
 class DecisionExamples(NamedTuple):
-    """Partial rows, whether each one's last decision is that of a good schedule, and weights."""
+    """Partial schedules, whether a good schedule made the last decision, and weights."""
 
     rows: Matrix
     taken: Vector
@@ -146,7 +146,7 @@ def numbered(keys: Column | Groups) -> Groups:
 
 
 class GeneratorModel(PrefixBoosters, ProposesDecisions):
-    """Boosters that recognise good schedules' next decisions, and boosters on full schedules.
+    """Rates the next decision of a partial schedule; further boosters score full schedules.
 
     After "Enabling Tensor Language Model to Assist in Generating High-Performance Tensor
     Programs" (TLM, OSDI'24): measured schedules are treated as sentences of decisions, and a
@@ -187,7 +187,7 @@ END_SHARE: Final = 0.3  # share of the transitions that complete the schedule at
 
 
 class StateTransitions(NamedTuple):
-    """States, successor rows, and the steps up to which these are decided."""
+    """Indices of states, rows of their successors, and the steps that those have reached."""
 
     states: Indices
     rows: Matrix
@@ -206,7 +206,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class ValueIterationStates:
-    """States (a row and a decision step), with the best measured label of completions."""
+    """Partial schedules (row and step), and the best measured label of their completions."""
 
     rows: Matrix
     at: Indices
@@ -215,7 +215,7 @@ class ValueIterationStates:
     blocks: tuple[_Block, ...]
 
     def draw_transitions(self, rng: np.random.Generator, *, to_the_end: bool) -> StateTransitions:
-        """Draw a transition per state, deciding as another row of its block; drop invalid ones."""
+        """Continue each state with a random row's decisions; leave out invalid results."""
         parts: list[StateTransitions] = []
         for block in self.blocks:
             steps = self.steps[block.states]
@@ -233,7 +233,7 @@ class ValueIterationStates:
 def draw_states(
     rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator
 ) -> ValueIterationStates:
-    """Draw a few states from each row whose derived columns can be recomputed."""
+    """Draw some partial schedules from each row whose derived columns can be recomputed."""
     is_reproducible = reproducible(rows)
     usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
     sample = np.sort(rng.permutation(usable)[:MOST_STATES])
@@ -252,7 +252,7 @@ def draw_states(
 
 
 def _best_completion(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
-    """Return per row and step (first: no decision) the best label of its block's equal rows."""
+    """Return per row and step the best label of its sketch's rows with an equal prefix."""
     order = DECIDED[np.argsort(STEP[DECIDED])]
     prefix_hashes = np.column_stack([np.zeros(len(rows)), hashes(rows[:, order])])
     best = np.empty(prefix_hashes.shape, dtype=np.float32)
@@ -269,21 +269,21 @@ OPTIONS: Final = 6  # transitions tried from each state
 
 
 class ValueModel(PrefixBoosters, ValuesPrefixes):
-    """Boosters on full schedules, and boosters on prefixes trained by value iteration.
+    """Scores partial schedules by their best completion, learned by value iteration.
 
-    After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21): the
-    value of a partial schedule is the score of its best completion, so a beam search can rank
-    prefixes without completing them. States are prefixes of measured candidates. A state's
-    target is the maximum of the best label measured among its completions and the values, from
-    the previous sweep, of successors by sampled decisions; complete schedules are valued by
-    the model of full schedules.
+    After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21):
+    the value of a partial schedule is the score of its best completion, so a beam search can
+    rank prefixes without completing them. States are prefixes of measured candidates. A
+    state's target is the maximum of the best label measured among its completions and the
+    values, from the previous sweep, of successors by sampled decisions; complete schedules
+    are valued by the model of full schedules.
 
     Differences: the paper trains an LSTM over the stages of a pipeline, and measures more
-    during training. Here a step is a tile factor of one task, boosters treat open decisions as
-    missing values, and only rows of the dataset are used. Decisions are sampled from other
-    rows of the same task and sketch if the factors still divide the extents. A step may make
-    several decisions at once, so a few sweeps are enough to propagate values from the last
-    step to the first.
+    during training. Here a step is a tile factor of one task, boosters treat open decisions
+    as missing values, and only rows of the dataset are used. Decisions are sampled from
+    other rows of the same task and sketch if the factors still divide the extents. A step
+    may make several decisions at once, so a few sweeps are enough to propagate values from
+    the last step to the first.
     """
 
     KIND: ClassVar[str] = "value"

@@ -20,8 +20,7 @@ TRUSTED_ROWS: Final = 16.0  # weight of the prior slope 1, in rows
 class Residual(TransferModel):
     """The base model's score times a trust factor, plus boosters for the remaining error.
 
-    The base alone ranks the first round; local rows correct it later. The default base is the
-    draft.
+    The base alone ranks the first round; later rows correct it. The default is `Draft`.
     """
 
     KIND: ClassVar[str] = "residual"

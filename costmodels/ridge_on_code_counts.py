@@ -24,7 +24,7 @@ class RidgeFit(NamedTuple):
 
 
 class RidgeOnCodeCounts(CostModel):
-    """A linear model of the counts and their excess over some quantiles.
+    """A linear model of instruction counts, and of their excess over some quantiles.
 
     The spread is that of Bayesian regression: large for rows unlike the training rows.
     """
@@ -91,7 +91,7 @@ class RidgeOnCodeCounts(CostModel):
 
 
 def left_out_error(left: Column, size: Column, truth: Column, strength: float) -> float:
-    """Return the weighted mean squared leave-one-out error, from the rows' SVD."""
+    """Return the leave-one-out mean squared error of a ridge fit, from the rows' SVD."""
     shrinkage = size**2 / (size**2 + strength)
     lever = np.einsum("nc,c->n", left**2, shrinkage)
     errors = (truth - left @ (shrinkage * (left.T @ truth))) / np.maximum(1 - lever, LEAST_NOISE)

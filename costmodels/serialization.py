@@ -1,4 +1,4 @@
-"""Serialize models as a compressed npz of numbers and arrays with their kind; no pickle."""
+"""Serialize models as compressed npz (numbers, arrays, kind of model) without pickle."""
 
 import hashlib
 import json
@@ -57,7 +57,7 @@ def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
 
 
 def seal(content: bytes) -> bytes:
-    """Prepend a SHA-256 digest for `unseal`: native readers may crash on damaged bytes."""
+    """Prepend a SHA-256 digest, which `unseal` checks: native readers crash on bad bytes."""
     return SEAL + hashlib.sha256(content).digest() + content
 
 

@@ -35,7 +35,7 @@ class HingeFeatures(NamedTuple):
 
 
 def inputs_of(features: Matrix) -> HingeFeatures:
-    """Return the transformation fit on these rows."""
+    """Return the centre, scale and quantiles of the columns that vary in these rows."""
     rows = finite(features).astype(np.float64)
     deviation = rows.std(axis=0)
     columns = np.flatnonzero(deviation > 0)
@@ -56,8 +56,7 @@ def columns(view: View) -> int:
 class Tables(NamedTuple):
     """Centre, scale and quantiles of each column, to standardise padded tables.
 
-    `of` leaves the first columns (structure) unchanged, and appends each column's excess over
-    its quantiles.
+    `of` keeps the structure columns, and appends each column's excess over its quantiles.
     """
 
     middle: NDArray[np.float32]
@@ -65,7 +64,7 @@ class Tables(NamedTuple):
     knots: NDArray[np.float32]
 
     def of(self, features: Matrix, view: View, structure_columns: int) -> Table:
-        """Return transformed tables, cut to the longest row's lines; the first columns stay raw."""
+        """Standardise tables, cut to the longest row; keep the structure columns raw."""
         table = view.tables(finite(features))
         present = table[:, :, 0] > 0
         longest = int(np.max(np.flatnonzero(present.any(axis=0)), initial=0)) + 1

@@ -1,4 +1,4 @@
-"""Boosted trees on statements, whose scores add up to the candidate's (as MetaSchedule's)."""
+"""Boosted trees that score statements; a candidate's score is their sum (MetaSchedule)."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final, NamedTuple, Self
@@ -36,14 +36,14 @@ LISTED: Final = 16  # rows per list of the ranking loss
 
 
 class Lines(NamedTuple):
-    """The statements of all rows, and the row of each statement."""
+    """The statements of all rows (candidates), and the row to which each belongs."""
 
     features: Matrix
     row: Indices
     rows: int
 
     def sums(self, values: NDArray[Any]) -> Column:
-        """Return the sum over each row's statements."""
+        """Return the sum of `values` over each row's statements."""
         return np.asarray(np.bincount(self.row, values, minlength=self.rows), dtype=np.float64)
 
 

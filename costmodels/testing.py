@@ -1,4 +1,4 @@
-"""Conformance tests for cost models: subclass `CostModelTestCase` and define its fixture."""
+"""Conformance tests of cost models: subclass `CostModelTestCase`, define `make_model`."""
 # ruff: noqa: S101
 
 import pickle  # noqa: TID251 - to check that no model calls it
@@ -21,7 +21,7 @@ OFFSET: Final = 4  # first column of a line that varies
 
 
 def easy_data(rows: int, seed: int, view: str = "decisions") -> Data:
-    """Return rows, labels and groups; group ids are neither sorted nor dense."""
+    """Return synthetic rows, labels and groups; group ids are neither sorted nor dense."""
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 8, size=(rows, COLUMNS)).astype(np.float32)
     slowdown = 0.3 * np.abs(values[:, 2] - 4) + 0.2 * np.maximum(values[:, 5], values[:, 7])
@@ -32,7 +32,7 @@ def easy_data(rows: int, seed: int, view: str = "decisions") -> Data:
 
 
 def laid_out(values: Matrix, view: str, rng: np.random.Generator) -> Matrix:
-    """Return the values in a view's columns; tables have one line per 8 values."""
+    """Arrange values into rows of a view, with filler columns; a table line has 8 values."""
     shape = VIEWS[view].shape
     table = np.zeros((len(values), *shape), dtype=np.float32)
     if len(shape) == 1:
@@ -61,7 +61,7 @@ def assert_same(left: Prediction, right: Prediction) -> None:
 
 
 class CostModelTestCase:
-    """Tests of the contract. Subclasses define `make_model`, which makes an untrained model."""
+    """Tests of CostModel's contract; `make_model` of a subclass makes an untrained model."""
 
     learns = True  # False for a baseline such as the random model
     view = "decisions"  # view that the model reads
@@ -73,7 +73,7 @@ class CostModelTestCase:
 
     @pytest.fixture
     def fitted(self, make_model: Callable[[], CostModel]) -> CostModel:
-        """A model fit once for all tests of a class, which must not change it."""
+        """Return a model fit once for all tests of a class; tests must not change it."""
         kind = type(self), make_model
         if kind not in _fitted:
             _fitted[kind] = self._fit(make_model(), self.data(300, seed=0))

@@ -49,7 +49,7 @@ def one_thread() -> Iterator[None]:
 def dense_layers(
     rng: np.random.Generator, name: str, inputs: int, outputs: int, *, gain: float = 1.0
 ) -> Layers:
-    """Return He-initialised weights and zero offsets."""
+    """Return He-initialised weights and zero offsets of one dense layer."""
     weights = rng.normal(0, gain * np.sqrt(2 / inputs), (inputs, outputs))
     offsets = np.zeros(outputs, dtype=np.float32)
     return {f"{name}.weights": weights.astype(np.float32), f"{name}.offsets": offsets}
@@ -61,7 +61,7 @@ def dense(layers: Tensors, name: str, values: "Tensor") -> "Tensor":
 
 
 def head_scores(layers: Tensors, values: "Tensor", heads: "Tensor") -> "Tensor":
-    """Return each row's score by its head, from a hidden layer on `values`."""
+    """Return each row's score from its output head, after a hidden layer on `values`."""
     activations = dense(layers, "hidden", values).relu()
     return dense(layers, "out", activations).gather(1, heads[:, None])[:, 0]
 
@@ -112,7 +112,7 @@ class TrainingRows(NamedTuple):
 def descend(
     network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
-    """Train a network; return the layers that were best on left-out rows, if there are any."""
+    """Train a network; return the layers that scored `unseen` best, else the last ones."""
     import torch
 
     layers = {name: layer.copy() for name, layer in start.items()}
@@ -169,11 +169,11 @@ MOST_ROWS: Final = 6000
 
 
 class Neural(CostModel):
-    """Networks on padded tables. Subclasses define the initial network and its scores.
+    """An ensemble of networks on padded tables; subclasses define `initial` and `scores`.
 
-    Each batch has rows of one group. The loss is LambdaRank plus a squared error, which keeps
-    scores near the labels. `fit` takes a bounded number of steps on a bounded sample, with
-    early stopping on left-out rows.
+    Each batch has rows of one group. The loss is LambdaRank plus a squared error, which
+    keeps scores near the labels. `fit` takes a bounded number of steps on a bounded sample,
+    with early stopping on left-out rows.
     """
 
     KIND: ClassVar[str]
@@ -199,7 +199,7 @@ class Neural(CostModel):
     @staticmethod
     @abstractmethod
     def scores(layers: Tensors, table: "Tensor", heads: "Tensor") -> "Tensor":
-        """Return the score of each row, from its domain's head."""
+        """Return the score of each row from its output head, whose index `heads` gives."""
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         self._learn(features, labels, groups, np.zeros(len(labels), dtype=np.int64), seed)

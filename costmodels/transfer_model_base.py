@@ -11,10 +11,10 @@ from mallorn.core.registry import REGISTRY, resolve
 
 
 class TransferModel(CostModel):
-    """A model that adapts a base model to local rows; create it with `on`.
+    """A model that adapts a pretrained base model to new rows; create it with `on`.
 
-    `fit` does not change the base. The instance's `view` is the base's. Without local rows it
-    predicts what the base predicts.
+    `fit` does not change the base. The model reads the base's view; until it is fit on any
+    rows, it predicts what the base predicts.
     """
 
     KIND: ClassVar[str]
@@ -70,7 +70,7 @@ def name_of(model: CostModel) -> str:
 
 
 class ManyDomains(CostModel):
-    """A model with a head per domain. `fit` treats all rows as one domain."""
+    """A model with one output head per domain. `fit` treats all rows as one domain."""
 
     @abstractmethod
     def fit_domains(
@@ -83,12 +83,12 @@ class ManyDomains(CostModel):
         home: str,
         seed: int,
     ) -> None:
-        """Train on rows of several domains, given per row; predict for the domain `home`."""
+        """Train on rows of several domains (`domains`, one per row); predict for `home`."""
 
     @classmethod
     @abstractmethod
     def on(cls, base: CostModel) -> Self:
-        """Return a model whose `fit` continues from the base's training on all its domains."""
+        """Return a model whose `fit` starts from `base`, trained on several domains."""
 
     @classmethod
     def can_extend(cls, kind: type[CostModel]) -> bool:

@@ -1,7 +1,7 @@
-"""The views of a candidate that cost models can read. A row of features is one view, flattened.
+"""Views (sets of features) of a candidate that cost models read; a row is a flattened view.
 
 A view with several dimensions is a padded table: one line per token, node or statement, in
-program order, with 1 in the first column of used lines. `workers.features` computes the views.
+program order, with 1 in the first column of used lines. `workers.features` computes views.
 """
 
 from dataclasses import dataclass
@@ -40,10 +40,7 @@ VIEWS: Final[dict[str, View]] = {}
 
 
 def declare(view: View) -> View:
-    """Add a view to VIEWS and return it.
-
-    Its extractor has a line in `mallorn/core/registry.py`, under `features` or `lowered_features`.
-    """
+    """Add a view to VIEWS and return it; its extractor is in `mallorn/core/registry.py`."""
     VIEWS[view.name] = view
     return view
 

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees on decision features, the default cost model, and its ensemble members."""
+"""Gradient-boosted trees on decision features (the default cost model), and helpers."""
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -43,14 +43,14 @@ Objective = Callable[[NDArray[Any], xgboost.DMatrix], Push]
 
 
 def as_data(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
-    """Return the rows in histogram bins, which all members share."""
+    """Return rows in XGBoost's histogram bins, which all members of an ensemble share."""
     return xgboost.QuantileDMatrix(rows, targets, max_bin=PARAMETERS["max_bin"], nthread=THREADS)
 
 
 def train_booster(
     data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
 ) -> xgboost.Booster:
-    """Train one member with squared error."""
+    """Train one member of an ensemble with squared error."""
     data.set_weight(weights)
     return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
 
@@ -58,7 +58,7 @@ def train_booster(
 def train_classifier(
     data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
 ) -> xgboost.Booster:
-    """Train one member as a classifier of targets 0 and 1; it predicts probabilities."""
+    """Train one member as a classifier of targets 0 and 1; it predicts a probability."""
     data.set_weight(weights)
     settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
     return xgboost.train(settings, data, num_boost_round=TREES)
@@ -109,8 +109,7 @@ class XGBoost(CostModel):
     """Boosters, each fit on its own bootstrap of the rows; their disagreement is the spread.
 
     It uses regression, not ranking, so that scores keep their meaning (log of best over
-    latency) from round to round. Fast rows have larger weights, since the order of slow rows
-    is irrelevant.
+    latency) from round to round. Fast rows weigh more: the order of slow rows is irrelevant.
     """
 
     def __init__(self) -> None:

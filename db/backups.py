@@ -113,7 +113,7 @@ def newest_undamaged(file: Path) -> Path | None:
 def take(file: Path, keep: int) -> Path:
     """Back up a database that may be in use, then delete all but the `keep` newest backups.
 
-    Raises StorageFull, naming the folder, if the backup cannot be written; deletes none then.
+    Raises StorageFull, naming the folder, if the backup cannot be written, and deletes none.
     """
     folder = folder_of(file)
     backup = folder / f"{file.stem}-{datetime.now(UTC):{STAMP}}.db"
@@ -144,7 +144,7 @@ def take_daily(url: str, keep: int) -> Path | None:
 def take_before_migrations(url: str, keep: int) -> Path | None:
     """Back up a SQLite database if this version's migrations will change its tables.
 
-    Raises StorageFull if there is no room: the user decides whether to migrate without one.
+    Raises StorageFull if there is no room; the user may still migrate without a backup.
     """
     file = sqlite_file(url)
     if file is None or not keep or not file.exists():

@@ -27,10 +27,10 @@ class OldTables(Conflict):
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Run missing migrations in one transaction; a second process waits and then has nothing to do.
+    """Run missing migrations in one transaction; concurrent processes wait for its end.
 
-    Raises Conflict for tables of a newer Mallorn or a development version, or a broken
-    reference; StorageFull; Unavailable if the database does not answer.
+    Raises Conflict for tables of a newer Mallorn or a development version and for broken
+    references, StorageFull for a full disk, and Unavailable if the database does not answer.
     """
     _create_folder(url)
     # SQLite alters a table by rebuilding it, which foreign keys would treat as a deletion.

@@ -1,4 +1,4 @@
-"""`Database`, through which each process reads in one kind of block and writes in another."""
+"""`Database`: read-only sessions and write transactions, with one engine per process."""
 
 import os
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ ANSWER_SEC: Final = 30.0
 class Database:
     """Connects to a database on first use in a process, and again after a fork.
 
-    Both blocks raise Unavailable if the database does not answer and StorageFull if its disk
-    is full. A `transaction` then stores nothing and may be run again. On Postgres,
-    `answer_sec` limits each statement.
+    `session` and `transaction` raise Unavailable if the database does not answer and
+    StorageFull if its disk is full. A `transaction` then stores nothing and may be run
+    again. On Postgres, `answer_sec` limits each statement.
 
         with db.session() as session:        # reads one snapshot; writing in it is an error
             job = Jobs(session).get(job_id, owner)

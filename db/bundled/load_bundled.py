@@ -1,4 +1,4 @@
-"""Load the measurements and base cost models that Mallorn installs as files into a database, once."""
+"""Load the measurements and base cost models of this installation into a new database."""
 
 import logging
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ LIST: Final = "bases.json"
 
 
 class ShippedBase(BaseModel):
-    """One bundled cost-model version; its bytes are in a separate file."""
+    """A bundled cost-model version, whose bytes are in a separate file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,7 +63,6 @@ def has_bundled(url: str, folder: Path = FOLDER) -> bool:
 
 
 def _needed_list(folder: Path) -> Shipped:
-    """Return the parsed bases.json. Raises MallornError if the folder has none."""
     if (shipped := read_list(folder)) is None:
         raise MallornError(
             f"this installation lacks {folder}, the measurements and cost models that come along",
@@ -88,7 +87,7 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
         shipped = _needed_list(folder)
         if _has(url, shipped):
             return 0
-        from db.dataset.import_dataset import import_dataset  # which loads Arrow
+        from db.dataset.import_dataset import import_dataset  # late, because it loads Arrow
 
         with Database(url) as database:
             blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}

@@ -38,8 +38,7 @@ def check_groups(path: Path, file: pq.ParquetFile) -> None:
 
 
 def check_texts(path: Path, batch: pa.RecordBatch) -> None:
-    """Raise InvalidRequest if the texts of all rows of a batch total more than MOST_BYTES. The file, and
-    the batch's dictionary columns, store a text that many rows share only once."""
+    """Raise InvalidRequest if a batch's texts, counted once per row, exceed MOST_BYTES."""
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):
             lengths = pc.binary_length(column.dictionary).take(column.indices)
@@ -157,7 +156,7 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
 
 
 def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None:
-    """Read every page of every column once: damage in the middle of a file shows nowhere else."""
+    """Read all measurements; find damaged pages, missing references and invalid texts."""
     targets: set[str | None] = set()
     evaluators: set[str | None] = set()
     for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):

@@ -135,7 +135,7 @@ def _measurements(page: Columns, own_key: str, contexts: dict[int, Context]) -> 
 
 
 def _programs(database: Database, table: Table, ids: Sequence[int]) -> Iterator[pa.Table]:
-    """Yield the workloads or the sketches with these ids, whose long texts are read in parts."""
+    """Yield the workloads or sketches with these ids, TEXTS at a time, as texts are long."""
     for start in range(0, len(ids), TEXTS):
         part, rows = ids[start : start + TEXTS], list[dict[str, object]]()
         with database.session() as session:

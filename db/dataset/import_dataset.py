@@ -36,7 +36,7 @@ COPIED: Final = (
 
 
 class CheckedExport(Protocol):
-    """An export from which rows are imported."""
+    """Interface of an export that was checked, as `import_export` reads it."""
 
     @property
     def rows(self) -> int: ...
@@ -44,7 +44,7 @@ class CheckedExport(Protocol):
     def widths(self) -> Mapping[str, int]: ...
     @property
     def refused(self) -> Mapping[str, str]:
-        """Reasons for refusing programs and traces of the batches read so far, by their keys."""
+        """Reasons not to import a program or trace, by key, for the batches read so far."""
         ...
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterable[list[Row]]: ...
@@ -61,7 +61,7 @@ class Imported:
 
 @dataclass(slots=True)
 class Names:
-    """Ids in this database, by the keys that the files use. Holds no entry per measurement."""
+    """Ids in this database by the keys in the files, but not those of measurements."""
 
     workloads: dict[str, int] = field(default_factory=dict)
     sketches: dict[str, int] = field(default_factory=dict)
@@ -71,15 +71,15 @@ class Names:
 
 
 def import_dataset(database: Database, directory: Path, progress: Progress = silent) -> Imported:
-    """Store the rows of a Mallorn export that this dataset lacks; the export's keys are trusted.
+    """Import a Mallorn export, except rows that are stored already; trust the export's keys.
 
-    Raises InvalidRequest or NotFound, with nothing stored, unless every file can be read to its end.
+    Raises InvalidRequest or NotFound, and stores nothing, unless all files can be read.
     """
     return import_export(database, open_export(directory), progress)
 
 
 def import_export(database: Database, export: CheckedExport, progress: Progress = silent) -> Imported:
-    """Store the rows of an export that this dataset lacks, except faulty rows and refused keys."""
+    """Import new rows, except faulty rows and those whose workload or sketch is refused."""
     names = Names()
     for batch in export.batches(WORKLOAD_TABLE, TEXTS):
         workloads = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]

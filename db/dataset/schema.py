@@ -113,7 +113,7 @@ OUTCOMES: Final = frozenset(Outcome)
 
 
 def flaw(row: Row, widths: Mapping[str, int]) -> str | None:
-    """Return what is wrong with a row, in a few words, or None. `widths`: decisions by sketch key."""
+    """Return why a row must be skipped, or None. `widths`: decision count by sketch key."""
     if any(row[name] is None for name in NEEDED):
         return "missing value"
     if row["kind"] not in KINDS or row["outcome"] not in OUTCOMES:

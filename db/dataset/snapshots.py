@@ -19,7 +19,7 @@ Progress = Callable[[int, int], None]  # called with the part done and the total
 
 
 def silent(_rows_done: int, _total: int) -> None:
-    """Ignore the progress."""
+    """Do nothing: the default for callers that show no progress."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class Usage(Repository):
         return self.session.scalar(select(func.count()).where(*_active(owner))) or 0
 
     def trials(self, owner: str) -> int:
-        """Return how many trials active jobs may still make, without jobs that have no trial limit."""
+        """Return the trials left to an owner's active jobs, except jobs without a limit."""
         budgets = self.session.scalar(select(func.sum(Job.trials)).where(*_active(owner))) or 0
         limited_jobs = select(Job.id).where(*_active(owner), Job.trials.is_not(None))
         trial = Measurement.kind == MeasurementKind.TRIAL, Measurement.job_id.in_(limited_jobs)
@@ -167,7 +167,10 @@ class ApiKeys(Repository):
         return NewApiKey.from_row(row, key=key)
 
     def find_by_digest(self, digest: str) -> ApiKey | None:
-        """Return the key with this digest, valid or not, or whose previous secret is still accepted."""
+        """Return the key, valid or not, whose secret has this digest; None if there is none.
+
+        After a rotation, the old secret still counts until its grace period ends.
+        """
         is_previous = and_(ApiKeyRow.previous_digest == digest, ApiKeyRow.previous_until > now())
         query = select(ApiKeyRow).where(or_(ApiKeyRow.digest == digest, is_previous))
         row = self.session.scalars(query).one_or_none()
@@ -179,7 +182,7 @@ class ApiKeys(Repository):
         return bool(self.session.scalar(select(exists().where(*is_current))))
 
     def record_use(self, key_id: str) -> None:
-        """Record that a request used this key now."""
+        """Record that a request used this key now, at most once in USED_SEC seconds."""
         is_old = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < until(-USED_SEC))
         self.changed(_update(key_id).where(is_old).values(last_used_at=now()))
 
@@ -198,10 +201,10 @@ class ApiKeys(Repository):
         return ApiKey.from_row(row)
 
     def rotate(self, key: ApiKey, grace_sec: float = 0.0, current_digest: str | None = None) -> NewApiKey:
-        """Give a key a new secret with the same lifetime; accept the old one for `grace_sec` more.
+        """Give a key a new secret, equally long valid; accept the old one for `grace_sec`.
 
-        Raises Conflict for a revoked or expired key, or if the key's digest is no longer
-        `current_digest` (None: any).
+        Raises Conflict for a revoked or expired key, or if `current_digest` is given and the
+        key has another digest by now.
         """
         secret, start = new_key(key.id), read_clock(self.session)
         end = None if key.expires_at is None else start + key.expires_at - key.created_at
@@ -265,7 +268,7 @@ class SignInScopes:
 
 
 class SignIns(Repository):
-    """Sign-ins by the digest of their cookie."""
+    """Sign-ins of browsers, stored by the digest of their cookie."""
 
     def create(
         self, owner: str, scopes: Sequence[Scope], seconds: float, key_digest: str | None = None
@@ -294,7 +297,7 @@ class SignIns(Repository):
 
 @dataclass(frozen=True, slots=True)
 class NewAuditEntry:
-    """An answered request: the owner who sent it and, if it changed a key, the key's owner (`subject`)."""
+    """An answered request and its owner; `subject` is the owner of a key that it changed."""
 
     owner: str
     key_id: str
@@ -306,14 +309,14 @@ class NewAuditEntry:
 
 
 class Audit(Repository):
-    """Entries in the order in which they were written."""
+    """The audit log of API requests."""
 
     def add(self, entry: NewAuditEntry) -> None:
         """Add the entry of a request that was just answered."""
         self.session.add(AuditRow(**asdict(entry)))
 
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
-        """Return a page, newest first, of requests by an owner or on the owner's keys; None: of all."""
+        """Return requests by an owner or on their keys, newest first; None means all."""
         is_older = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
         query = select(AuditRow).where(is_older).order_by(AuditRow.id.desc()).limit(check_limit(limit) + 1)
         if owner is not None:  # each of the two columns has its own index

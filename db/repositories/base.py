@@ -28,7 +28,7 @@ class Repository:
         return sqlite.insert(table)
 
     def among(self, column: InstrumentedAttribute[Any], values: Iterable[object]) -> ColumnElement[bool]:
-        """Return SQL: whether a column is one of `values`, sent as one parameter (the limit is 65,535)."""
+        """Return the condition that a column is in `values`, sent as one parameter."""
         if self.session.get_bind().dialect.name == "postgresql":
             return column == any_(literal(list(values), postgresql.ARRAY(column.type)))
         elements = func.json_each(json.dumps(list(values))).table_valued("value")
@@ -62,7 +62,7 @@ class Repository:
 
 
 def until(seconds: float) -> ColumnElement[float]:
-    """Return SQL: the time `seconds` from now, by the database's clock."""
+    """Return the SQL expression for `seconds` from now, by the database's clock."""
     return now() + seconds
 
 
@@ -72,5 +72,5 @@ def reason_columns(reason: str, cause: Cause = Cause.OTHER, detail: str = "") ->
 
 
 def is_owned_by(owner: str | None) -> ColumnElement[bool]:
-    """Return SQL: whether the job of a query is the owner's; true for all jobs if `owner` is None."""
+    """Return the SQL condition that a job is the owner's; always true if `owner` is None."""
     return true() if owner is None else Job.owner == owner

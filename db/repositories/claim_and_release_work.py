@@ -1,4 +1,4 @@
-"""Claim, return, lose or fail work, with the effects on its round and its job."""
+"""Claim, return, lose or fail leased work, and update its round and job accordingly."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,12 +21,12 @@ SILENT: Final = "its worker died or stopped responding"
 
 
 class WorkItems(Repository):
-    """Rounds and job stages as leased work. All methods but `claim` ignore a lease that has ended."""
+    """Leases of rounds and job stages; methods do nothing with a lease that has ended."""
 
     def claim(self, item: WorkItem, worker: str, lease_sec: float) -> LeaseToken | None:
-        """Lease a round or a stage; None if another worker holds it or its job's state does not allow it.
+        """Lease a round or stage; None if it is held or its job's state does not allow it.
 
-        The message of an import often leases the import of another job (`_start_import_by_turn`).
+        A message about one job's import may lease another job's (`_start_import_by_turn`).
         """
         if item.kind is WorkKind.ROUND:
             return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
@@ -36,14 +36,15 @@ class WorkItems(Repository):
         return Jobs(self.session).claim_stage(job_id, STATES[item.kind], worker, lease_sec)
 
     def _start_import_by_turn(self, message_job_id: str) -> str:
-        """Choose the job that an import message starts, move it to IMPORTING and return its id.
+        """Choose the job that an import message starts, move it to IMPORTING, return its id.
 
-        Every submitted job sends one message, and messages arrive in the order of submission.
-        So that an owner with many jobs does not delay other owners, a message stands for any
-        queued job: it starts the next job of the owner whose last job started longest ago.
+        Every submitted job sends one message, and messages arrive in the order of
+        submission. So that an owner with many jobs does not delay other owners, a message
+        stands for any queued job: it starts the next job of the owner whose last job started
+        longest ago.
 
         Return the message's own job, without moving it, if no job is queued, or if a worker
-        returned that job during its import: this message may be the only one that it gets.
+        gave that job back during its import: it may never get another message.
         """
         returned_import = select(Job.id).where(
             Job.id == message_job_id,
@@ -101,7 +102,7 @@ class WorkItems(Repository):
         return losses
 
     def lose(self, hold: LeaseToken, error: MallornError, limit: int = MAX_LOSSES) -> Loss | None:
-        """Count a loss of work that was interrupted; give the work up after `limit` losses."""
+        """Record that work was interrupted; give the work up after `limit` interruptions."""
         self.lock_job(self._job_of(hold))
         loss = Leases(self.session).lose(hold, limit)
         if loss is not None:
@@ -109,7 +110,7 @@ class WorkItems(Repository):
         return loss
 
     def die(self, hold: LeaseToken, error: MallornError) -> None:
-        """Count a kill from outside, which interrupted the work; give it up only after MAX_DEATHS kills."""
+        """Record that a kill from outside ended work; give it up after MAX_DEATHS kills."""
         self.lock_job(self._job_of(hold))
         loss = Leases(self.session).die(hold)
         if loss is not None:
@@ -137,7 +138,7 @@ class WorkItems(Repository):
             Jobs(self.session).set_reason(job_id, error.reason)
 
     def give_up(self, hold: LeaseToken, error: MallornError) -> None:
-        """Stop trying: give a round up, as its job has others; fail the job of a stage."""
+        """Do not retry: mark a round as given up, or fail the job if the work is a stage."""
         if hold.item.kind is WorkKind.ROUND:
             self.lose(hold, error, limit=1)
         else:
@@ -158,7 +159,7 @@ class WorkItems(Repository):
         return Leases(self.session).get(hold.item).job_id or ""
 
     def _record_loss(self, loss: Loss, error: MallornError | None, limit: int = MAX_LOSSES) -> None:
-        """Record a loss in the job's log. `error` None: the lease expired."""
+        """Record a loss in the job's log; `error` is None if the lease expired."""
         item, job_id, events = loss.hold.item, loss.job_id, Events(self.session)
         if item.kind is WorkKind.ROUND:
             rounds, round_id = Rounds(self.session), int(item.subject)

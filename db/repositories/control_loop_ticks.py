@@ -1,4 +1,4 @@
-"""Times of the turns of loops that must keep running, all by the database's clock (ADR 0044)."""
+"""Times at which the service's periodic loops ran, by the database's clock (ADR 0044)."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -17,7 +17,7 @@ AHEAD_SEC: Final = 1.0
 
 class LoopTicks(Repository):
     def begin(self, name: str, every_sec: float) -> float | None:
-        """Begin a turn; return for how many seconds turns have come without a gap.
+        """Record that a loop's turn begins; return for how many seconds it has had no gap.
 
         Return 0 in the first turn and after a gap or clock step, None if a turn just began.
         """
@@ -40,19 +40,19 @@ class LoopTicks(Repository):
         self.changed(update(Tick).where(Tick.name == name).values(done_at=now()))
 
     def since(self, name: str) -> float:
-        """Return when the current turns without a gap began: now if they stopped, 0 if none ever came."""
+        """Return since when a loop has had no gap: now if it stopped, 0 if it never ran."""
         has_stopped = Tick.begun_at < until(-GAP_SEC)
         since = select(case((has_stopped, now()), else_=Tick.since)).where(Tick.name == name)
         return self.session.scalar(since) or 0.0
 
     def ages_sec(self, names: Collection[str]) -> Mapping[str, float | None]:
-        """Return by loop how many seconds ago a turn last ended; None if none ever did."""
+        """Return how many seconds ago each loop last ended a turn; None if it never did."""
         ages = select(Tick.name, (now() - Tick.done_at).label("age")).where(Tick.name.in_(names))
         rows = self.session.execute(ages)
         return dict.fromkeys(names) | {row.name: row.age for row in rows}
 
     def pull_back(self, lease_sec: float) -> None:
-        """Correct stored times that lie in the future after the clock was set back: they delay loops."""
+        """Correct future times, stored before the clock was set back: they delay loops."""
         self._pull(Job.planned_at, None, tolerance_sec=AHEAD_SEC)
         self._pull(LeaseRow.until, until(lease_sec), tolerance_sec=lease_sec + AHEAD_SEC)
         self._pull(LeaseRow.sent_at, now(), tolerance_sec=AHEAD_SEC)

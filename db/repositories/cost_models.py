@@ -31,7 +31,7 @@ class NewCostModel:
 
 
 class Head(NamedTuple):
-    """The active version, without its bytes. `seen_upto` and `rows` are those of the newest version."""
+    """The active version without its bytes, and what the newest version has seen."""
 
     id: int
     version: int
@@ -58,7 +58,7 @@ class BaseElsewhere(NamedTuple):
 
 
 class CostModels(Repository):
-    """Versions of cost models, counted from 1 per family, target and name. At most one each is active."""
+    """Versions of cost models, numbered per family, target and name; only one is active."""
 
     def add(self, new: NewCostModel, active: bool = True) -> CostModelRow:
         """Store the next version, by default as the active one."""
@@ -153,7 +153,7 @@ class CostModelVersions(Repository):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[CostModelVersion]:
-        """Return a page of versions, newest first, without private ones of others; `target` is a key."""
+        """Return a page of versions, newest first, without other owners' private ones."""
         filters: list[tuple[Any, Any]] = [
             (CostModelRow.family, family),
             (TargetRow.key, target),

@@ -1,4 +1,4 @@
-"""Statistics of the dataset, from counts stored up to a mark, so that not all rows are read (ADR 0050)."""
+"""Statistics of the dataset, from stored counts and the rows added since (ADR 0050)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -49,10 +49,10 @@ OUTCOME: Final = "outcome"
 
 
 class Counts(Repository):
-    """Stored counts of measurements up to a mark; each query counts the measurements after it."""
+    """Counts of measurements: stored for ids up to a mark, computed for newer ones."""
 
     def grow(self, settled_sec: float = SETTLED_SEC) -> int:
-        """Move the mark over measurements older than `settled_sec`; return by how many ids."""
+        """Advance the mark over rows older than `settled_sec`; return by how many ids."""
         self.hold(COUNTS)
         mark = self._mark()
         rows = select(Measurement.id, Measurement.created_at).order_by(Measurement.id)
@@ -65,11 +65,14 @@ class Counts(Repository):
         return int(end - mark)
 
     def move(self, sign: int, condition: ColumnElement[bool]) -> None:
-        """Subtract rows before their outcome changes (-1), or add them after (1). Hold COUNTS meanwhile."""
+        """Subtract rows before their outcome changes (`sign` -1), or add them after it (1).
+
+        The caller must hold the lock COUNTS from the first call to the second.
+        """
         self._add(OUTCOME, sign, condition, Measurement.id <= self._mark())
 
     def of(self, jobs: Select[str] | None) -> Subquery:
-        """Return counts of these jobs, or of all, by job, facet and name, with rows after the mark."""
+        """Return counts of these jobs, or of all, by job, facet and name, up to now."""
         counts = MeasurementCount
         stored_counts = select(counts.job_id, counts.facet, counts.name, counts.rows)
         mark = self._mark()
@@ -95,7 +98,7 @@ class Counts(Repository):
 
 
 def _facets() -> dict[str, ColumnElement[str]]:
-    """Return the facets that are counted, each separately: one count per job and task, or job and day."""
+    """Return the SQL expressions by which rows are counted per job, each one separately."""
     return {
         "target": cast(Measurement.target_id, String),
         "workload": cast(Measurement.workload_id, String),
@@ -133,7 +136,7 @@ class Statistics(Repository):
     """Counts the measurements of an owner's jobs, or all measurements."""
 
     def of(self, owner: str | None) -> DatasetStats:
-        """Return an owner's statistics; None also counts imported rows and other tuners' records."""
+        """Return an owner's statistics; None means all rows, including imported records."""
         counts = Counts(self.session).of(None if owner is None else select(Job.id).where(is_owned_by(owner)))
         # Counts by facet and name, over all jobs, without names that have no rows.
         rows_by = defaultdict[str, dict[str, int]](dict)

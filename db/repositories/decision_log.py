@@ -67,7 +67,7 @@ def _own_trials() -> tuple[ColumnElement[bool], ...]:
 
 
 def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
-    """Return a round with its measured result, without candidates that gave wrong results."""
+    """Convert a query's row; add the gain, the check of the forecast and the model name."""
     record: Round
     record, family, model_name, version = row[:4]
     fields = {name: value for name, value in row._mapping.items() if name in RoundStatus.model_fields}

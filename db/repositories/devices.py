@@ -17,7 +17,7 @@ from mallorn.core.values.machine import Machine
 
 @dataclass(frozen=True, slots=True)
 class MachineKey:
-    """Fields that are equal for devices on machines of one kind, and in their measuring contexts."""
+    """Fields that identify a kind of machine, in devices and in measuring contexts."""
 
     target_id: int
     host_class: str
@@ -96,7 +96,7 @@ class Devices(Repository):
         return self.session.scalars(select(Device).where(Device.name == name)).one_or_none()
 
     def machine_of(self, key: MachineKey) -> DeviceMachine | None:
-        """Return what is known of these devices' machine; None if no worker tried to measure it."""
+        """Return the newest benchmark of machines with this key; None if none was tried."""
         # Pods leave thousands of rows, and each new row gets the newest known machine.
         latest = (
             select(Device.machine).where(has_machine_key(key)).order_by(Device.last_seen.desc()).limit(LATEST)
@@ -115,10 +115,10 @@ class Devices(Repository):
         return max(measured_machines, key=lambda machine: machine.at or 0.0, default=None)
 
     def fresh_machine_of(self, key: MachineKey, again_sec: float, builder: str) -> DeviceMachine | None:
-        """Return what is known of these devices' machine; None if it must be measured (again).
+        """Return `machine_of(key)`, or None if the machine must be measured (again).
 
-        It must if other code measured it. If measuring failed or was disturbed, it must once
-        that is more than `again_sec` ago.
+        It must be if another builder's code measured it. A failed or disturbed measurement
+        is repeated once it is more than `again_sec` old.
         """
         result = self.machine_of(key)
         if result is None:
@@ -167,5 +167,5 @@ class Devices(Repository):
 
 
 def has_machine_key(key: MachineKey) -> ColumnElement[bool]:
-    """Return SQL: whether a device has this machine key."""
+    """Return the SQL condition that a device has this machine key."""
     return and_(*(getattr(Device, name) == value for name, value in asdict(key).items()))

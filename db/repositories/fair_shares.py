@@ -1,4 +1,4 @@
-"""The jobs that tune for a target, and their passes of the fair share."""
+"""The tuning jobs of a target, and their pass values in stride scheduling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from mallorn.core.states import JobState
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The fields that decide a job's turn. `able`: a round could be opened for one of its tasks."""
+    """Fields that decide which job is next; `able`: some task of it can get a round now."""
 
     id: str
     owner: str
@@ -26,10 +26,10 @@ class Claim:
 
 
 class FairShares(Repository):
-    """Reads and stores jobs' passes (services.planner.fair_share); changes of a job's state reset them."""
+    """Reads and stores the pass values that `services.planner.fair_share` defines."""
 
     def claims(self, target_id: int) -> Sequence[Claim]:
-        """Return claims of all jobs that tune for a target, without reading rounds or measurements."""
+        """Return the claims of all tuning jobs of a target, by job id."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
         is_free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()
@@ -38,7 +38,7 @@ class FairShares(Repository):
         return [Claim(*row) for row in rows]
 
     def take_turn(self, job_id: str, share_pass: float | None, owner_pass: float | None) -> None:
-        """Store a job's passes after its turn, and the time at which the planner looked at the job."""
+        """Store a job's pass values after its turn, and now as the time of its planning."""
         passes = {"share_pass": share_pass, "owner_pass": owner_pass, "planned_at": now()}
         self.changed(update(Job).where(Job.id == job_id, Job.state == JobState.TUNING).values(passes))
 
@@ -59,7 +59,7 @@ class FairShares(Repository):
 
 
 def _seconds_left() -> ColumnElement[float | None]:
-    """Return SQL: the seconds left; null without a deadline, or once exported (then trials decide)."""
+    """Return the SQL for `seconds_left`; null without a deadline or after an export."""
     tasks = select(func.count()).select_from(Task).where(Task.job_id == Job.id).correlate(Job)
     finish, budget = FINISH_SEC + FINISH_SEC_PER_TASK * tasks.scalar_subquery(), Job.minutes * 60
     tuning = case((finish < budget * MOST_OF_BUDGET, budget - finish), else_=budget * (1 - MOST_OF_BUDGET))

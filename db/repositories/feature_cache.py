@@ -17,7 +17,7 @@ _KEY: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "ca
 
 @dataclass(frozen=True, slots=True)
 class FeatureSource:
-    """The key of a cache: view, version, workload, target, and compiler (like `contexts.built_by`)."""
+    """Cache key except the candidate: workload, target, view and version, and compiler."""
 
     workload_id: int
     target_id: int

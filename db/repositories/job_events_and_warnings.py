@@ -43,7 +43,7 @@ class Events(Repository):
         return self.newest_of([job_id], kind).get(job_id)
 
     def newest_of(self, job_ids: Sequence[str], kind: type[EventType]) -> dict[str, EventType]:
-        """Return the last event of a kind by job, without jobs that have none this version can read."""
+        """Return each job's last event of a kind; leave out jobs without a readable one."""
         name = kind.model_fields["kind"].default
         last_event = select(Event.payload).where(Event.job_id == Job.id, Event.kind == name)
         payload = last_event.order_by(Event.seq.desc()).limit(1).correlate(Job).scalar_subquery()
@@ -57,7 +57,7 @@ MOST_KEPT: Final = 20  # limit of different warnings per job; further ones are d
 
 @dataclass(frozen=True, slots=True)
 class NewJobWarning:
-    """The part that has a problem, the problem, and what the user can do about it."""
+    """A warning for a job's owner: its source, the problem, and what the owner can do."""
 
     source: str
     message: str
@@ -68,7 +68,7 @@ class Warnings(Repository):
     """The warnings of jobs. Equal warnings are stored once, with a count."""
 
     def add(self, job_id: str, warn: NewJobWarning) -> None:
-        """Store a warning with the job or count it again; a new one is also appended to the event log."""
+        """Store a warning, at most MOST_KEPT per job, and log an event; count repeats."""
         self.lock_job(job_id)
         warnings = list(self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one())
         new = JobWarning(source=warn.source, message=warn.message, hint=warn.hint, count=1)

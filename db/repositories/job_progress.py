@@ -19,7 +19,7 @@ Outcomes = Mapping[str | None, dict[str, int]]  # number of trials by job and ou
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Trials of a job and their outcomes. Tasks are named by id; `best_us` has only tasks with a time."""
+    """A job's trials; `best_us` (only of timed tasks) and `weights` are keyed by task id."""
 
     spent: int
     in_flight: int  # candidates of open rounds that are not committed yet
@@ -45,7 +45,7 @@ def progress(session: Session, job: Job) -> Progress:
 
 
 def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
-    """Return the progress by job, with a few queries for any number of jobs, each from an index.
+    """Return the progress of each job by its id, with a few indexed queries for all jobs.
 
     Only build errors are read as rows: their text shows what was left unbuilt.
     """
@@ -89,7 +89,7 @@ def count_by_outcome(session: Session, job_ids: Sequence[str]) -> Outcomes:
 
 
 def _split_build_errors(session: Session, outcomes: Outcomes) -> Outcomes:
-    """Return the counts with candidates that were left unbuilt as an outcome of their own."""
+    """Split trials that were skipped on purpose (LEFT_UNBUILT) off from build errors."""
     ids = [job_id for job_id, counts in outcomes.items() if Outcome.BUILD_ERROR in counts]
     trials = Measurement.job_id.in_(ids), Measurement.kind == MeasurementKind.TRIAL
     query = select(Measurement.job_id, func.count()).where(*trials, was_left_unbuilt())

@@ -59,10 +59,10 @@ IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its task
 
 
 class ReplacedCode(Jobs):
-    """Moves jobs to code that differs from the code with which they began."""
+    """Adapts jobs to an upgrade that replaced the code with which they began."""
 
     def rebind(self, job_id: str, old: Context, built_by: str, tvm_version: str | None = None) -> None:
-        """Give a job the context that differs from `old` in its builder and, if given, its device's TVM.
+        """Give a job the context that equals `old` but for the builder and the device's TVM.
 
         Its machine is chosen again. A job with measurements in `old` gets a warning.
         """
@@ -80,9 +80,9 @@ class ReplacedCode(Jobs):
             )
 
     def import_anew(self, job_id: str) -> bool:
-        """Return a job that is tuning or finishing to its import; False if it is in another state.
+        """Move a tuning or finishing job back to its import stage; False in another state.
 
-        Its open rounds end but keep their measurements; decisions of its finish are deleted.
+        Its open rounds end but keep their measurements; its finish stage starts again.
         """
         if not self._queue_import(job_id, IMPORTED_ANEW):
             return False
@@ -94,7 +94,7 @@ class ReplacedCode(Jobs):
         return True
 
     def import_with(self, job_id: str, graph: GraphReport, reason: str) -> None:
-        """Return a job to its import, which uses the recipe of `graph`."""
+        """Move a job back to its import stage, which then uses the recipe of `graph`."""
         if self._queue_import(job_id, reason):
             self.record(job_id, graph=graph)
 

@@ -56,9 +56,10 @@ class Jobs(Repository):
     """Jobs of all owners, with the leases of their stages."""
 
     def create(self, new: NewJob) -> tuple[Job, bool]:
-        """Return the job, and whether it is new: a repeated request with its key returns the first job.
+        """Create a job; return it, and whether it is new.
 
-        Raises Conflict if the idempotency key was used for another request.
+        A repeated request with the same idempotency key returns the first job. Raises
+        Conflict if the key was used for another request.
         """
         private = new.options.get("private") == "on"
         values = {"id": secrets.token_hex(8), "state": JobState.QUEUED, "private": private, **asdict(new)}
@@ -92,7 +93,7 @@ class Jobs(Repository):
             leases.open(WorkItem(STAGES[state], job_id), job_id)
 
     def get(self, job_id: str, owner: str | None) -> Job:
-        """Return a job. Raises NotFound, also for other owners' jobs, and to owners for deleted ones."""
+        """Return a job. Raises NotFound; owners see neither deleted nor others' jobs."""
         # Workers must still find a job that was deleted during their work; owners must not.
         is_visible = true() if owner is None else Job.deleted_at.is_(None)
         query = select(Job).where(Job.id == job_id, is_owned_by(owner), is_visible)
@@ -120,14 +121,17 @@ class Jobs(Repository):
         return {job_id: (count, state) for job_id, count, state in rows}
 
     def reports(self, context_id: int | None) -> Sequence[tuple[FinishReport, float]]:
-        """Return the finish reports of a context's newest public jobs, each with its job's seconds."""
+        """Return reports and durations (seconds) of a context's newest done, public jobs."""
         is_done = Job.context_id == context_id, Job.state == JobState.DONE, ~Job.private
         query = select(Job.report, Job.finished_at - Job.started_at).where(*is_done)
         rows = self.session.execute(query.order_by(Job.finished_at.desc()).limit(NEWEST))
         return [(report, took_sec) for report, took_sec in rows if report and took_sec]
 
     def find(self, text: str, owner: str | None) -> Job:
-        """Return the job with id `text`, or the only one whose id starts so. Raises NotFound, Conflict."""
+        """Return the job with id `text`, or the only one whose id starts with `text`.
+
+        Raises NotFound if there is none, and Conflict if there are several.
+        """
         has_prefix = Job.id.startswith(text, autoescape=True)
         query = select(Job).where(has_prefix, is_owned_by(owner), Job.deleted_at.is_(None))
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
@@ -167,7 +171,7 @@ class Jobs(Repository):
         *,
         hold: LeaseToken | None = None,
     ) -> bool:
-        """Change the state if it is one of `from_states` and `hold`, if given, still holds the stage."""
+        """Change the state if it is in `from_states` and `hold`, if given, is valid."""
         self.lock_job(job_id)
         started_at = func.coalesce(Job.started_at, now())
         values = {
@@ -203,11 +207,12 @@ class Jobs(Repository):
         return self._change_state(job_id, owner, states, JobState.CANCELLED, reason_columns(reason))
 
     def resume(self, job_id: str, owner: str | None, more_trials: int = 0, *, auto: bool = False) -> Job:
-        """Resume a paused job, or one that came to its finish and is given more trials, or `auto`.
+        """Resume a paused job, or continue a job that has reached its finish stage.
 
-        Without either, repeat a finish that failed or left something out. More trials give a
-        job without a trial limit one, unless it is paused and limited by minutes. Raises
-        NotFound, Conflict.
+        With `more_trials` or `auto` (no limits), a job that reached its finish stage tunes
+        again; without either, a finish that failed or left something out is repeated.
+        `more_trials` give a job without a trial limit one, unless it is paused and limited
+        by minutes. Raises NotFound, and Conflict if the job's state allows none of these.
         """
         job = self.get(job_id, owner)
         state: JobState = JobState.PAUSED
@@ -254,9 +259,7 @@ class Jobs(Repository):
         self.changed(update(Job).where(*conditions).values(reason_columns(reason, cause)))
 
     def record(self, job_id: str, **report: Any) -> None:
-        """Store results: `graph=` of the import, `tuning_ended=` of the planner, `report=` and
-        `export_uri=` (and `export_deleted_at=`) of the finish.
-        """
+        """Store results of import, planning or finish; arguments name columns of Job."""
         self.changed(update(Job).where(Job.id == job_id).values(report))
 
     def bind_context(self, job_id: str, context_id: int) -> int:
@@ -266,7 +269,7 @@ class Jobs(Repository):
         return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
 
     def retarget(self, job_id: str, target_id: int) -> None:
-        """Change the target of a job during its import to that of its stand-in measurer."""
+        """Change an importing job's target to that of its simulated or replayed device."""
         importing = Job.id == job_id, Job.state == JobState.IMPORTING
         self.changed(update(Job).where(*importing).values(target_id=target_id))
 
@@ -277,13 +280,13 @@ class Jobs(Repository):
 
 
 def has_reached_finish(job: Job) -> bool:
-    """Return whether a job is done, or failed or was paused in its finish."""
+    """Return whether a job is done, or failed or was paused in its finish stage."""
     has_stopped = job.state in (JobState.FAILED, JobState.PAUSED)
     return job.state == JobState.DONE or (has_stopped and job.resume_state == JobState.FINISHING)
 
 
 def has_incomplete_finish(job: Job) -> bool:
-    """Return whether repeating a job's finish may do what failed or was left out the last time."""
+    """Return whether a repeated finish stage may do what failed or was left out before."""
     is_incomplete = job.report is not None and bool(job.report.not_done)
     return has_reached_finish(job) and (job.state == JobState.FAILED or is_incomplete)
 
@@ -307,7 +310,7 @@ class JobsWaitingForDevice(Repository):
         return self.session.scalars(select(func.min(Job.id)).where(*active).group_by(Job.target_id)).all()
 
     def set_reason(self, target: str, reason: str, why_not_here: str) -> None:
-        """Set the reason of a target's active jobs: they wait for a device that cannot run here."""
+        """Show in a target's active jobs why no device for it can run on this machine."""
         target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
         conditions = Job.target_id == target_id, Job.state.in_(ACTIVE), _RUNS, Job.reason != reason
         self.changed(

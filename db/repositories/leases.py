@@ -24,7 +24,7 @@ FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """Work that one process at a time does: a round, a job's import or finish, a target's planning."""
+    """Work of one process at a time: a round, a job's import or finish, target planning."""
 
     kind: WorkKind
     subject: str
@@ -75,7 +75,7 @@ class Leases(Repository):
     """The table of leases. A transaction that locks a lease and a job must lock the job first."""
 
     def open(self, item: WorkItem, job_id: str) -> None:
-        """Add work whose message is sent now, or reopen it; this resets its losses and its holder."""
+        """Add or reopen work, whose message is sent now; reset its losses and its holder."""
         counts = {"losses": 0, "deaths": 0, "left_by": []}
         values = {"job_id": job_id, **counts, "holder": None, "until": None, "sent_at": now()}
         insert = self.insert(LeaseRow).values(kind=item.kind, subject=item.subject, attempt=0, **values)
@@ -101,7 +101,7 @@ class Leases(Repository):
         return self._change(hold, until=until(lease_sec))
 
     def give_back(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
-        """Free unfinished work without a loss; a sweep sends it, soon or later. False if not held."""
+        """Free unfinished work, counting no loss; a sweep resends it. False if not held."""
         return self._change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
 
     def leave(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
@@ -131,7 +131,10 @@ class Leases(Repository):
         return self.session.scalars(jobs).all()
 
     def expire(self, job_id: str | None) -> Sequence[Loss]:
-        """Free all work of a job (None: of no job) whose lease expired, and count a death for each."""
+        """Free a job's work whose lease expired, and count a death of each holder.
+
+        `job_id` None stands for work that belongs to no job.
+        """
         self.lock_jobs(select(Job.id).where(Job.id == job_id))
         is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
         return self._lose(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)
@@ -192,7 +195,7 @@ def _has_expired() -> ColumnElement[bool]:
 
 
 def mine(hold: LeaseToken) -> ColumnElement[bool]:
-    """Return SQL: whether this lease still holds the row's work."""
+    """Return the SQL condition that this lease still holds the row's work."""
     item = hold.item
     is_item = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
     is_token = LeaseRow.attempt == hold.attempt, LeaseRow.holder == hold.token.holder
@@ -200,5 +203,5 @@ def mine(hold: LeaseToken) -> ColumnElement[bool]:
 
 
 def held(hold: LeaseToken) -> ColumnElement[bool]:
-    """Return SQL: whether this lease still holds its work, as a condition for writes to other tables."""
+    """Return the SQL condition, for any query, that this lease still holds its work."""
     return exists(select(LeaseRow.kind).where(mine(hold)))

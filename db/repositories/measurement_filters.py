@@ -28,7 +28,7 @@ class TrialLimits:
 
 
 def failed_under_other_limits(own: TrialLimits) -> ColumnElement[bool]:
-    """Return SQL: whether a row is a failure that need not occur in a job with these limits.
+    """Return the SQL condition for failures that may not recur in a job with these limits.
 
     These are build failures of another builder, and timeouts under a shorter limit. Builds
     that reached no device count in all contexts, so their builder and limit are compared.
@@ -48,7 +48,7 @@ def failed_under_other_limits(own: TrialLimits) -> ColumnElement[bool]:
 
 
 def was_given_usual_time() -> ColumnElement[bool]:
-    """Return SQL: false for timeouts under a limit below the default, which shared models must not learn."""
+    """Return the condition that excludes timeouts under a limit shorter than the default."""
     defaults = JobOptions()
     is_early_build_timeout = and_(
         Measurement.outcome == Outcome.BUILD_TIMEOUT,
@@ -63,22 +63,22 @@ def _timed_out_under(run_sec: float) -> ColumnElement[bool]:
 
 
 def is_eligible() -> ColumnElement[bool]:
-    """Return SQL: timed here, and no measurement found wrong results of the candidate."""
+    """Return the condition for times measured here, unless results were ever wrong."""
     return and_(Measurement.kind.not_in(IMPORTED), is_not_refuted())
 
 
 def is_bound_only() -> ColumnElement[bool]:
-    """Return SQL: timed here as an upper bound only, and never found to give wrong results."""
+    """Return the condition for upper bounds measured here, unless results were wrong."""
     return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted())
 
 
 def is_imported() -> ColumnElement[bool]:
-    """Return SQL: imported with a time, and never found to give wrong results."""
+    """Return the condition for imported times, unless the results were ever wrong."""
     return and_(Measurement.kind.in_(IMPORTED), is_not_refuted())
 
 
 def is_not_refuted() -> ColumnElement[bool]:
-    """Return SQL: timed here or imported, and no measurement found wrong results of the candidate."""
+    """Return the condition for times, unless the candidate ever gave wrong results."""
     return and_(Measurement.latency_us.is_not(None), ~_refuted())
 
 
@@ -95,22 +95,22 @@ def _refuted() -> ColumnElement[bool]:
 
 
 def is_shared() -> ColumnElement[bool]:
-    """Return SQL: not measured for private jobs only, so all may read it. The query must join Workload."""
+    """Return the condition for rows that all owners may read; queries must join Workload."""
     return Measurement.id > Workload.kept_upto
 
 
 def is_not_withdrawn() -> ColumnElement[bool]:
-    """Return SQL: not withdrawn; a candidate with only withdrawn measurements counts as untried."""
+    """Return the condition that excludes withdrawn measurements, as if never tried."""
     return Measurement.outcome != Outcome.WITHDRAWN
 
 
 def is_undisturbed() -> ColumnElement[bool]:
-    """Return SQL: a time or a failure, and not only an upper bound of a time."""
+    """Return the condition for rows with a time or a failure, not just an upper bound."""
     return Measurement.bound_us.is_(None)
 
 
 def is_same_context() -> ColumnElement[bool]:
-    """Return SQL: in the job's measuring context; any context if the job has none yet."""
+    """Return the condition for rows of the job's measuring context; all if it has none."""
     return or_(Job.context_id.is_(None), Measurement.context_id == Job.context_id)
 
 
@@ -130,11 +130,11 @@ def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]
 
 
 def was_left_unbuilt() -> ColumnElement[bool]:
-    """Return SQL: left unbuilt on purpose because the candidate unrolls too far; this is no failure."""
+    """Return the condition for candidates not compiled on purpose: they unroll too far."""
     text = func.coalesce(Measurement.error, "")
     return and_(Measurement.outcome == Outcome.BUILD_ERROR, text.startswith(NOT_COMPILED, autoescape=True))
 
 
 def has_failed() -> ColumnElement[bool]:
-    """Return SQL: whether the row records a failure."""
+    """Return the condition for failures, except candidates that were left unbuilt."""
     return and_(Measurement.outcome != Outcome.OK, not_(was_left_unbuilt()))

@@ -1,4 +1,4 @@
-"""Store measurements, which needs the current lease; import those of other datasets; list them."""
+"""Store measurements under a lease, import those of other datasets, and list them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class NewMeasurement:
 
 
 class Measurements(Repository):
-    """The dataset's rows. None is ever deleted, but a time may later be marked as an upper bound."""
+    """The dataset's rows. None is ever deleted; times may become upper bounds later."""
 
     def add_batch(self, round_id: int, token: Token, rows: Sequence[NewMeasurement]) -> int:
         """Store trials of a round, one per slot, and return how many were new.
@@ -60,9 +60,9 @@ class Measurements(Repository):
     def add_finish(
         self, job_id: str, token: Token, workload_id: int, target_id: int, rows: Sequence[NewMeasurement]
     ) -> Sequence[int]:
-        """Store repeats of the best candidates from a finish, and return their ids in slot order.
+        """Store repeated measurements of a job's finish stage; return their ids by slot.
 
-        Raises LeaseLost if `token` no longer holds the finish of the job.
+        Raises LeaseLost if `token` no longer holds the finish stage of the job.
         """
         self.lock_job(job_id)
         hold = LeaseToken(WorkItem(WorkKind.FINISH, job_id), token)
@@ -72,7 +72,7 @@ class Measurements(Repository):
         return self._add(columns | {"kind": MeasurementKind.FINISH}, rows)
 
     def disturb(self, round_id: int, shares: Mapping[int, float | None]) -> None:
-        """Mark times of a round as upper bounds; `shares`: the disturbed share of each time by slot."""
+        """Mark times of a round as upper bounds; `shares`: disturbed share by slot."""
         for slot, share in shares.items():
             conditions = (
                 Measurement.round_id == round_id,

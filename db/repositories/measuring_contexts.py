@@ -27,7 +27,7 @@ class Contexts(Repository):
     ) -> Context:
         """Return the context with these fields; insert it if it is new.
 
-        `built_by`: the builder's TVM version and code digest. None: not reported.
+        `built_by` is the builder's TVM version and code digest; None if it was not reported.
         """
         fields: dict[str, object] = {
             "target_id": target_id,

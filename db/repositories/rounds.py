@@ -72,14 +72,12 @@ class Rounds(Repository):
         return Leases(self.session).claim(WorkItem.round(round_id), worker, lease_sec)
 
     def fix_inputs(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
-        """Fix, at the first claim, what all attempts use: the cost model's version, and the round whose
-        search state the searcher starts from.
-        """
+        """Fix, at the first claim, a round's cost model and the round it continues from."""
         values = {"cost_model_id": cost_model_id, "state_from": state_from}
         self.changed(update(Round).where(Round.id == round_id).values(values))
 
     def revise(self, round_id: int, token: Token, **changes: Any) -> bool:
-        """Change how this and all later attempts propose; False if the lease has been lost."""
+        """Change a round's inputs from this attempt on; False if the lease has been lost."""
         self._lock_job_of(round_id)
         is_held = Round.id == round_id, held(LeaseToken(WorkItem.round(round_id), token))
         return self.changed(update(Round).where(*is_held).values(changes)) == 1

@@ -25,7 +25,7 @@ Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]
 
 @dataclass(frozen=True, slots=True)
 class NewSchedule:
-    """A measurement that passed the numeric check and was repeated; `trace` includes its decisions."""
+    """A candidate that passed the numeric check, with its repeated times and full trace."""
 
     workload_id: int
     target_id: int
@@ -64,10 +64,10 @@ class Schedules(Repository):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[VerifiedSchedule]:
-        """Return a page of the fastest schedules per workload, target and context, by name.
+        """Return the fastest schedule of each workload, target and context, sorted by name.
 
-        `workload` and `target` are keys. An owner sees schedules that their own jobs promoted.
-        `beaten` adds slower schedules, fastest first.
+        `workload` and `target` are keys. An owner sees schedules that their own jobs
+        promoted. `beaten` adds slower schedules, fastest first.
         """
         query = _named(owner).options(defer(Schedule.trace), defer(Schedule.run_us))
         query = query.order_by(*PLACE).limit(check_limit(limit) + 1)
@@ -148,7 +148,7 @@ class BestRecord:
 
 
 class BestRecords(Repository):
-    """Reads measurements of all owners, except those of private programs."""
+    """Reads the best measurement of each workload and context, without private programs."""
 
     def knows(self, dataset: str, row: int) -> bool:
         """Return whether row `row` of the dataset with key `dataset`, ours or another, is stored here."""
@@ -161,10 +161,11 @@ class BestRecords(Repository):
         return self.session.scalar(query) is not None
 
     def of_target(self, target_id: int, own: str) -> Sequence[BestRecord]:
-        """Return the best records by operator, workload key and latency; `own` is this dataset's key.
+        """Return the best record of each workload and context on a target, by operator.
 
-        Repeated times of a finish come before trials, which may be short by chance. Times
-        inside a model are left out if the workload was timed outside one, as TVM would compare both.
+        `own` is this dataset's key. Repeated times of a finish come before trials, which may
+        be short by chance. Times inside a model are left out if the workload was timed
+        outside one, as TVM would compare both.
         """
         place = func.row_number().over(
             partition_by=(Measurement.workload_id, Measurement.context_id),

@@ -1,4 +1,4 @@
-"""Intermediate states of searches and finishes, from which another worker continues."""
+"""States of searches and of finish stages, from which another worker can continue."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -40,10 +40,10 @@ class SearchStates(Repository):
 
 
 class FinishSteps(Repository):
-    """Steps of finishes, one for each decided task; deleted when the job is done."""
+    """Interim decisions of jobs' finish stages, one per task; deleted when a job is done."""
 
     def of(self, job_id: str, trials: int, code: str) -> Mapping[int, DecidedTask]:
-        """Return the decisions by task that were made after this many trials by this code.
+        """Return a job's decisions by task, made after this many trials and by this code.
 
         With more trials, or other generated code, other candidates may win.
         """
@@ -53,7 +53,7 @@ class FinishSteps(Repository):
         return {row.task_id: row.decided for row in rows if row.decided.code == code}
 
     def store(self, hold: LeaseToken, task_id: int, trials: int, decision: DecidedTask) -> None:
-        """Store a step. Raises LeaseLost if this lease no longer holds the finish."""
+        """Store a decision. Raises LeaseLost if this lease no longer holds the stage."""
         job_id = hold.item.subject
         self.lock_job(job_id)
         if not self.session.scalar(select(held(hold))):
@@ -63,5 +63,5 @@ class FinishSteps(Repository):
         self.session.execute(insert.on_conflict_do_update(index_elements=["task_id"], set_=values))
 
     def forget(self, job_id: str) -> int:
-        """Delete the steps of a job's finish; return how many there were."""
+        """Delete the decisions of a job's finish stage; return how many there were."""
         return self.changed(delete(FinishStep).where(FinishStep.job_id == job_id))

@@ -42,7 +42,7 @@ class Snapshots(Repository):
 
 
 class Sources(Repository):
-    """Datasets by the key that each created for itself."""
+    """Datasets by the UUID that each gave itself: this one and those of imported rows."""
 
     def own(self) -> SourceDataset:
         """Return this dataset; the first call creates its key."""
@@ -90,10 +90,10 @@ _MODEL: Final = case((~Job.private, Job.model_id))  # hides that a private job u
 
 
 class SnapshotRows(Repository):
-    """Reads rows below a mark, to which none is added later. Leaves out rows of private programs."""
+    """Reads measurements up to a fixed id, except those of private programs."""
 
     def settled_mark(self) -> int:
-        """Return the newest id below which no more rows can be committed. Needs a write transaction."""
+        """Return an id up to which no more rows can appear. Needs a write transaction."""
         if self.session.get_bind().dialect.name == "postgresql":
             # Rows get their ids before the commit: wait briefly for transactions that have
             # some. The lock excludes itself, because two holders that then write rows would
@@ -108,11 +108,11 @@ class SnapshotRows(Repository):
         return end
 
     def page(self, selection: Selection, after_id: int, upto: int) -> Columns:
-        """Return the selected rows with ids above `after_id` up to `upto`, in the order of their ids.
+        """Return the selected rows with ids above `after_id` up to `upto`, ordered by id.
 
         The columns are those of measurements except job, round and device, and names of
-        related rows: `source` (null: measured here), `workload`, `op`, `flops`, `target`,
-        `sketch` and `model`.
+        related rows: `workload`, `op`, `flops`, `target`, `sketch`, `model`, `source` (null:
+        own).
         """
         # With this limit both databases use the index of the ids.
         ids = select(Measurement.id).where(*_between(after_id, upto)).order_by(Measurement.id)

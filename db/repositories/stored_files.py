@@ -1,4 +1,4 @@
-"""Files and bytes that rows refer to: uploaded models, and what to change when a file is lost."""
+"""Uploaded models, references to stored files, and repairs after a file was lost."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -63,7 +63,7 @@ class Models(Repository):
         return self.forgotten(model_id)
 
     def forgotten(self, model_id: str) -> bool:
-        """Return whether no owner has these bytes, and lock them so until the transaction ends."""
+        """Lock these bytes until the transaction ends; return whether no owner has them."""
         self.hold(model_id)
         return not self.session.scalar(select(exists().where(Model.id == model_id)))
 
@@ -107,7 +107,7 @@ class Repairs(Repository):
     """Records lost files. Deletes no measurement, schedule or cost-model version."""
 
     def lose_model(self, model_id: str) -> Sequence[str]:
-        """Warn a model's jobs that its file is lost; return their ids. Delete its rows without a job."""
+        """Warn jobs that their model's file is lost, delete unused rows; return job ids."""
         for owner in self.session.scalars(select(Model.owner).where(Model.id == model_id)).all():
             with suppress(Conflict):
                 Models(self.session).delete(model_id, owner)
@@ -118,7 +118,7 @@ class Repairs(Repository):
         return jobs
 
     def lost_models(self) -> set[str]:
-        """Return the models of which every job has the warning that the file is lost."""
+        """Return the models whose jobs all have the warning that the file is lost."""
         query = select(Job.model_id, Job.warnings).where(Job.deleted_at.is_(None))
         with_warning: set[str] = set()
         without_warning: set[str] = set()
@@ -150,7 +150,7 @@ class StoredCostModel(NamedTuple):
 
 
 class StoredFiles(Repository):
-    """Reads references to files and bytes that may be missing or damaged unknown to the database."""
+    """Reads references to files and bytes, for checks that these exist and are undamaged."""
 
     def models(self) -> Sequence[str]:
         """Return the ids of all uploaded models, which are the SHA-256 of their bytes."""

@@ -44,7 +44,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """A task and its state. `best_us` is of the entire dataset, all other values only of this job."""
+    """A task and its state. Only `best_us` is from the entire dataset, not just this job."""
 
     id: int
     index: int
@@ -157,12 +157,12 @@ class Tasks(Repository):
 
 
 def _of(job_id: str) -> ColumnElement[bool]:
-    """Return SQL: whether a task belongs to this job and its model, as imported last, still has it."""
+    """Return the condition that a task is this job's, and still in its newest import."""
     return and_(Task.job_id == job_id, Task.weight > 0)
 
 
 def workload_is_busy() -> ColumnElement[bool]:
-    """Return SQL: whether any job has an open round for the task's workload on its job's target."""
+    """Return the condition that a task's workload has an open round on its job's target."""
     is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
     same_workload = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id
     return exists(select(Round.id).where(*same_workload, is_open).correlate(Task, Job))
@@ -189,7 +189,7 @@ class WorkloadRound:
 
 @dataclass(frozen=True, slots=True)
 class TaskHistory:
-    """A task and its rounds. `known_us`: its best time in a finish that no round in the context took."""
+    """A task and its rounds; `known_us`: best finish time, None if a round timed it, too."""
 
     id: int
     index: int
@@ -207,7 +207,7 @@ class TaskHistory:
 
 
 class TaskHistories(Repository):
-    """Reads a job's tasks in its measuring context."""
+    """Reads a job's tasks, with the rounds of their workloads in its measuring context."""
 
     def of(self, job: Job) -> Sequence[TaskHistory]:
         """Return the histories of a job's tasks, in the order of the model."""

@@ -43,11 +43,10 @@ class Trials(Repository):
         context_id: int | None = None,
         limits: TrialLimits | None = None,
     ) -> Sequence[Trial]:
-        """Return all trials of a workload on a target up to measurement `upto`, oldest first.
+        """Return a workload's trials on a target up to measurement `upto`, oldest first.
 
-        With `context_id`, only trials in that context; trials that reached no device belong to
-        every context. With `limits`, failures that need not occur under them have the outcome
-        WITHDRAWN.
+        With `context_id`, only trials in that context; trials that reached no device belong
+        to every context. With `limits`, failures that may not recur are WITHDRAWN.
         """
         conditions = Measurement.workload_id == workload_id, Measurement.target_id == target_id
         outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
@@ -75,7 +74,7 @@ class Trials(Repository):
         return self._read(select_trials().where(self.among(Measurement.id, ids)).order_by(Measurement.id))
 
     def family_growth(self, family: str, target_id: int, after_id: int = 0) -> int:
-        """Return how many rows above `after_id` `outlines` would return, without reading them."""
+        """Return the number of rows with ids above `after_id` that `outlines` would read."""
         of_family = self._of_family(family, target_id, after_id)
         query = select(func.count()).select_from(Measurement).where(*of_family)
         return self.session.scalar(query) or 0
@@ -102,9 +101,9 @@ class Trials(Repository):
         count: int,
         limits: TrialLimits,
     ) -> Sequence[Trial]:
-        """Return the valid ones of the first `count` candidates whose origin ends with `means`.
+        """Return valid candidates among the first `count` whose origin ends with `means`.
 
-        The fastest comes first. Failures that need not occur under `limits` count as untried.
+        The fastest comes first. Failures that may not recur under `limits` are ignored.
         """
         program = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         in_context = or_(Measurement.context_id == context_id, Measurement.context_id.is_(None))
@@ -131,9 +130,9 @@ class Trials(Repository):
     def best_incomparable(
         self, workload_id: int, target_id: int, count: int, context_id: int | None
     ) -> Sequence[Trial]:
-        """Return the fastest distinct candidates whose times are not comparable with a job's times.
+        """Return the fastest distinct candidates with times not comparable to a job's.
 
-        They are of other datasets, or of other builders than that of the job's context `context_id`.
+        They come from other datasets, or from other builders than that of `context_id`.
         """
         conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         context_ids = () if context_id is None else Contexts(self.session).built_otherwise(context_id)
@@ -169,7 +168,7 @@ class Trials(Repository):
         return list(trials.values())[:count]
 
     def known(self, workload_ids: Sequence[int], target_id: int) -> dict[int, int]:
-        """Return the number of rows by workload, without workloads that have none."""
+        """Return the number of trials that models learn from by workload, without zeros."""
         conditions = self.among(Measurement.workload_id, workload_ids), Measurement.target_id == target_id
         query = select(Measurement.workload_id, func.count()).where(*conditions, *_learnable())
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
@@ -230,7 +229,7 @@ class MeasuredTask:
 
 class Recordings(Repository):
     def measured(self) -> Sequence[MeasuredTask]:
-        """Return the tasks with shared trials, in the order of their first trial."""
+        """Return the tasks with non-private trials, in the order of their first one."""
         key = Measurement.workload_id, Measurement.target_id, Measurement.context_id
         query = select(*key).join(Workload, Workload.id == Measurement.workload_id)
         query = query.where(_is_trial(), Measurement.context_id.is_not(None), is_shared())

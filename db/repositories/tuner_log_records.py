@@ -1,7 +1,4 @@
-"""Records from other tuners' logs, whose candidates cannot be rebuilt here. Each is stored once.
-
-For stock MetaSchedule they contain the best times of its own tuner.
-"""
+"""Other tuners' records, whose schedules Mallorn cannot rebuild; MetaSchedule's times."""
 
 import hashlib
 import json
@@ -26,7 +23,7 @@ STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex
 
 @dataclass(frozen=True)
 class ForeignTrial:
-    """A line of another tuner's log, with the fields that a query selected.
+    """A line of another tuner's log; fields that a query did not read have defaults.
 
     Latencies are comparable only within one task and target.
     """
@@ -60,7 +57,7 @@ class ForeignRecords(Repository):
     """Records of other tuners. No query for schedules reads this table."""
 
     def sample(self, format: str, limit: int) -> Iterator[ForeignTrial]:
-        """Yield a format's records by task; if over `limit`, an even share plus the best of each task."""
+        """Yield about `limit` records of a log format by task, with each task's best."""
         has_format = ForeignRecord.task_id.in_(select(ForeignTask.id).where(ForeignTask.format == format))
         count = self.session.scalar(select(func.count()).select_from(ForeignRecord).where(has_format)) or 0
         best = (
@@ -126,7 +123,7 @@ class Stock(Repository):
     """Times from MetaSchedule's logs, on unknown hosts: shown for comparison, never a task's best."""
 
     def best_us(self, job_id: str) -> dict[int, float]:
-        """Return MetaSchedule's shortest time by task id, on the job's target, where it has one."""
+        """Return MetaSchedule's best time on the job's target for each task that has one."""
         same_task = and_(Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id)
         query = (
             select(Task.id, func.min(Measurement.latency_us))

@@ -79,7 +79,7 @@ class Withdrawals(Repository):
         return withdrawn
 
     def turn_into_bounds(self, condition: ColumnElement[bool], share: float) -> int:
-        """Turn times into upper bounds, deactivate models trained on them, and return their number."""
+        """Turn these rows' times into upper bounds; deactivate models trained on them."""
         models = update(CostModelRow).where(self.among(CostModelRow.id, self._learned(condition)))
         self.changed(models.values(active=False))
         return Measurements(self.session).mark_as_bounds(share, condition)
@@ -140,7 +140,7 @@ _Again = aliased(Measurement, name="again")
 
 @dataclass(frozen=True, slots=True)
 class BusyHour:
-    """An hour of a job in which most comparable trials took too long."""
+    """An hour of a job in which most trials took too long, compared with their repeats."""
 
     job_id: str
     since: float  # seconds since the epoch
@@ -180,7 +180,7 @@ class BusyHours(Repository):
         return busy_hours
 
     def mark(self, hour: BusyHour) -> int:
-        """Turn the times of an hour into upper bounds; return how many there were."""
+        """Mark a busy hour's times as mere upper bounds; return the number of rows."""
         return Withdrawals(self.session).turn_into_bounds(
             _of_hour(hour.job_id, hour.since), 1 - 1 / hour.times
         )

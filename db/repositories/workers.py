@@ -28,13 +28,13 @@ class Workers(Repository):
         return {worker.id for worker in tuning if not worker.info.resting}
 
     def builder(self) -> str | None:
-        """Return the builder of the newest live worker that runs rounds; None if none reports any."""
+        """Return the builder of the newest live worker that runs rounds; None if unknown."""
         able = self.able()
         builders = [row.info.builder for row in self.list(FRESH_SEC) if row.id in able and row.info.builder]
         return builders[-1] if builders else None
 
     def builders(self, tuning: bool = True) -> set[str]:
-        """Return the builders (or the TVM versions) of live workers that run rounds, or of all of them."""
+        """Return builders (or TVM versions) of live workers; `tuning`: only if they tune."""
         infos = [row.info for row in self.list(FRESH_SEC) if not row.info.stopped]
         return {info.builder or info.tvm_version for info in infos if info.tunes or not tuning}
 
@@ -125,7 +125,7 @@ class StageRuns(Repository):
     def recent(self, owner: str | None, since_sec: float, limit: int) -> list[StageOnWorker]:
         """Return the newest `limit` stage runs within the last `since_sec`, oldest first.
 
-        A run that its worker did not end counts as ended when a dead worker was last seen.
+        A run that a dead worker did not end counts as ended when that worker was last seen.
         """
         is_silent = Worker.last_seen < until(-SILENT_SEC)
         lost_at = case((Worker.id.is_(None), StageRun.started_at), (is_silent, Worker.last_seen))

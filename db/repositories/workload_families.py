@@ -1,4 +1,4 @@
-"""Families of a target's workloads, why a workload is in one, and how well models ranked since."""
+"""Families of a target's workloads, each with one cost model, and rounds to test them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ class RankedRound:
 
 
 class WorkloadFamilies(Repository):
-    """Families of workloads, which all jobs of a target with the same grouping share."""
+    """Families of workloads with a common cost model; jobs of equal grouping share them."""
 
     def without_family(self, job_id: str) -> set[int]:
         """Return the workloads of a job's tasks that have no family yet."""
@@ -46,7 +46,7 @@ class WorkloadFamilies(Repository):
         return set(self.session.scalars(workloads))
 
     def members(self, job_id: str, target_id: int, grouping: str) -> Sequence[FamilyMember]:
-        """Return a job's workloads and all workloads of their families, as members.
+        """Return a job's workloads, and all workloads that share a family with one of them.
 
         While some have no family, also return all workloads with the same operators.
         """
@@ -75,7 +75,7 @@ class WorkloadFamilies(Repository):
         return [members[workload_id] for workload_id in sorted(members)]
 
     def ranked(self, workload_ids: Iterable[int], target_id: int) -> Mapping[int, Sequence[RankedRound]]:
-        """Return those of each workload's newest done rounds that used a cost model, oldest first."""
+        """Return, of each workload's newest done rounds, those with a cost model, by id."""
         match = self.among(Round.workload_id, workload_ids), Round.target_id == target_id
         place = func.row_number().over(partition_by=Round.workload_id, order_by=Round.id.desc())
         columns = Round.id, Round.workload_id, Round.cost_model_id, Round.stats

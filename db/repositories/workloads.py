@@ -83,7 +83,7 @@ class Workloads(Repository):
         return self.session.scalars(query).all()
 
     def of_structure(self, structure: str, owner: str) -> Sequence[Workload]:
-        """Return the workloads with these loops, of any size, that an owner may see, oldest first."""
+        """Return shared or the owner's workloads with this loop structure, oldest first."""
         own_workloads = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(Job.owner == owner)
         query = select(Workload).where(
             Workload.structure == structure, or_(Workload.kept_upto != KEPT, Workload.id.in_(own_workloads))
@@ -100,7 +100,7 @@ class Networks(Repository):
     """Reads the workloads of all owners' models, except those of private jobs."""
 
     def weights(self) -> Mapping[str, Mapping[str, int]]:
-        """Return, by the uploaded name of each network, its number of calls of each workload by key."""
+        """Return how often each network calls each workload, by name and workload key."""
         name = func.coalesce(func.min(Model.name), Job.model_id)
         query = (
             select(Job.model_id, name, Workload.key, func.max(Task.weight))

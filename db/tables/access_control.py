@@ -27,7 +27,7 @@ class ApiKeyRow(Base):
 
 
 class PutOut(Base):
-    """A ban of an owner with any credentials, by the SHA-256 of a name: it outlasts the name's erasure."""
+    """A ban of an owner, stored as the name's SHA-256, so that it outlasts an erasure."""
 
     __tablename__ = "put_out"
 

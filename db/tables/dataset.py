@@ -81,7 +81,7 @@ class Context(Base):
 
 
 class Measurement(Base):
-    """The result of one measurement of a candidate: run times or a failure. Under 400 bytes."""
+    """The result of measuring a candidate: run times or a failure. Under 400 bytes."""
 
     __tablename__ = "measurements"
     __table_args__ = (
@@ -141,7 +141,7 @@ class Measurement(Base):
 
 
 class MeasurementCount(Base):
-    """A job's number of measurements with a value of a facet, for ids up to the largest `upto`."""
+    """Number of a job's measurements with one value (`name`) of a facet, like `outcome`."""
 
     __tablename__ = "measurement_counts"
     __table_args__ = (Index("ix_measurement_counts_upto", "upto"),)
@@ -154,7 +154,7 @@ class MeasurementCount(Base):
 
 
 class Schedule(Base):
-    """The best measurement of a workload on a target that passed the numeric check."""
+    """A measurement that was a workload's best on a target and passed the numeric check."""
 
     __tablename__ = "schedules"
     __table_args__ = (Index("ix_schedules_best", "workload_id", "target_id", "latency_us"),)

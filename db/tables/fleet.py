@@ -38,11 +38,11 @@ class Worker(Base):
 
 
 class Tick(Base):
-    """A loop that must keep running, and the times of its turns."""
+    """A periodic loop of the service, and the times of its turns."""
 
     __tablename__ = "ticks"
 
-    name: Mapped[str] = mapped_column(primary_key=True)  # of its task
+    name: Mapped[str] = mapped_column(primary_key=True)  # name of the loop
     begun_at: Mapped[Timestamp]
     since: Mapped[Timestamp]  # from then on turns followed each other without a gap
     done_at: Mapped[Timestamp | None]  # when a turn last ended without an error

@@ -60,7 +60,7 @@ class Job(Base):
     minutes: Mapped[float | None]
     seed: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0)
-    # Passes of the fair share (services.planner.fair_share); None: no turn yet.
+    # Pass values of stride scheduling (services.planner.fair_share); None: no turn yet.
     share_pass: Mapped[float | None]  # of the job among its owner's jobs
     owner_pass: Mapped[float | None]  # of its owner among all owners, at this job's last turn
     planned_at: Mapped[Timestamp | None]  # when the planner last looked at the job
@@ -119,11 +119,11 @@ class Task(Base):
 
 
 class Round(Base):
-    """A batch of candidates of one task: a pull of the bandit. Workers lease one round at a time.
+    """A batch of candidates of one task, planned by the bandit and leased by one worker.
 
     Its proposals are a pure function of `seed`, `cost_model_id`, the SearchState of round
-    `state_from` and the workload's measurements up to `seen_upto`. LeaseRow names the round's
-    holder; results of an older attempt are rejected.
+    `state_from` and the workload's measurements up to `seen_upto`. LeaseRow names the
+    round's holder; results of an older attempt are rejected.
     """
 
     __tablename__ = "rounds"
