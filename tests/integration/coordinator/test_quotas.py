@@ -34,14 +34,14 @@ def refused(answer: httpx.Response, *words: str) -> None:
 def test_an_owner_has_so_many_jobs_at_a_time(start: Start) -> None:
     guarded = start(api_keys=KEYS, quota_jobs=2)
     first, second = (submit(guarded).json()["id"] for _ in range(2))
-    refused(submit(guarded), "2 jobs", "3")
+    refused(submit(guarded), "2 active jobs", "3")
     assert submit(guarded, BOB).status_code == 201, "another owner's are another's"
     end(guarded, first)
     third = submit(guarded)
     assert third.status_code == 201
     guarded.http.post(f"/jobs/{second}/pause", headers=ADA)
     assert submit(guarded).status_code == 201, "a paused job is not under way"
-    refused(guarded.http.post(f"/jobs/{second}/resume", headers=ADA), "2 jobs")
+    refused(guarded.http.post(f"/jobs/{second}/resume", headers=ADA), "2 active jobs")
     assert guarded.http.get(f"/jobs/{second}", headers=ADA).json()["state"] == "paused"
 
 
@@ -63,10 +63,12 @@ def test_a_submit_that_is_sent_again_is_no_second_job(start: Start) -> None:
 def test_trials_ahead_are_counted_together(start: Start) -> None:
     guarded = start(api_keys=KEYS, quota_trials=100)
     job_id = submit(guarded, trials=60).json()["id"]
-    refused(submit(guarded, trials=41), "100 trials", "101")
+    refused(submit(guarded, trials=41), "100 pending trials", "101")
     assert submit(guarded, trials=40).status_code == 201
     end(guarded, job_id)
-    refused(guarded.http.post(f"/jobs/{job_id}/resume", headers=ADA, json={"trials": 70}), "100 trials")
+    refused(
+        guarded.http.post(f"/jobs/{job_id}/resume", headers=ADA, json={"trials": 70}), "100 pending trials"
+    )
 
 
 def test_two_at_once_do_not_slip_through_together(start: Start) -> None:

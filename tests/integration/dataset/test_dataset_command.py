@@ -47,7 +47,7 @@ def test_a_snapshot_freezes_what_an_export_writes(filled: Filled, tmp_path: Path
     refused(dataset("snapshot", "before"), "there is a snapshot before already")
     refused(dataset("export", tmp_path / "x", "--snapshot", "other"), "no snapshot other")
     refused(dataset("export", tmp_path / "x", "--snapshot", "before", "--op", "x"), "its own filter")
-    refused(dataset("snapshot", "a/b"), "no name for a snapshot")
+    refused(dataset("snapshot", "a/b"), "cannot be the name of a snapshot")
     assert [row["name"] for row in data(dataset("snapshot", "--json"))] == ["before"]
 
 

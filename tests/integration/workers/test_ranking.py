@@ -64,18 +64,28 @@ def test_models_of_the_jobs_other_families_are_asked_about_a_batch(workshop):
     assert 0 <= done.stats.rank_others[other] <= 1
 
 
-def test_with_many_families_each_has_its_turn(workshop):
+def test_with_many_families_each_has_its_turn(workshop, monkeypatch):
     names = [f"w{at}" for at in range(8)]
     job = workshop.job(names, **SEARCHED, families="dynamic")
     round_id = workshop.next_round(job)
     set_families(workshop, job, {name: f"dynamic:{name}" for name in names})
     with workshop.database.session() as session:
         context = load_round(session, round_id)
-        rounds = [SimpleNamespace(index=at, job_id=job, task_id=context.row.task_id) for at in range(3)]
-        asked = [ranking_evidence._family_names(session, replace(context, row=row)) for row in rounds]
+        row = {"job_id": job, "task_id": context.row.task_id, "target_id": context.row.target_id}
+        rounds = [SimpleNamespace(index=at, **row) for at in range(3)]
+        asked = [families_asked(monkeypatch, session, replace(context, row=row)) for row in rounds]
     assert [len(families) for families in asked] == [ranking_evidence.MOST_OTHERS] * 3
     others = {f"dynamic:{name}" for name in names} - {f"dynamic:{context.task_name}"}
     assert set(chain(*asked)) == others
+
+
+def families_asked(monkeypatch, session, context):
+    """The families whose newest models a round asks for."""
+    families = []
+    latest = SimpleNamespace(latest=lambda family, *_: families.append(family))
+    monkeypatch.setattr(ranking_evidence, "CostModels", lambda _: latest)
+    ranking_evidence._models_of_other_families(session, context)
+    return families
 
 
 def set_families(workshop, job, families):

@@ -264,7 +264,7 @@ def test_another_tvm_under_worker_and_device_takes_the_job_along(fleet, workshop
     assert code.builder().startswith("0.28.0+")
     workshop.run(round_id)
     assert workshop.state(job) == JobState.QUEUED
-    assert "do not compare" in told(workshop, job)
+    assert "are not comparable" in told(workshop, job)
 
 
 def test_another_tvm_of_a_device_alone_is_waited_out(fleet, workshop):
