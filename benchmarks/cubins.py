@@ -27,7 +27,7 @@ from benchmarks.networks.development import DEVELOPMENT
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
 from workers.interfaces.model_compiler import ModelTask
-from workers.tvm.cuda_toolchain import find_toolchain
+from workers.tvm.compile_cuda import find_toolchain
 from workers.tvm.extract_tasks import extract
 from workers.tvm.graph_recipes import recipe_for, recipe_of, stored_recipe
 from workers.tvm.kernel_figures import CudaLibrary, KernelFigures, compile_for_cuda

@@ -102,7 +102,7 @@ def _import_parquet(database: "Database", directory: Path, tally: ImportTally) -
 
 
 def _import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
-    from research.tuner_logs.find_and_load_logs import find_logs, load_log
+    from research.tuner_logs.store_tuner_logs import find_logs, load_log
 
     logs = find_logs(path)
     with bar(f"reading {path.name}") as progress:

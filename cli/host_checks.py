@@ -110,7 +110,7 @@ def target_here(text: str, is_elsewhere: bool) -> tuple[Target, str]:
 
 def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
     """Check for CUDA's compiler, runtime and driver; only a GPU here needs the driver."""
-    from workers.tvm.cuda_toolchain import find_toolchain
+    from workers.tvm.compile_cuda import find_toolchain
 
     toolchain = find_toolchain()
     for part, command in toolchain.missing:

@@ -18,7 +18,7 @@ from mallorn.core.version import API
 from mallorn.job import Job
 from mallorn.wording.format_values import spent_of
 from stack.data_directory import DataDir
-from stack.in_process_coordinator import HERE, data_words, hints_for, served_here
+from stack.read_only_coordinator import HERE, data_words, hints_for, served_here
 
 HEALTHY: Final = {"status": "ok"}
 PROBE_SEC: Final = 2.0

@@ -14,10 +14,10 @@ from cli.terminal.job_options import ForceOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
 from cli.terminal.progress_bars import bar
-from mallorn.check_output_directory import check_model, check_target
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
+from mallorn.refuse_to_overwrite import check_model, check_target
 from mallorn.wording.format_values import Column
 
 GET = "get"

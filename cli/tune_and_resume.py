@@ -17,15 +17,6 @@ from cli.terminal.option_groups import shared
 from cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from cli.terminal.progress_bars import upload_with_bar
 from cli.wait_until_tuned import interruptible
-from mallorn.check_output_directory import (
-    check_job,
-    check_model,
-    check_target,
-    default_directory,
-    holds_schedules_of,
-    model_id_of,
-    out_directory,
-)
 from mallorn.core.check_option_kwargs import check_asked
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.plugins import own_classes
@@ -40,6 +31,15 @@ from mallorn.local_service import (
 )
 from mallorn.onnx_export import as_onnx, existing
 from mallorn.progress_lines import FirstVersion
+from mallorn.refuse_to_overwrite import (
+    check_job,
+    check_model,
+    check_target,
+    default_directory,
+    holds_schedules_of,
+    model_id_of,
+    out_directory,
+)
 from mallorn.wording.format_values import budget_words
 
 # States of jobs that continue, or are done, without a call to resume: if `tune` was killed, the job waits

@@ -17,7 +17,7 @@ from mallorn.core.version import API
 from mallorn.job import Job
 from mallorn.progress_lines import print_line
 from stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
-from stack.in_process_coordinator import DataDirTransport, hints_for
+from stack.read_only_coordinator import DataDirTransport, hints_for
 from stack.readiness_probes import http_ok
 from stack.stack_parts import mallorn
 from stack.supervised_process import python_path

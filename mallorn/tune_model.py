@@ -6,13 +6,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from mallorn.check_output_directory import (
-    check_job,
-    check_model,
-    default_directory,
-    model_id_of,
-    out_directory,
-)
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.install_command import MissingPackage, install_line
@@ -23,6 +16,13 @@ from mallorn.job import Job, Progress
 from mallorn.local_service import asked_target, connected_stack, submitted_target
 from mallorn.onnx_export import as_onnx
 from mallorn.progress_lines import FirstVersion, LineView, print_line
+from mallorn.refuse_to_overwrite import (
+    check_job,
+    check_model,
+    default_directory,
+    model_id_of,
+    out_directory,
+)
 from mallorn.report.notebook_card import in_notebook
 
 # The extras that a local service needs, each with a module that shows that it is installed.

@@ -138,7 +138,7 @@ def _compiler(target: Any) -> Iterator[None]:
     if target.kind.name != CUDA:
         yield
         return
-    from workers.tvm.cuda_toolchain import collecting
+    from workers.tvm.compile_cuda import collecting
 
     with collecting(target):
         yield

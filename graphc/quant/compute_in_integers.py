@@ -15,8 +15,8 @@ from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import convolution, has_known_sizes, is_worth_padding, permutation, sizes_of
 from graphc.quant.int8_depthwise_conv import NARROWEST
 from graphc.quant.int8_dot_products import OFFSET
-from graphc.quant.int8_instructions import QUAD, required_instruction
 from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
+from graphc.quant.x86_int8_instructions import QUAD, required_instruction
 
 
 def signed(value: Any) -> Any:

@@ -6,8 +6,8 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.quant.int8_instructions import required_instruction
 from graphc.quant.quantized_value import LIMITS
+from graphc.quant.x86_int8_instructions import required_instruction
 
 
 class QuantizeToArithmetic(Pass[None]):

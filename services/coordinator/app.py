@@ -17,9 +17,9 @@ from services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
 from services.coordinator.event_stream import router as events
 from services.coordinator.fleet.routes import router as fleet
 from services.coordinator.health import router as health
-from services.coordinator.job_options import router as options
 from services.coordinator.jobs import list_and_show, pause_resume_cancel, submit
 from services.coordinator.keys import router as keys
+from services.coordinator.list_job_options import router as options
 from services.coordinator.models import router as models
 from services.coordinator.owner_access import router as owners
 from services.coordinator.records_and_stats import router as records

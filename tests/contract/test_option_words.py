@@ -9,7 +9,7 @@ from typer.main import get_command
 
 from cli.main import app
 from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions, choices
-from services.coordinator.job_options import list_options
+from services.coordinator.list_job_options import list_options
 from tests.contract.reference.pages import pages
 
 OPENAPI: Final = Path(__file__).parents[2] / "services" / "openapi.json"

@@ -15,9 +15,9 @@ from searchers.space import Sketch
 from tests.fixtures.cuda import cuda_target, needs_nvcc
 from tests.unit.tvm_space.programs import TARGET, matmul
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.tvm import cuda_toolchain
+from workers.tvm import compile_cuda
 from workers.tvm.build_libraries import generate
-from workers.tvm.cuda_toolchain import KernelRefused, Toolchain, load
+from workers.tvm.compile_cuda import KernelRefused, Toolchain, load
 from workers.tvm.kernel_figures import LAUNCH_COLUMNS, CannotLaunch
 
 ELF_FOR_CUDA = b"\x7fELF\x02\x01\x01\x41"  # the header of a cubin, as nvcc 13 writes it
@@ -147,7 +147,7 @@ def test_static_shared_memory_is_not_more_than_any_gpu_gives_unasked() -> None:
 
 def test_a_host_without_a_compiler_is_to_blame_and_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = (("CUDA's compiler nvcc", "pip install it"),)
-    monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: Toolchain(None, None, False, missing))
+    monkeypatch.setattr(compile_cuda, "find_toolchain", lambda: Toolchain(None, None, False, missing))
     with pytest.raises(HostFault, match="lacks CUDA's compiler nvcc") as fault:
         load.__wrapped__()
     assert fault.value.hint == "pip install it"

@@ -392,10 +392,10 @@ def test_a_tracker_of_an_older_version_gives_no_times_of_another_class(
 #: Which address this host has lies in a file.
 MOVING = """
 from pathlib import Path
-from workers.device import listen
+from workers.device import private_sockets
 here = Path({file!r})
-listen.private_address = lambda host: here.read_text()
-listen.is_own = lambda address: address == here.read_text()
+private_sockets.private_address = lambda host: here.read_text()
+private_sockets.is_own = lambda address: address == here.read_text()
 """
 
 

@@ -47,7 +47,7 @@ def store_is_a_fault() -> Iterator[None]:
         for module in (
             "workers.process.leased_stage",
             "workers.finish.export_directory",
-            "workers.finish.final_schedules",
+            "workers.finish.build_final_schedules",
         ):
             stack.enter_context(patch(f"{module}.reaching", lambda uri: nullcontext(open_store(uri))))
         yield

@@ -30,7 +30,7 @@ from tests.simulation.policies import NAMES
 from tests.simulation.storage import Shared
 from tests.simulation.store import URL, Shelf, stored_at
 from tests.simulation.versions import versions_mixed
-from workers.finish.final_schedules import FinalSchedules
+from workers.finish.build_final_schedules import FinalSchedules
 from workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.tracked_devices import Fleet

@@ -22,9 +22,9 @@ from mallorn.core.locked_folders import remove_tree
 from workers.device.detect_host import refresh_identity
 from workers.device.device_class import Identity
 from workers.device.forked_process import describe_exit, fork, waits_for
-from workers.device.listen import is_own
 from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections
+from workers.device.private_sockets import is_own
 from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_greeting, host_and_locks
 from workers.device.serve_rpc_session import RpcSession
 from workers.device.tracker_client import NO_KEY, Address, TrackerClient

@@ -15,7 +15,7 @@ from workers.device.cuda_driver import Gpu
 from workers.device.detect_host import available_cores, host_fingerprint, refresh_identity
 from workers.device.device_class import Identity
 from workers.device.forked_process import ask_in_fork
-from workers.device.listen import listen
+from workers.device.private_sockets import listen
 from workers.device.serve_tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key
 from workers.host.core_lock import CoreLock

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.listen import listen
+from workers.device.private_sockets import listen
 from workers.device.tracker_client import NO_KEY
 from workers.subprocesses.hide_torch import hide_torch
 

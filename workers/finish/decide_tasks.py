@@ -25,8 +25,8 @@ from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import Answered
 from mallorn.core.values.trial import DecidedTask, DecidedWinner, KeptCandidate, Trial
 from searchers.roller.rank_candidates import modelled_us
+from workers.finish.build_final_schedules import FinalSchedules
 from workers.finish.contenders import Contest, contest_of, second_chance, space_of
-from workers.finish.final_schedules import FinalSchedules
 from workers.finish.numeric_check import Checker
 from workers.finish.winners import Winner, decide
 from workers.measure.base import MeasureInput, Measurer

@@ -26,6 +26,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BeforeAfter, FinishReport, InsideTheModel, ModelLatency
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import no_device_error
+from workers.finish.build_final_schedules import FinalSchedules
 from workers.finish.contenders import Contest, contest_of, timing_inside
 from workers.finish.decide_inside_model import (
     InsideChoice,
@@ -36,7 +37,6 @@ from workers.finish.decide_inside_model import (
 )
 from workers.finish.decide_tasks import TaskDecisions
 from workers.finish.export_directory import ExportFailed, export_first
-from workers.finish.final_schedules import FinalSchedules
 from workers.finish.job_model import JobModel, TunedModel, place_on_device
 from workers.finish.numeric_check import Checker
 from workers.finish.step_log import StepLog

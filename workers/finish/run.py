@@ -20,17 +20,17 @@ from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import DoneEvent, FinishingEvent
 from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds
-from workers.finish.compare_engines import compare
-from workers.finish.contenders import Contest
-from workers.finish.decide_inside_model import decide_for_busy_host
-from workers.finish.decide_tasks import TaskDecisions, decide_all
-from workers.finish.export_directory import complete_export, replace_rules, upload
-from workers.finish.final_schedules import (
+from workers.finish.build_final_schedules import (
     FinalSchedules,
     build_final_schedules,
     store_scripts,
     write_records_only,
 )
+from workers.finish.compare_engines import compare
+from workers.finish.contenders import Contest
+from workers.finish.decide_inside_model import decide_for_busy_host
+from workers.finish.decide_tasks import TaskDecisions, decide_all
+from workers.finish.export_directory import complete_export, replace_rules, upload
 from workers.finish.guess_inside_model import guess_inside
 from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.numeric_check import Checker, Unchecked, Verifier

@@ -33,7 +33,7 @@ from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 from workers.device.detect_host import available_cores
 from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, Shapes, Untuned
-from workers.tvm.cuda_toolchain import collecting
+from workers.tvm.compile_cuda import collecting
 from workers.tvm.graph_recipes import recipe_of, step_json
 from workers.tvm.import_onnx_to_relax import load_network, load_point
 from workers.tvm.linker import compiler, link_shared

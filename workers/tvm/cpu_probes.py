@@ -48,7 +48,7 @@ def dots(target: Any) -> Iterator[Dot]:
     """Yield a target's best dot-product instruction for bfloat16 and for int8, if any."""
     # Imported late: `load_intrinsics` registers their intrinsics in a fifth of the time.
     from graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
-    from graphc.quant.int8_instructions import FEATURES, FUNCTION, QUAD
+    from graphc.quant.x86_int8_instructions import FEATURES, FUNCTION, QUAD
 
     if target_has_features("avx512bf16", target):
         yield Dot("bfloat16", "float32", 16, PAIR, DOT, LLVM, _ONES["bfloat16"])

@@ -16,7 +16,7 @@ from mallorn.core.compute_capability import THREADS_PER_BLOCK, capability
 from mallorn.core.errors import InvalidRequest
 from searchers.space import Matrix
 from workers.features.assembly_parser import functions_of
-from workers.tvm.cuda_toolchain import DeviceCode, collecting
+from workers.tvm.compile_cuda import DeviceCode, collecting
 
 # After this pass the host's code contains a call for each kernel.
 LAUNCHES_KNOWN: Final = "tirx.SplitHostDevice"

@@ -33,7 +33,7 @@ from workers.device.random_and_saved_arrays import dtype_of, save_arrays
 from workers.interfaces.model_compiler import Reference
 from workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from workers.tvm.compare_outputs import Array
-from workers.tvm.cuda_toolchain import collecting
+from workers.tvm.compile_cuda import collecting
 from workers.tvm.linker import link_shared
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.program_arguments import tensor_args

@@ -20,7 +20,7 @@ _OURS: Final = {
         "graphc.conv.fuse_pointwise_into_depthwise",
         "graphc.quant.tile_instructions",
     ),
-    "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.int8_instructions"),
+    "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.x86_int8_instructions"),
 }
 _OF_TENSOR_CORES: Final = ("wmma_", "mma_sync_")  # parts of names of CUDA's intrinsics
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}

@@ -11,8 +11,8 @@ from db.repositories.dataset_statistics import Statistics
 from db.session import Database
 from db.tables import ForeignRecord, ForeignTask
 from mallorn.core.outcomes import Outcome
-from research.tuner_logs.find_and_load_logs import find_logs, load_log
 from research.tuner_logs.read_lines import LoadedLog, Problem
+from research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.integration.dataset.conftest import stored
 
 
@@ -28,7 +28,7 @@ def load(database: Database, path: Path) -> tuple[LoadedLog, list[Problem]]:
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("research.tuner_logs.find_and_load_logs.BATCH", 2)
+    monkeypatch.setattr("research.tuner_logs.store_tuner_logs.BATCH", 2)
     file = tmp_path / "records.json"
     file.write_text(line("a", 1e-3) + line("b", 2e-3) + "torn\n" + line("a", 1e10, 7))
     return file

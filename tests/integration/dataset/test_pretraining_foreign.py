@@ -23,7 +23,7 @@ from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_database import training_data_of
 from research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, with_foreign
 from research.pretraining.training_data import TrainingData
-from research.tuner_logs.find_and_load_logs import find_logs, load_log
+from research.tuner_logs.store_tuner_logs import find_logs, load_log
 from research.tuner_logs.tenset import FORMAT
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.rows import Rows

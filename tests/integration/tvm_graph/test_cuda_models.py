@@ -11,8 +11,8 @@ from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.test_apply_script import run_script
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.sandbox.landlock import READ
+from workers.tvm.compile_cuda import DRIVER, STUB
 from workers.tvm.compile_model import compile_default
-from workers.tvm.cuda_toolchain import DRIVER, STUB
 from workers.tvm.linker import compiler
 
 SOURCE = b"__launch_bounds__"

@@ -17,8 +17,8 @@ from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from research.shared_schedules.export_best_records import export_schedules
 from research.shared_schedules.folder_paths import PROVENANCE, TARGET
 from research.shared_schedules.import_folders import import_schedules
-from research.tuner_logs.find_and_load_logs import find_logs, load_log
 from research.tuner_logs.read_lines import Problem
+from research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.fixtures.stock_logs import product, write_log
 
 ATTRS = {"kind": "llvm", "mcpu": "haswell", "num-cores": 2}

@@ -19,8 +19,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS
 from research.pretraining.from_database import training_data_of
-from research.tuner_logs.find_and_load_logs import find_logs, load_log
 from research.tuner_logs.read_lines import LoadedLog, Problem
+from research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.fixtures.stock_logs import product, write_log
 from tests.fixtures.stored import workload_named
 from workers.tvm.restore_records import plain_target, read_log

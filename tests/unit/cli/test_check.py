@@ -23,8 +23,8 @@ from tests.fixtures.workshop import MadeUpGraphs
 from workers.device import nvidia_driver
 from workers.interfaces.model_compiler import ModelCompiler, Signature
 from workers.sandbox import sandbox_support
-from workers.tvm import cuda_toolchain
-from workers.tvm.cuda_toolchain import Toolchain
+from workers.tvm import compile_cuda
+from workers.tvm.compile_cuda import Toolchain
 from workers.tvm.linker import link_command
 
 X = TensorSpec(name="x", dtype="float32", shape=[1, 3])
@@ -229,7 +229,7 @@ WHOLE: Final = Toolchain(Path("/usr/bin/nvcc"), "libcudart.so.13", True, ())
 def test_what_a_gpu_lacks_has_a_line_each_with_the_command_that_brings_it(
     target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: NOTHING)
+    monkeypatch.setattr(compile_cuda, "find_toolchain", lambda: NOTHING)
     monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
     result = run("--target", target, "--data", tmp_path)
     assert result.exit_code == 1
@@ -247,7 +247,7 @@ def test_where_a_gpu_has_all_that_it_needs_its_checks_are_well(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     answer = CompletedProcess([], 0, stdout='[0, "GPU-a", "H100", 1, "580", 90]')
-    monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: WHOLE)
+    monkeypatch.setattr(compile_cuda, "find_toolchain", lambda: WHOLE)
     monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: answer)
     result = run("--target", "cuda", "--data", tmp_path)
     assert result.exit_code == 0, result.output
@@ -261,7 +261,7 @@ def test_where_a_gpu_has_all_that_it_needs_its_checks_are_well(
 def test_a_host_that_builds_for_a_gpu_elsewhere_needs_no_driver(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: replace(WHOLE, has_driver=False))
+    monkeypatch.setattr(compile_cuda, "find_toolchain", lambda: replace(WHOLE, has_driver=False))
     result = run("--target", "nvidia/nvidia-h100", "--url", "http://127.0.0.1:1", "--data", tmp_path)
     assert "missing  driver" in result.stdout
 

@@ -9,13 +9,6 @@ import typer
 
 from cli import tune_and_resume
 from cli.tune_and_resume import Ending
-from mallorn.check_output_directory import (
-    check_model,
-    check_target,
-    default_directory,
-    model_id_of,
-    out_directory,
-)
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.states import JobState
@@ -24,6 +17,13 @@ from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.http import LoggedEvent
 from mallorn.job import Job
+from mallorn.refuse_to_overwrite import (
+    check_model,
+    check_target,
+    default_directory,
+    model_id_of,
+    out_directory,
+)
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes

@@ -33,7 +33,7 @@ from mallorn.http import Connection
 from mallorn.job import JobFailed
 from mallorn.local_service import Connected
 from stack.data_directory import DataDir
-from stack.in_process_coordinator import NothingRuns
+from stack.read_only_coordinator import NothingRuns
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 from workers.device import nvidia_driver

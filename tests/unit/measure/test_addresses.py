@@ -4,7 +4,7 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.fleet_key import FleetKey
-from workers.device.listen import is_own, listen, private_address
+from workers.device.private_sockets import is_own, listen, private_address
 from workers.device.tracker_client import NO_KEY
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.tvm.cuda_toolchain import DeviceCode
+from workers.tvm.compile_cuda import DeviceCode
 from workers.tvm.kernel_figures import CannotLaunch, check_launch, kernel_figures, read_ptxas
 
 LOG = """ptxas info    : 0 bytes gmem

@@ -10,9 +10,9 @@ from db.repositories.tuner_log_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from research.tuner_logs.find_and_load_logs import find_logs
 from research.tuner_logs.metaschedule import read_database
 from research.tuner_logs.read_lines import Problem
+from research.tuner_logs.store_tuner_logs import find_logs
 from research.tuner_logs.tenset import read_records
 
 TARGET = "llvm -keys=cpu -link-params=0 -mcpu=skylake-avx512 -model=platinum-8272"
