@@ -108,7 +108,7 @@ class Jobs(Repository):
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
 
     def imported_before(self, job: Job) -> Sequence[Job]:
-        """Return the owner's latest other jobs for this model and target that have been imported."""
+        """Return up to LATEST other jobs of the owner for this model and target, imported ones only."""
         same_model = Job.owner == job.owner, Job.model_id == job.model_id, Job.target_id == job.target_id
         was_imported = Job.id != job.id, Job.graph.is_not(None), Job.deleted_at.is_(None)
         query = select(Job).where(*same_model, *was_imported).order_by(Job.created_at.desc())

@@ -235,9 +235,9 @@ Build = Callable[[], Any]  # facts of passes with a rule per operator: builds th
 class Pass(ReportingPass, Generic[Facts]):
     """Rewrites calls of the operators in `match`, one at a time, in execution order.
 
-    `rewrite` receives only what `check` returned. Calls stay unchanged if they have unknown
-    sizes or a scalar result (unless `any_size`), or if the result is not of `dtype`. Errors
-    are left to `leave_after`.
+    `check` decides whether a call is rewritten, and `rewrite` builds the replacement. Calls
+    stay unchanged if they have unknown sizes or a scalar result (unless `any_size`), or if the
+    result is not of `dtype`. After another error, `leave_after` decides what happens.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators to rewrite
@@ -247,7 +247,7 @@ class Pass(ReportingPass, Generic[Facts]):
 
     @abstractmethod
     def check(self, call: Any, g: Graph) -> Facts:
-        """Return what `rewrite` needs; build nothing. Raises Leave to skip the call."""
+        """Return what `rewrite` must know of the call. Raises Leave if it is not rewritten."""
 
     @abstractmethod
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:
@@ -301,7 +301,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
 
     @abstractmethod
     def check(self, function: Any) -> Facts:
-        """Return what `rewrite` needs. Raises Leave to skip the function."""
+        """Return what `rewrite` must know of the function. Raises Leave if it stays as it is."""
 
     @abstractmethod
     def rewrite(self, function: Any, facts: Facts) -> Any:

@@ -49,12 +49,12 @@ def measured_target(target: Target, measurer: str) -> Target:
 
 
 def real_target(target: Target) -> Target:
-    """Return the target without its `device`, so without `replay` or `simulated`."""
+    """Return the target without `device`, the field that names a stand-in measurer."""
     return parse_target({name: value for name, value in target.attrs.items() if name != "device"})
 
 
 def check_recording(options: JobOptions) -> None:
-    """Raise InvalidRequest if `replay` has no valid recording, or another measurer any."""
+    """Raise InvalidRequest if `replay` names no valid recording, or another measurer names one."""
     name = options.recording
     if options.measurer != "replay":
         if name:

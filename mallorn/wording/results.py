@@ -240,7 +240,7 @@ def _gain_from_trials(report: FinishReport) -> list[str]:
 
 
 def _on_busy_host(report: FinishReport) -> list[str]:
-    """Return a line on latency next to other programs, and on schedules made for that."""
+    """Return a line on the latency while other programs run, and on schedules for busy hosts."""
     contention = report.contention
     if contention is None or not contention.loads:
         return []

@@ -49,7 +49,7 @@ def reap_expired_leases(*_newer: object) -> None:
 
 @app.task(name=queues.TIDY)
 def tidy_up(*_newer: object) -> None:
-    """Delete data that is older than the retention settings allow."""
+    """Delete old data, by the retention settings and fixed ages, and update row counts."""
     _run_turn(queues.TIDY, lambda turn: tidy(database(), settings(), turn))
 
 

@@ -13,9 +13,9 @@ Costs = Sequence[float]  # per point, in microseconds
 
 
 def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float = 0.0) -> Dynamic:
-    """Return the range with rules that choose a tuned size per input, from task latencies.
+    """Add rules to a model's free dimensions: which tuned size computes inputs of which sizes.
 
-    `start_us` is added for each run. A task without a latency counts as 0.
+    The fastest by task latencies wins, plus `start_us` a run. Tasks without latency count 0.
     """
     costs = [
         start_us + sum(tasks_us.get(task, 0.0) * count for task, count in calls.items())

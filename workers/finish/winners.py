@@ -79,7 +79,7 @@ class ContestEntry:
         return median(self.times)
 
     def rank(self) -> tuple[int, float]:
-        """Return a sort key: most measured first (only close rivals get all), then time."""
+        """Return a sort key: entries with most measurements first, as slow ones get few; then time."""
         return -len(self.results), self.latency()
 
 

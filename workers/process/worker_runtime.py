@@ -175,7 +175,7 @@ class Runtime:
 
     @contextmanager
     def stage_run(self, kind: StageKind, job_id: str, task: str) -> Iterator[None]:
-        """Report an import, a training or a finish, and store it for the fleet's timeline.
+        """Report that the worker imports, trains or finishes during the block, and store the span.
 
         A training holds a share of the host lock throughout. A finish takes it step by step,
         because it waits for devices in between. An import takes no share and pauses during

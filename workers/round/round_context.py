@@ -105,7 +105,7 @@ def program_of(workload: Workload) -> Program:
 
 
 def descriptors_of(workload: Workload) -> tuple[float, ...]:
-    """Return a workload's features for a family's model: log2 of its FLOPs and loop extents."""
+    """Return log2 of a workload's FLOPs and loop extents, by which a cost model tells workloads apart."""
     return descriptors(workload.flops, workload.features["extents"])
 
 

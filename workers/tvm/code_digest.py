@@ -61,8 +61,7 @@ def source_parts() -> dict[str, str]:
 
 
 def remember_sources() -> None:
-    """Record the digest of the sources. Child processes refuse to serve if it has
-    changed."""
+    """Store the digest of our sources in the environment, which child processes compare."""
     os.environ[VARIABLE] = _sources()
 
 
