@@ -73,7 +73,7 @@ def make_passes(step: Step) -> list[Any]:
 
 
 def following_passes(name: str) -> list[Any]:
-    """Return the classes of the passes that run after the named pass in the same step."""
+    """Return the classes of the passes that always run directly after the named pass."""
     return [_imported(FOLLOWED_BY[name])] if name in FOLLOWED_BY else []
 
 

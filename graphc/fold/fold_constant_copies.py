@@ -31,7 +31,7 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Run a function that only copies; return its outputs. Raises Leave if it does more."""
+    """Run a function in NumPy; return its outputs. Raises Leave if it does more than copy."""
     arrays = dict(zip(function.params, inputs, strict=False))
     outputs = {
         param: np.zeros([int(extent) for extent in param.ty.shape], str(param.ty.dtype))
@@ -50,7 +50,7 @@ def _parts(body: Any) -> Iterator[Any]:
 
 
 def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> None:
-    """Run a loop nest around a block that stores one number. Raises Leave for other code."""
+    """Run a loop nest that stores one number per iteration. Raises Leave for other code."""
     loops = []
     while isinstance(nest, tirx.For):
         loops.append(nest)
@@ -71,7 +71,7 @@ def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> No
 
 
 def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
-    """Evaluate an expression for all iterations at once. Raises Leave if unsupported."""
+    """Evaluate an expression for all iterations at once. Raises Leave if it is unknown."""
     if isinstance(expr, tirx.Var) and expr in values:
         return values[expr]
     if isinstance(expr, tirx.IntImm | tirx.FloatImm):

@@ -34,7 +34,7 @@ class KnownValues:
 
 
 class NodeRewriter:
-    """Collects nodes and constants to replace a node; `index` selects one of its inputs."""
+    """Collects nodes and constants to replace a node. `index` always means one of its inputs."""
 
     def __init__(self, node: NodeProto, values: KnownValues) -> None:
         self.node, self._values = node, values
@@ -113,7 +113,7 @@ class NodeRewriter:
         self.nodes.append(copy)
 
     def reference(self, *inputs: Any, excluded_attribute: str) -> Any:
-        """Evaluate the node for these inputs by ONNX's reference, without one attribute."""
+        """Evaluate the node by ONNX's reference evaluator, without one of its attributes."""
         names = [name if value is not None else "" for name, value in zip("abcdefgh", inputs, strict=False)]
         copy = NodeProto()
         copy.CopyFrom(self.node)

@@ -30,7 +30,7 @@ class Missing(ValueError):
 
 
 def read(path: str | Path) -> ModelProto:
-    """Read a model; large weights stay in the file. Raises DecodeError, OSError, Missing."""
+    """Read a model; large weights stay on disk. Raises DecodeError, OSError or Missing."""
     file, model = Path(path).absolute(), ModelProto()
     with (
         file.open("rb") as stream,
@@ -98,7 +98,7 @@ def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]
 
 
 def _header(view: memoryview, start: int, end: int) -> tuple[bytes, int, int]:
-    """Return a tensor's message without data, the data's offset and size; empty if small."""
+    """Return a tensor's message without data, the data's offset and size; empty if it is small."""
     header, offset, size = bytearray(), 0, 0
     for number, begin, content, last in protobuf_fields.fields(view, start, end):
         if number == RAW_DATA:
@@ -141,7 +141,6 @@ def _refer(tensor: TensorProto, file: Path, offset: int, size: int) -> None:
 
 
 def _bytes_of(tensor: TensorProto) -> int | None:
-    """Return the size of a tensor's data in bytes; None if it is unknown."""
     count = None if any(size < 0 for size in tensor.dims) else int(prod(tensor.dims))
     if count is not None and tensor.data_type in _WIDE:
         return -(-count // 2)

@@ -18,7 +18,7 @@ class Unknown(Exception):
 
 
 def unroll(walk: Any, node: NodeProto) -> bool:
-    """Unroll an If, Loop or Scan; return False if its steps are unknown or too many."""
+    """Replace an If, Loop or Scan by its steps; return False if unknown or too many."""
     mark = walk.kept_count()
     try:
         {"If": _branch, "Loop": _loop, "Scan": _scan}[node.op_type](walk, node)
@@ -151,13 +151,12 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProt
 
 
 def _own(graph: GraphProto) -> set[str]:
-    """Return the names that a graph defines."""
     names = {value.name for value in (*graph.input, *graph.initializer)}
     return names | {name for node in graph.node for name in node.output if name}
 
 
 def _name(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:
-    """Copy results to the names by which the outer graph reads them."""
+    """Append copies of results, with the names by which the outer graph reads them."""
     for name, result in zip(outputs, results, strict=False):
         if name:
             walk.node(helper.make_node("Identity", [result], [name]))
