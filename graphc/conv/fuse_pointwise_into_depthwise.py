@@ -179,7 +179,7 @@ def schedule_strips(schedule: Any, block: Any) -> list[Any]:
 
 
 def _tile_window(schedule: Any, block: Any, padding: Any) -> tuple[Any, list[Any]]:
-    """Tile the depthwise block and its consumer; return the channel-group loop and the tile."""
+    """Tile the depthwise block and its consumer; return the channel-group loop and tile."""
     followers = schedule.get_consumers(block)
     last = followers[0] if followers else block
     batch, rows, row, channels, *window = schedule.get_loops(last)

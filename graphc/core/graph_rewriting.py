@@ -136,7 +136,7 @@ def numbers(sizes: Iterable[int]) -> str:
 
 
 def copy_result(sizes: Sequence[int]) -> str:
-    """Return TVMScript that copies `z`, which may be larger, to `y`, of the shape `sizes`."""
+    """Return TVMScript that copies `z`, which may be larger, to `y`, of shape `sizes`."""
     axes = [f"i{axis}" for axis in range(len(sizes))]
     place = ", ".join(f"v{axis}" for axis in axes)
     return f"""
@@ -164,7 +164,7 @@ def extent_of(schedule: Any, loop: Any) -> int:
 
 
 def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any]:
-    """Split a loop in two; sample the inner extent, by default the largest up to `default`."""
+    """Split a loop in two; sample the inner extent, which by default is at most `default`."""
     extent = extent_of(schedule, loop)
     inner = largest_factor(extent, min(limit, default))
     factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])

@@ -237,7 +237,7 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
 def errors_between(
     model: Any, path: str, manifest: Mapping[str, Any], library: str, device: Any
 ) -> list[tuple[float, float | None]]:
-    """Return errors against onnxruntime at some sizes of a range of shapes; empty without one."""
+    """Return errors against onnxruntime at some sizes of a range; empty without a range."""
     dynamic = manifest["dynamic"]
     errors = []
     for sizes in dispatch_by_shape.sizes_to_check(dynamic) if dynamic else []:

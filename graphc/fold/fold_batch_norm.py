@@ -34,7 +34,7 @@ class AffineOfLinear:
 
 
 class FoldBatchNorm(Pass[AffineOfLinear]):
-    """Merges operators with per-channel constants into a scale and shift, or into weights."""
+    """Merges operators with channel constants into one scale and shift, or into weights."""
 
     name, match = "fold.batch_norm", OPERATORS
 

@@ -31,7 +31,7 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Run a function in NumPy; return its outputs. Raises Leave if it does more than copy."""
+    """Run a function in NumPy; return its outputs. Raises Leave if it does not only copy."""
     arrays = dict(zip(function.params, inputs, strict=False))
     outputs = {
         param: np.zeros([int(extent) for extent in param.ty.shape], str(param.ty.dtype))

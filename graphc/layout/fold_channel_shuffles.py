@@ -84,7 +84,7 @@ def _own(value: Any) -> Origins:
 
 
 def _source_places(call: Any, g: Graph) -> Places:
-    """Return the tensor and channels that a slice, take or shuffle copies, else (None, ())."""
+    """Return the tensor and channels a slice, take or shuffle copies, else (None, ())."""
     name = operator_name(call)
     if name == _SLICE:
         source, axes, *limits = call.args

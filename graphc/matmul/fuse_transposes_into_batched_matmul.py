@@ -73,7 +73,7 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
 
 
 def _reject_unfit(product: Any) -> None:
-    """Raise Leave unless it multiplies equally many float32 matrices, none of them constant."""
+    """Raise Leave unless both factors are computed stacks of as many float32 matrices."""
     left, right = product.args
     if not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
         raise Leave("a factor is constant")
@@ -90,7 +90,7 @@ def _axes(transpose: Any) -> list[int]:
 
 
 def _factor(value: Any, g: Graph) -> Factor:
-    """Return what a factor's transpose reads, with its permutation, else the factor itself."""
+    """Return what a factor's transpose reads, and its permutation; or else the factor."""
     transpose = g.producer(value, TRANSPOSE)
     if transpose is not None and (axes := _axes(transpose)):
         return Factor(transpose.args[0], axes)

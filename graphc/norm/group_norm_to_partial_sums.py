@@ -98,7 +98,7 @@ def scales_function(image: NormedImage, rows: Shape, sums: Shape, scales: Shape)
 
 
 def _function(body: str, inputs: dict[str, Shape], result: Shape) -> Any:
-    """Build a function from `body`, with a block per image; for sums, per part of an image."""
+    """Build a function from `body`: one block per image or, for sums, per part of it."""
     shapes = {**inputs, "y": result}
     leading_loops = ["n", "p"][: len(result) - 2]
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
@@ -117,7 +117,7 @@ def main({buffers}) -> None:
 
 
 def _region(name: str, shape: Shape, own: int) -> str:
-    """Return the region of a buffer: one index on its first `own` axes, and the other axes."""
+    """Return TVMScript for a buffer's region: one index on its first `own` axes, then all."""
     places = [f"0:{size}" for size in shape]
     if len(shape) > 1:
         places[:own] = ["vn", "vp"][:own]

@@ -95,7 +95,7 @@ _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 
 @dataclass(frozen=True)
 class Row:
-    """The vector width for a row, and how many elements remain after its last full vector."""
+    """The vector width for a row, and how many elements follow its last whole vector."""
 
     width: int
     rest: int

@@ -55,7 +55,7 @@ def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
 
 
 class Folding:
-    """Walks a graph: collects values and types known so far, and nodes to keep for run time."""
+    """Walks a graph; collects values and types that are known, and nodes to keep."""
 
     def __init__(self, model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
         self._model = model

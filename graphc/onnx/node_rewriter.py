@@ -34,7 +34,7 @@ class KnownValues:
 
 
 class NodeRewriter:
-    """Collects nodes and constants to replace a node. `index` always means one of its inputs."""
+    """Collects nodes and constants to replace a node; `index` selects one of its inputs."""
 
     def __init__(self, node: NodeProto, values: KnownValues) -> None:
         self.node, self._values = node, values

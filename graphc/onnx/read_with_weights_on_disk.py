@@ -98,7 +98,7 @@ def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]
 
 
 def _header(view: memoryview, start: int, end: int) -> tuple[bytes, int, int]:
-    """Return a tensor's message without data, the data's offset and size; empty if it is small."""
+    """Return a tensor's message without data, the data's offset and size; empty if small."""
     header, offset, size = bytearray(), 0, 0
     for number, begin, content, last in protobuf_fields.fields(view, start, end):
         if number == RAW_DATA:

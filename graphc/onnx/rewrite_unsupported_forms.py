@@ -157,7 +157,7 @@ def _is_inf(form: NodeRewriter) -> None:
 
 
 def _transposed_convolution(form: NodeRewriter) -> None:
-    """Replace the attribute output_shape of a ConvTranspose by the paddings that it implies."""
+    """Replace a ConvTranspose's attribute output_shape by the paddings that give it."""
     output_sizes, sizes, kernel = form.attribute("output_shape", None), form.sizes(0), form.sizes(1)
     if not output_sizes or sizes is None or kernel is None:
         return
@@ -251,7 +251,7 @@ def _identity(form: NodeRewriter) -> None:
 
 
 def _remainder(form: NodeRewriter) -> None:
-    """Rewrite float Mod as fmod=1, which handles infinities, then give it the divisor's sign."""
+    """Rewrite float Mod as fmod=1, which handles infinities, and correct the result's sign."""
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
         return

@@ -21,7 +21,7 @@ def array(tensor: TensorProto) -> Any:
 
 
 def widen(model: ModelProto) -> ModelProto:
-    """Return the model with 16-bit floats only at inputs and outputs; as it is if it branches."""
+    """Return the model with 16-bit floats at its ends only; unchanged if it has branches."""
     attributes = [attribute for node in model.graph.node for attribute in node.attribute]
     kinds = {tensor.data_type for tensor in model.graph.initializer}
     kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}

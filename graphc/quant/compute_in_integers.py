@@ -1,6 +1,7 @@
 """Rewrite operators between dequantize and quantize to compute on the bytes directly.
 
-Product instructions need unsigned data, so signed bytes are stored shifted up by 128.
+Product instructions need unsigned data, so signed bytes are stored shifted up by 128. Each
+rule takes a call and returns a function that builds its replacement (a builder).
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ def signed(value: Any) -> Any:
 
 
 def unsigned(value: Any, g: Graph) -> Any | None:
-    """Return the unsigned bytes that `signed` shifted down to this value, or None."""
+    """Return the unsigned bytes from which `signed` made this value; None if it did not."""
     narrow = g.producer(value, "relax.astype")
     shift = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
     wide = None if shift is None else g.producer(shift.args[0], "relax.astype")
@@ -36,9 +37,10 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """Return a builder that quantizes to unsigned bytes. Raises Leave for other calls.
+    """Return a function that builds unsigned bytes in place of a quantize.
 
-    Bytes that were dequantized with the same scale and zero point are returned unchanged.
+    If the data was dequantized with the same scale and zero point, its bytes are used again.
+    Constants are quantized. Raises Leave for other scales, zero points and types.
     """
     data, scale, zero = call.args
     if all(map(g.is_constant, call.args)):  # encode float weights at compile time
@@ -75,7 +77,10 @@ def _encoded_weights(call: Any, g: Graph) -> Any:
 
 
 def decode(call: Any, g: Graph) -> Build:
-    """Return a builder that dequantizes bytes as they were before `signed`. Raises Leave."""
+    """Return a function that dequantizes the unsigned bytes that `signed` shifted down.
+
+    Raises Leave if there are none, or if the zero point is not one constant.
+    """
     value, scale, zero = call.args
     bytes_ = unsigned(value, g)
     if bytes_ is None:
@@ -107,7 +112,10 @@ MOVES = frozenset(
 
 
 def move(call: Any, g: Graph) -> Build:
-    """Return a builder that reshapes, slices or pools bytes, then decodes. Raises Leave."""
+    """Return a function that reshapes, slices or pools bytes instead of decoded numbers.
+
+    Raises Leave if the data is not decoded from bytes with one scale.
+    """
     value = call.args[0]
     bytes_ = unsigned(value, g)
     if bytes_ is not None:
@@ -128,7 +136,10 @@ def move(call: Any, g: Graph) -> Build:
 
 
 def limit(call: Any, g: Graph) -> Build:
-    """Return a builder that applies ReLU to the bytes, with the same scale. Raises Leave."""
+    """Return a function that applies a ReLU to bytes instead of the decoded numbers.
+
+    Raises Leave if the data is not decoded from bytes with one scale.
+    """
     quantized = quantized_value(call.args[0], g)
     if quantized is None:
         raise Leave
@@ -145,7 +156,10 @@ def limit(call: Any, g: Graph) -> Build:
 
 
 def join(call: Any, g: Graph) -> Build:
-    """Return a builder that concatenates the bytes, then decodes. Raises Leave."""
+    """Return a function that concatenates bytes instead of the numbers decoded from them.
+
+    Raises Leave unless all parts are decoded from bytes with the same scale and zero point.
+    """
     parts = getattr(call.args[0], "fields", ())
     decoded = [value for part in parts if (value := quantized_value(part, g)) is not None]
     if not decoded:
@@ -169,7 +183,7 @@ _EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sum is exact in floa
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """A product or convolution: its quantized data, weights as bytes, and scale of sums."""
+    """A matmul or convolution: its quantized data, its weights as bytes, and its scale."""
 
     call: Any
     data: QuantizedValue
@@ -199,7 +213,10 @@ class IntegerProduct:
 
 
 def multiply(call: Any, g: Graph) -> Build:
-    """Return a builder of a byte product that the target computes well. Raises Leave."""
+    """Return a function that multiplies bytes instead of the numbers decoded from them.
+
+    Raises Leave if the target has no instruction for such bytes, scales or sizes.
+    """
     data, weights = (quantized_value(arg, g) for arg in call.args)
     if data is None or weights is None:
         raise Leave("one of its factors is no decoded bytes")
@@ -252,7 +269,7 @@ _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {
 
 
 class ComputeInIntegers(Pass[Build]):
-    """Multiplies, moves, clamps and joins bytes directly between dequantize and quantize."""
+    """Multiplies, moves, clamps and joins bytes instead of the numbers decoded from them."""
 
     name, match = "quant.compute_in_integers", tuple(_RULES)
     dtype, any_size, forward = "", True, True
