@@ -1,8 +1,8 @@
 """Compute transposed convolutions without multiplying the zeros between their inputs.
 
-With stride s, every s-th pixel of the result, in both directions, reads the same weights.
-These pixels form one of s x s interleaved images. Each image is a plain convolution with
-every s-th weight, and one function computes all of them. Where that is wasteful (see
+With stride s, results whose row and column have the same remainders modulo s read the same
+weights. They form s x s interleaved images. Each is a plain convolution with every s-th
+weight, and one function computes all of them. Where that is wasteful (see
 `Deconvolution.interleaves`), a pointwise convolution multiplies inputs by weights, and a
 second function adds up the products. With stride 1, flipped weights are enough.
 """
@@ -202,10 +202,7 @@ Way = Callable[[Any, Deconvolution, Graph], Any]
 
 
 class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
-    """Replaces transposed convolutions by plain ones, which multiply no inserted zeros.
-
-    Some become products of inputs and weights, and a second function that adds them up.
-    """
+    """Computes transposed convolutions as plain ones, without multiplying inserted zeros."""
 
     name = "conv.split_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
@@ -213,10 +210,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     is_required, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
 
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
-        """Return how to compute the call, and its sizes; None to only change its layout.
-
-        Without a better way it goes back to channels-first, which TVM can lower.
-        """
+        """Return how to compute the call, and its sizes; None to make it channels-first."""
         if call.attrs.data_layout not in ("NWC", "NHWC"):
             raise Leave("its channels are not last")
         if not has_known_sizes(call) or not g.is_constant(call.args[1]):

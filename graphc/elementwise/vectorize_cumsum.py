@@ -18,7 +18,7 @@ _TYPES = ("float32", "int32", "int64")
 
 @dataclass(frozen=True)
 class Blocks:
-    """The data's shape as [before, axis, after], and how many rows or columns a block sums."""
+    """The data's shape as [before, axis, after], and the rows or columns of one block."""
 
     shape: tuple[int, int, int]
     rows: int

@@ -117,7 +117,6 @@ def main({buffers}) -> None:
 
 
 def _region(name: str, shape: Shape, own: int) -> str:
-    """Return TVMScript for a buffer's region: one index on its first `own` axes, then all."""
     places = [f"0:{size}" for size in shape]
     if len(shape) > 1:
         places[:own] = ["vn", "vp"][:own]

@@ -75,7 +75,7 @@ def _packed(attrs: Mapping[str, Any], inputs: Given) -> Given:
 
 
 def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
-    """Infer EmbedLayerNormalization: normed rows, counts of masks, and rows before the norm."""
+    """Infer EmbedLayerNormalization: normed rows, counts of masks, rows before the norm."""
     places, table = inputs[0], inputs[2]
     if not (places and table):
         return ()

@@ -251,7 +251,7 @@ def _identity(form: NodeRewriter) -> None:
 
 
 def _remainder(form: NodeRewriter) -> None:
-    """Rewrite float Mod as fmod=1, which handles infinities, and correct the result's sign."""
+    """Rewrite float Mod as fmod=1, which handles infinities, and correct its sign."""
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
         return

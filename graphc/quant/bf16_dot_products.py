@@ -41,7 +41,7 @@ dot_product_function.register(INSTRUCTION, DOT, LLVM)
 
 @dataclass(frozen=True)
 class RoundedProduct:
-    """A product's data to round to bfloat16, and how it is read by the instruction, if at all."""
+    """A product's data, to be rounded to bfloat16, and how the instruction reads it."""
 
     data: Any
     layout: Layout | None  # None if the instruction cannot compute its sums

@@ -165,7 +165,7 @@ SHARED = 1 << 10  # blocks of inputs from which on cores share their quantisatio
 
 
 def schedule_blocks(schedule: Any, block: Any) -> list[Any]:
-    """Schedule loops over, from outer to inner: column parts, row tiles, vectors, blocks, rows."""
+    """Schedule loops (from the outside): column parts, row tiles, vectors, blocks, rows."""
     (split,) = (producer for producer in schedule.get_producers(block))
     schedule = inline_all_but(schedule, [split, block])
     loops = schedule.get_loops(split)

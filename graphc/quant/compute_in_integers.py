@@ -1,7 +1,6 @@
 """Rewrite operators between dequantize and quantize to compute on the bytes directly.
 
-Product instructions need unsigned data, so signed bytes are stored shifted up by 128. Each
-rule takes a call and returns a function that builds its replacement (a builder).
+Product instructions need unsigned data, so signed bytes are stored shifted up by 128.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,10 +36,9 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """Return a function that builds unsigned bytes in place of a quantize.
+    """Return a function that quantizes to unsigned bytes. Raises Leave for other calls.
 
-    If the data was dequantized with the same scale and zero point, its bytes are used again.
-    Constants are quantized. Raises Leave for other scales, zero points and types.
+    Bytes that were dequantized with the same scale and zero point are used again instead.
     """
     data, scale, zero = call.args
     if all(map(g.is_constant, call.args)):  # encode float weights at compile time
@@ -77,10 +75,7 @@ def _encoded_weights(call: Any, g: Graph) -> Any:
 
 
 def decode(call: Any, g: Graph) -> Build:
-    """Return a function that dequantizes the unsigned bytes that `signed` shifted down.
-
-    Raises Leave if there are none, or if the zero point is not one constant.
-    """
+    """Return a function that dequantizes what `signed` shifted. Raises Leave for others."""
     value, scale, zero = call.args
     bytes_ = unsigned(value, g)
     if bytes_ is None:
@@ -136,10 +131,7 @@ def move(call: Any, g: Graph) -> Build:
 
 
 def limit(call: Any, g: Graph) -> Build:
-    """Return a function that applies a ReLU to bytes instead of the decoded numbers.
-
-    Raises Leave if the data is not decoded from bytes with one scale.
-    """
+    """Return a function that applies ReLU to bytes of one scale. Raises Leave for others."""
     quantized = quantized_value(call.args[0], g)
     if quantized is None:
         raise Leave

@@ -84,9 +84,9 @@ class Sums:
     """A product: shapes of data and result, and which data each element of the result reads.
 
     The result's axes are `vi0`, `vi1`, ... with outputs last. `kernel` is the shape in which
-    weight matrices are arranged: either the places `vr0`, `vr1`, ... of a window, all of which
-    are summed, or a stack with one matrix per `vi0`. `strides` are distances in the data:
-    between rows of the result, and between contiguous rows of the window (None if not so).
+    weight matrices are arranged: the places `vr0`, `vr1`, ... of a window, which are all
+    summed, or a stack with one matrix per `vi0`. `strides` count data elements between rows
+    of the result, and between rows of the window. It is None if those are not contiguous.
     """
 
     data: tuple[int, ...]
@@ -103,7 +103,7 @@ class Sums:
 
 
 def pack_weights(instruction: DotInstruction, weights: Any) -> Any:
-    """Pack weights [..., inputs, outputs] as [outputs/lanes, ..., inputs/terms, lanes, terms]."""
+    """Pack [..., inputs, outputs] as [outputs/lanes, ..., inputs/terms, lanes, terms]."""
     *kernel, inputs, outputs = weights.shape
     padding = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) - outputs
     padded_weights = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, padding)])

@@ -24,7 +24,7 @@ _INTEGERS = ("int32", "int16", *BYTES)
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum of values times factors and a constant; a factor is a scalar or last-axis vector."""
+    """Values times factors, plus a constant; factors are scalars or last-axis vectors."""
 
     terms: tuple[tuple[Any, Any], ...] = ()
     constant: Any = field(default_factory=lambda: np.float64(0))

@@ -89,7 +89,7 @@ def _array(value: Any, g: Graph) -> Any:
 
 
 def _with_common_shape(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuantizedWeights:
-    """Return the weights, with scales and zero points of one shape. Raises Leave if they cannot."""
+    """Return weights whose scales and zero points have one shape. Raises Leave if not."""
     if data.ndim != ndim or str(data.dtype) not in BYTES:
         raise Leave(_PLAIN)
     sign = _SIGN if data.dtype == np.int8 else 0

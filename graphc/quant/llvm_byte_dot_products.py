@@ -25,7 +25,7 @@ class Instruction:
     steps: tuple[str, ...]
 
     def high(self, bits: int) -> int:
-        """Return the largest upper byte of an input; two products may have to fit 16 bits."""
+        """Return the largest upper byte of an input; two products must fit in 16 bits."""
         return 64 if bits == BYTES and len(self.steps) > 1 else 127
 
     def low_bits(self, bits: int) -> int:
@@ -64,7 +64,7 @@ class Function:
 
 
 def split(instruction: Instruction, block: int, bits: int) -> Function:
-    """Build the function that converts a block of floats to two bytes each, a scale and a sum."""
+    """Build the function that turns a block of floats into two bytes each, scale and sum."""
     low = instruction.low_bits(bits)
     name = f"mallorn_split_{block}_{low}"
     reals, wholes, largest_integer = (
@@ -113,7 +113,7 @@ define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
 
 
 def total(instruction: Instruction, block: int, bits: int) -> Function:
-    """Build the function that multiplies a block's weights by its input bytes and sums them."""
+    """Build the function that adds up a block's weights times its input bytes, per lane."""
     lanes, low = instruction.lanes, instruction.low_bits(bits)
     name, vector = f"mallorn_block_{bits}_{block}_{lanes}_{low}", f"<{lanes} x i32>"
     body = _Body(instruction)
@@ -157,7 +157,7 @@ class _Body:
         return name
 
     def load(self, place: int) -> str:
-        """Append a load of weights, marked invariant so that LLVM reuses it for more rows."""
+        """Append a load of weights, marked invariant: LLVM reuses it for several rows."""
         pointer = self.put(f"getelementptr i8, ptr %w, i64 {place}")
         return self.put(f"load {self._vector}, ptr {pointer}, align 16, !invariant.load !0")
 

@@ -18,7 +18,7 @@ FROM_PLANES = (0, 2, 3, 1)  # the transpose from channels first to channels last
 
 @dataclass(frozen=True)
 class PaddedSums:
-    """A product over data padded with zeros, the weights, and how the product is computed."""
+    """A product over padded data; its weights are zero where data was added."""
 
     margins: tuple[int, ...]  # before and after each axis
     weights: Any  # shape [..., inputs, outputs]
@@ -32,7 +32,7 @@ class PaddedSums:
         return relax.op.reshape(data, self.sums.data) if is_flat else data
 
     def call(self, g: Graph, instruction: DotInstruction, name: str, data: Any) -> Any:
-        """Return a call that computes the product with packed weights, by tiles if possible."""
+        """Return a call of the product with packed weights, in tiles if possible."""
         tiled = tile_function.divide_into_tiles(self.sums, instruction)
         if tiled is not None:
             return tile_function.call_tiles(tiled, self.weights, name, data, g)
@@ -63,7 +63,7 @@ def check_rows(call: Any) -> None:
 
 
 def of_rows(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
-    """Describe rows times a matrix, or a stack of matrices, as a product over padded data."""
+    """Describe rows times a matrix, or a stack of matrices, as a product of padded data."""
     sizes, stacked = sizes_of(call.args[0]), weights.ndim == 3
     padding = -sizes[-1] % instruction.terms
     margins = *[0] * (2 * len(sizes) - 1), padding
@@ -113,7 +113,7 @@ def of_window_rows(call: Any, weights: Any, instruction: DotInstruction) -> Padd
 
 
 def of_planes(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
-    """Describe a channels-first convolution of few channels, summed along rows of an image."""
+    """Describe a channels-first convolution of few channels, summed along image rows."""
     high, wide, channels, _ = weights.shape
     padding = -wide % instruction.terms
     padded_weights = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, padding), (0, 0)))

@@ -1,8 +1,8 @@
 """Build products with constant weights by AMX tiles, as tensor functions.
 
-Two tiles of rows are multiplied by two of columns at once. The tiles of rows are consecutive,
-or lie in two rows of an image no wider than a tile. The last tiles may have fewer rows.
-Results beyond the last row or column are not used.
+Two tiles of rows are multiplied by two of columns at once. The tiles of rows follow each
+other, or lie in two rows of an image no wider than a tile. The last tiles may have fewer
+rows. Results beyond the last row or column are not used.
 
 The weights have the same layout as for vector instructions. A process that may not use tiles
 computes the same in loops.
@@ -73,7 +73,7 @@ class TiledSums:
 
     @property
     def step(self) -> int:
-        """Contiguous elements multiplied at once; 0 if they would fill too little of a tile."""
+        """Contiguous elements multiplied at once; 0 if they would fill too little."""
         size, terms = self.size, self.instruction.numbers.terms
         fits = [count for count in range(terms, BYTES // size + 1, terms) if self.run % count == 0]
         numbers = max(fits, default=0)
@@ -111,12 +111,12 @@ class TiledSums:
         return {f"vi{axis}": f"T.min({row_index}, {self.rows - 1})"}
 
     def data(self, **indices: str) -> str:
-        """Return the data's indices as TVMScript, with loop variables replaced by `indices`."""
+        """Return TVMScript indices of the data; `indices` replaces loop variables."""
         return re.sub(r"\bv\w+", lambda match: indices.get(match[0], match[0]), ", ".join(self.sums.read))
 
 
 def divide_into_tiles(sums: Sums, dot: DotInstruction) -> TiledSums | None:
-    """Divide a product into tiles; None if the target has no tiles or they would be too empty."""
+    """Divide a product into tiles; None if the target has none or they would be too empty."""
     instruction = tile_instructions.BY_TYPE.get(dot.data)
     if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None

@@ -1,7 +1,7 @@
 """Choose one layout for weights that several functions read, so that they are stored once.
 
-Every schedule changes the layout of weights to suit its loops (re-lays them). A library for a
-range of shapes has other schedules for each tuned size. Mostly their layouts keep one order of
+Every schedule changes the layout of weights to suit its loops ("re-lays" them), and a range
+of shapes has other schedules for each tuned size. Mostly their layouts keep one order of
 numbers, and differ in the shape and in how many columns are read at a time. A function that
 reads few columns can read them from a wider group, as a group's columns are contiguous.
 """
@@ -20,7 +20,7 @@ Place = tuple[int, str, int]  # index of a module, name of a function, index of 
 
 
 class Digit(NamedTuple):
-    """Part `index % high // low` of an index along the weights' axis number `axis`."""
+    """A digit, `index % high // low`, of an index along the weights' axis number `axis`."""
 
     axis: int
     low: int
@@ -39,7 +39,7 @@ class Relaid(NamedTuple):
 
 
 def agree_on_layouts(mods: Sequence[Any]) -> list[Any]:
-    """Return the modules with few layouts for the same weights; vector reads stay contiguous."""
+    """Return the modules with fewer layouts per weight tensor; vector reads stay contiguous."""
     relaid_by_place = {
         (place, var.name_hint, param): relaid
         for place, mod in enumerate(mods)
@@ -87,14 +87,14 @@ def _transform_layout(function: Any, relaid: Relaid, layout: Layout) -> Any:
 
 
 def _value(target: Digit, digits: Layout, values: Sequence[Any]) -> Any:
-    """Compute the part `target` of an index from `values` of other parts, `digits`."""
+    """Compute digit `target` of an index from `values`, which are those of `digits`."""
     parts = zip(digits, values, strict=True)
     index = sum(value * digit.low for digit, value in parts if digit.axis == target.axis)
     return index % target.high // target.low
 
 
 def merge_digits(digits: Layout) -> Layout:
-    """Remove parts of an index that have one value, and merge adjacent parts."""
+    """Remove digits that have only one value, and merge adjacent digits of an index."""
     result: list[Digit] = []
     for digit in digits:
         if result and result[-1].axis == digit.axis and result[-1].low == digit.high:
@@ -113,7 +113,7 @@ def keeps_runs_contiguous(own: Layout, layout: Layout) -> bool:
 
 
 def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
-    """Yield position and new layout of each parameter that a block re-lays by parts of indices."""
+    """Yield position and new layout of each parameter that a block re-lays by digits."""
     params = {hash(param): number for number, param in enumerate(function.params)}
     blocks = collect(function, SBlock)
     # Skip parameters of tensor intrinsics, which expect fixed distances between numbers.

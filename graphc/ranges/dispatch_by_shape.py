@@ -42,7 +42,7 @@ class Range(TypedDict):
 
 
 def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
-    """Return each input's axes, in calling order: a fixed size, or a free dimension's name."""
+    """Return each input's axes in calling order: sizes, or names of free dimensions."""
     weights = {tensor.name for tensor in model.graph.initializer}
     declared = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input if v.name not in weights}
     return {
@@ -57,7 +57,7 @@ def shapes_at(inputs: Mapping[str, Dims], sizes: Sizes) -> dict[str, list[int]]:
 
 
 def names_of(dim: Any) -> list[str]:
-    """Return the names of the free dimensions that add up to an axis; none if it is fixed."""
+    """Return the names of the free dimensions that add up to an axis; none if fixed."""
     return [name for name in dim.split(PLUS) if not name.isdigit()] if isinstance(dim, str) else []
 
 
@@ -67,14 +67,14 @@ def growing_dimensions(ranges: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def sample_sizes(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
-    """Return sizes at which to import the model for a tuned size: two if a dimension grows."""
+    """Return sizes at which to import a tuned size's model: two if a dimension grows."""
     if not (open_ := growing_dimensions(ranges)):
         return [dict(point)]
     return [{**point, open_[0]: length} for length in generalize_two_lengths.LENGTHS]
 
 
 def sizes_to_check(dynamic: Range) -> list[dict[str, int]]:
-    """Return sizes to check results at: the least, and just above half of each tuned size."""
+    """Return sizes to check results at: the least, and just above half each tuned size."""
     bounds = dynamic["ranges"]
     least = {name: low for name, (low, _) in bounds.items()}
     long = {name: bounds[name][1] // 2 + 1 for name in growing_dimensions(bounds)}
@@ -88,10 +88,7 @@ def sizes_to_check(dynamic: Range) -> list[dict[str, int]]:
 
 
 def express_by_dimensions(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
-    """Express a tensor's axes by free dimensions, from its shapes at some sizes.
-
-    An axis is a number, a dimension, a sum with one, or None if nothing fits.
-    """
+    """Express each axis by free dimensions that fit all shapes; None if none does."""
     names = list(sizes[0])
     dims: Dims = []
     for lengths in zip(*shapes, strict=True):
@@ -230,7 +227,6 @@ class _Dispatcher:
         return [self._builder.emit(relax.TupleGetItem(result, n)) for n in range(len(self._results))]
 
     def _opened(self, point_sizes: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a tuned size, but with growing dimensions as in `sizes`."""
         return {**point_sizes, **{name: sizes[name] for name in self._open}}
 
     def _params(self) -> tuple[dict[str, Any], list[Any]]:
@@ -277,7 +273,7 @@ def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
 
 
 def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Sizes, list[list[int]]]]:
-    """Yield a tuned size and shapes of results; if a dimension grows, at two of its lengths."""
+    """Yield a tuned size and its results' shapes; if a dimension grows, at two lengths."""
     result = mod["main"].ret_ty
     fields = result.fields if isinstance(result, relax.TupleType) else [result]
     if not open_:

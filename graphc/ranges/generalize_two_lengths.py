@@ -149,7 +149,7 @@ def _in_terms(length: Any, grows: int, least: int) -> Any:
 
 
 def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
-    """Fit integers as a first value, a step per axis, and growth with the length, else None."""
+    """Fit integers by a first value, steps along axes and growth with length, else None."""
     if first.dtype.kind not in "iu" or not first.size:
         return None
     long = second if second.size > first.size else first

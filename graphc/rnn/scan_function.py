@@ -54,7 +54,7 @@ class Scan:
 
     @property
     def packed(self) -> tuple[int, ...]:
-        """Shape for one number per direction, gate and unit: the order in which they are read."""
+        """Shape in which one number per direction, gate and unit is packed for reading."""
         parts = self.vectors // self.wide
         return len(self.backwards), parts, self.wide * self.gates, self.lanes
 
@@ -171,10 +171,7 @@ def _lstm(scan: Any) -> list[str]:
 
 
 def _late(scan: Any) -> list[str]:
-    """Return the lines of a GRU step that resets the state after its product.
-
-    Gates are in ONNX's order: update, reset, hidden.
-    """
+    """Return the lines of a GRU step that resets the state after its product."""
     lines = _sums(scan, "h", range(3))
     for (z, r, n), j, own in _cells(scan):
         lines += [_activate(scan, gate, 1) for gate in (z, r)]
@@ -184,7 +181,7 @@ def _late(scan: Any) -> list[str]:
 
 
 def _early(scan: Any) -> list[list[str]]:
-    """Return the lines of both loops of a GRU step that resets the state before its product."""
+    """Return two lists of lines of a GRU step that resets the state before its product."""
     gates, last = _sums(scan, "h", range(2)), _sums(scan, "g", [2])
     for (z, r, n), j, _ in _cells(scan):
         gates += [_curve(scan, f"{z}[i]", f"w[{j}]", 1), _activate(scan, r, 1)]

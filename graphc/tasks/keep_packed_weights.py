@@ -14,7 +14,7 @@ FREE = "layout_free_buffers"  # function attribute: arguments that schedules may
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):
-    """Keeps schedules from changing the layout of packed weights and parts of concatenations."""
+    """Keeps schedules from changing the layout of packed weights and concatenated parts."""
 
     name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 

@@ -48,7 +48,7 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
 
 
 def width(row: int, lanes: int) -> int:
-    """Return the largest divisor of a row, up to WIDEST, in whole or half vectors; else 0."""
+    """Return a row's largest divisor, up to WIDEST, of whole or half vectors, else 0."""
     parts = [part for part in range(1, min(row, WIDEST) + 1) if row % part == 0]
     for unit in (lanes, max(2, lanes // 2)):
         if fitting := [part for part in parts if part % unit == 0]:

@@ -64,7 +64,7 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
 
 
 def contiguous_axis(block: Any) -> int:
-    """Return the index of the block's axis along which it reads contiguously, else the last."""
+    """Return the index of an axis along which a block reads contiguously, else the last."""
     results = {hash(region.source) for region in block.writes}
     loads = [load for load in collect(block.body, TensorLoad) if hash(load.source) not in results]
     names = {hash(var) for load in loads[:1] for var in collect(load.indices[-1], Var)}
