@@ -44,7 +44,7 @@ class Sizes:
 
     @property
     def filled(self) -> tuple[int, ...]:
-        """The shape of the data, with all zeros that the padded results read."""
+        """The shape of the data, with zeros added for all that padded results read."""
         places = zip(self.sums[1:-1], self.kernel, self.strides, self.dilation, strict=True)
         reach = ((size - 1) * stride + (taps - 1) * step + 1 for size, taps, stride, step in places)
         return (self.data[0], *map(max, self.around[1:-1], reach), self.data[-1])

@@ -44,7 +44,7 @@ class StridedAxis:
 
     @property
     def steps(self) -> int:
-        """The number of results along this axis with the same index modulo the stride."""
+        """The most results along this axis with the same index modulo the stride."""
         return -(-self.result // self.stride)
 
     @property
@@ -118,7 +118,7 @@ class Deconvolution:
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
     def interleaves(self, lanes: int) -> bool:
-        """Return whether one convolution per index modulo stride wastes little work."""
+        """Return whether to run one convolution per result index modulo the stride."""
         waste = self.high.waste * self.wide.waste
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
         return self.is_strided and self.has_equal_images and (self.groups > 1 or cheap)
@@ -128,7 +128,7 @@ INJECTIVE = 2  # TVM's pattern kind
 
 
 def images_function(sizes: Deconvolution, weights: tuple[int, ...], dtype: str) -> Any:
-    """Build the function that convolves for every result index modulo the stride."""
+    """Build the function that computes results grouped by their index modulo the stride."""
     high, wide, channels = sizes.high, sizes.wide, weights[4]
     row = f"vi + (va + {high.cut}) // {high.stride} + {high.first} + vr"
     column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first} + vs"
@@ -181,7 +181,7 @@ def main(
 
 
 def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
-    """Return clamped indices of one input and weight of a result, and when both exist."""
+    """Return indices of one input and weight for a result, and conditions that both exist."""
     place, weight = (
         f"(({result} + {axis.cut}) // {axis.stride} - {tap})",
         f"(({result} + {axis.cut}) % {axis.stride} + {axis.stride * tap})",

@@ -20,7 +20,7 @@ _NIBBLE = 4
 
 
 def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
-    """Emit the decoding of weights with a scale per block. Raises ValueError if uneven."""
+    """Emit decoding of block-quantised weights. Raises ValueError for uneven blocks."""
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:

@@ -105,11 +105,11 @@ class Graph:
         self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
 
     def look_up(self, look_up: Callable[[Any], Any]) -> None:
-        """Find bindings of variables by `look_up` from now on; it knows rewritten calls."""
+        """Look variables up by this function from now on; it also finds rewritten calls."""
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
-        """Return the call bound to a variable; None if it is not of `operators`, if any."""
+        """Return the call bound to a variable, if it is of `operators` (or any), else None."""
         call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None
@@ -247,7 +247,7 @@ class Pass(ReportingPass, Generic[Facts]):
 
     @abstractmethod
     def check(self, call: Any, g: Graph) -> Facts:
-        """Return facts for `rewrite`. Raises Leave if the call shall stay as it is."""
+        """Analyse a call; return facts for `rewrite`, or raise Leave to keep the call."""
 
     @abstractmethod
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:
@@ -301,7 +301,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
 
     @abstractmethod
     def check(self, function: Any) -> Facts:
-        """Return facts for `rewrite`. Raises Leave if the function stays as it is."""
+        """Analyse a function; return facts for `rewrite`, or raise Leave to keep it."""
 
     @abstractmethod
     def rewrite(self, function: Any, facts: Facts) -> Any:

@@ -125,7 +125,7 @@ def round_up_rows(rows: int) -> int:
 
 
 def round_up_columns(columns: int, lanes: int) -> int:
-    """Round up to a multiple of `lanes`, if more than `lanes` and at most 1/3 is padding."""
+    """Round columns above `lanes` up to a multiple of it, if at most 1/3 is padding."""
     pays = columns > lanes and is_worth_padding(columns, lanes)
     return round_up_to_vectors(columns, lanes) if pays else columns
 
@@ -164,7 +164,7 @@ def extent_of(schedule: Any, loop: Any) -> int:
 
 
 def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any]:
-    """Split a loop in two; sample the inner extent, by default the largest to `default`."""
+    """Split a loop in two, with a sampled inner extent that is at most `default` at first."""
     extent = extent_of(schedule, loop)
     inner = largest_factor(extent, min(limit, default))
     factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])

@@ -78,7 +78,7 @@ def following_passes(name: str) -> list[Any]:
 
 
 def make_pass(step: Step) -> Any:
-    """Construct the pass of a step with its arguments. Raises ValueError if unknown."""
+    """Construct the pass that a step names. Raises ValueError if the name is unknown."""
     name = step.get("pass") or step["call"]
     args = [
         make_pass(cast(Step, a)) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])

@@ -105,7 +105,7 @@ def power_of_two(exponent: Any) -> Any:
 
 
 def split(bind: Bind, value: Any) -> tuple[Any, Any]:
-    """Return exponent and mantissa of a positive number; the mantissa, near 1, minus 1."""
+    """Return (exponent, mantissa - 1) of a positive number, with the mantissa near 1."""
     small = value < real(2.0**-126)  # denormal numbers have no exponent of their own
     pattern = bind(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
     exponent = bind(tirx.shift_right(pattern - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))

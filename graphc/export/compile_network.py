@@ -39,7 +39,7 @@ Arrays = dict[str, Any]  # by the name of an input
 
 
 class InputSpec(TypedDict):
-    """Name, data type and shape of an input; a dimension without fixed size has its name."""
+    """Name, data type and shape of an input; a free dimension is a name in the shape."""
 
     name: str
     dtype: str

@@ -27,7 +27,7 @@ _RESHAPE, _TRANSPOSE = "relax.reshape", "relax.permute_dims"
 
 @dataclass(frozen=True)
 class Origins:
-    """For each channel of a value, the tensor and channel it is copied from."""
+    """Tensor and channel that each channel of a value comes from, and whether shuffled."""
 
     channels: list[Origin]
     is_shuffled: bool = False

@@ -46,7 +46,7 @@ def varint(view: memoryview, offset: int, end: int) -> tuple[int, int]:
 
 
 def nested_fields(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
-    """Yield the offsets of messages along a path of field numbers. May raise NoMessage."""
+    """Yield start and end of messages along a path of field numbers. Raises NoMessage."""
     places = [(0, len(view))]
     for field_number in path:
         places = [

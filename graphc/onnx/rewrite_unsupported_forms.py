@@ -105,7 +105,7 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
 def rewrite(model: ModelProto) -> ModelProto:
-    """Return the model in forms that TVM supports. Raises ValueError if a node cannot be."""
+    """Return the model in forms that TVM supports. Raises ValueError if a node has none."""
     values, rewriters = KnownValues(model), {}
     for index, node in enumerate(model.graph.node):
         rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None

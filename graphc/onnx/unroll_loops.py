@@ -18,7 +18,7 @@ class Unknown(Exception):
 
 
 def unroll(walk: Any, node: NodeProto) -> bool:
-    """Replace an If, Loop or Scan by its steps; return False if unknown or too many."""
+    """Unroll an If, Loop or Scan; return False if its steps are unknown or too many."""
     mark = walk.kept_count()
     try:
         {"If": _branch, "Loop": _loop, "Scan": _scan}[node.op_type](walk, node)

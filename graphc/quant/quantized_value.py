@@ -14,7 +14,7 @@ LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16":
 
 @dataclass(frozen=True)
 class QuantizedValue:
-    """Integers that stand for (data - zero) * scale; scale is a scalar or varies along `axis`."""
+    """Integers that stand for (data - zero) * scale; scales may vary along `axis`."""
 
     data: Any
     scale: Any

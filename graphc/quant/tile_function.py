@@ -116,7 +116,7 @@ class TiledSums:
 
 
 def divide_into_tiles(sums: Sums, dot: DotInstruction) -> TiledSums | None:
-    """Divide a product into tiles; None if the target has none or they would be too empty."""
+    """Divide a product into tiles; None if the target has none or they would be too bare."""
     instruction = tile_instructions.BY_TYPE.get(dot.data)
     if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None

@@ -39,7 +39,7 @@ class Relaid(NamedTuple):
 
 
 def agree_on_layouts(mods: Sequence[Any]) -> list[Any]:
-    """Return the modules with fewer layouts per weight tensor; vector reads stay contiguous."""
+    """Return the modules with fewer layouts per weight; vector reads stay contiguous."""
     relaid_by_place = {
         (place, var.name_hint, param): relaid
         for place, mod in enumerate(mods)

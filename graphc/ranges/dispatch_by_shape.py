@@ -25,7 +25,7 @@ Dims = list[Any]  # per axis: a number, the name of a dimension, or a sum of nam
 
 
 class Rule(TypedDict):
-    """Inputs of at most the sizes `upto` are computed at tuned size `point`, or in parts."""
+    """Rule: inputs up to sizes `upto` run at tuned size number `point`, at once or in parts."""
 
     upto: Sizes
     point: int
