@@ -181,7 +181,7 @@ def main(
 
 
 def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
-    """Return indices of one input and weight for a result, and conditions that both exist."""
+    """Return clamped indices of one input and weight, and conditions that both exist."""
     place, weight = (
         f"(({result} + {axis.cut}) // {axis.stride} - {tap})",
         f"(({result} + {axis.cut}) % {axis.stride} + {axis.stride * tap})",

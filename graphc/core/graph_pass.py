@@ -109,7 +109,7 @@ class Graph:
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
-        """Return the call bound to a variable, if it is of `operators` (or any), else None."""
+        """Return the call bound to a variable, if it is of `operators` (or any)."""
         call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None

@@ -164,7 +164,7 @@ def extent_of(schedule: Any, loop: Any) -> int:
 
 
 def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any]:
-    """Split a loop in two, with a sampled inner extent that is at most `default` at first."""
+    """Split a loop in two; the inner extent is sampled, and at most `default` at first."""
     extent = extent_of(schedule, loop)
     inner = largest_factor(extent, min(limit, default))
     factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])

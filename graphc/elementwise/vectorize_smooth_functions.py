@@ -62,7 +62,7 @@ def _square(call: Any, _: Graph) -> Any:
 
 
 def _as_tensor_function(function: NumberFunction) -> Form:
-    """Return a rewrite of a call to a tensor function that applies `function` per element."""
+    """Return a rewrite of calls to a tensor function that applies `function` per element."""
     return lambda call, g: g.call_te(function.__name__, partial(elementwise, function), *call.args)
 
 

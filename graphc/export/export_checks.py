@@ -78,7 +78,7 @@ def read_manifest(directory: Path) -> Any:
 
 
 def check_before_loading_tvm(manifest: ManifestFile, args: argparse.Namespace) -> None:
-    """Raise Refused if a file, a package's version or the C compiler does not fit."""
+    """Raise Refused if files, package versions or the C compiler are missing or wrong."""
     if not Path(args.model).is_file():
         raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
     if args.output and not Path(args.output).absolute().parent.is_dir():

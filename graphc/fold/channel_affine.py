@@ -72,9 +72,10 @@ def affine_link(call: Any, g: Graph) -> AffineLink | None:
 
 
 def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
-    """Return consecutive operators with constants that end in `call`, and what they compute.
+    """Return what the chain of AffineLinks that ends in `call` computes, and the chain.
 
-    Each result is read only by the next operator. All constants vary along the same axis.
+    A link is an operator with a constant operand. Only the next link reads its result. All
+    constants vary along the same axis.
     """
     links: list[AffineLink] = []
     link = affine_link(call, g)

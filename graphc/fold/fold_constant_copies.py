@@ -31,7 +31,7 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Run a function in NumPy; return its outputs. Raises Leave if it does not only copy."""
+    """Run a function that only copies; return its outputs. Raises Leave if it does more."""
     arrays = dict(zip(function.params, inputs, strict=False))
     outputs = {
         param: np.zeros([int(extent) for extent in param.ty.shape], str(param.ty.dtype))
@@ -71,7 +71,7 @@ def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> No
 
 
 def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
-    """Evaluate an expression for all iterations at once. Raises Leave if it is unknown."""
+    """Evaluate an expression for all iterations at once. Raises Leave if unsupported."""
     if isinstance(expr, tirx.Var) and expr in values:
         return values[expr]
     if isinstance(expr, tirx.IntImm | tirx.FloatImm):

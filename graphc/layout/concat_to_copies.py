@@ -40,7 +40,7 @@ class FollowedConcat:
 
 
 def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
-    """Match a concatenation, then scale, shift and bounds, that end in `call`, else None."""
+    """Return a concat and the scale, shift and bounds from it to `call`; None if not so."""
     limits: list[str] = []
     while call is not None and (kind := LIMITS.get(operator_name(call))) is not None:
         bound = "0"  # of a ReLU
@@ -88,7 +88,7 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
 
 
 def readers_of_result(value: Any, g: Graph) -> list[Any]:
-    """Return readers that need `value` in memory, not only its parts; None: not a call."""
+    """Return the calls that need the concatenation `value` in memory; None: not a call."""
     readers = g.readers(value) if isinstance(value, relax.DataflowVar) else [*g.readers(value), None]
     return [
         reader
@@ -187,7 +187,7 @@ _FUSED = (*OPERATORS, *LIMITS)
 
 @dataclass(frozen=True)
 class Copies:
-    """Tensors to concatenate, their scale and shift per column, and the function's shape."""
+    """Tensors to concatenate, their scale and shift per column, and sizes of the result."""
 
     parts: tuple[Any, ...]
     vectors: tuple[Any, ...]

@@ -36,7 +36,7 @@ class RowPart:
 
 
 def join_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
-    """Return a call that joins parts row by row; `outer` are the sizes before the last."""
+    """Return a call that joins parts by row; `outer` is the shape without the last axis."""
     tables = {part.source for part in parts if part.numbers is not None}
     read = dict.fromkeys(
         tensor for part in parts for tensor in (part.source, part.numbers) if tensor is not None
@@ -194,7 +194,7 @@ def _lookup(call: Any, g: Graph) -> RowPart:
 
 
 def _column(numbers: Any, g: Graph) -> tuple[Any, int]:
-    """Return a tensor and the column of its rows that the indices are taken from."""
+    """Return the tensor from which the indices are taken, and the column of its rows."""
     call = g.producer(numbers, *_VIEWS, _TAKE)
     if call is None or not has_known_sizes(call):
         return numbers, 0

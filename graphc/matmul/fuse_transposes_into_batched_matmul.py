@@ -73,7 +73,7 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
 
 
 def _reject_unfit(product: Any) -> None:
-    """Raise Leave unless both factors are computed stacks of as many float32 matrices."""
+    """Raise Leave unless both factors are computed, float32, and stacks of equal length."""
     left, right = product.args
     if not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
         raise Leave("a factor is constant")
@@ -90,7 +90,7 @@ def _axes(transpose: Any) -> list[int]:
 
 
 def _factor(value: Any, g: Graph) -> Factor:
-    """Return what a factor's transpose reads, and its permutation; or else the factor."""
+    """Return a factor without its transpose, or as it is if no transpose can be fused."""
     transpose = g.producer(value, TRANSPOSE)
     if transpose is not None and (axes := _axes(transpose)):
         return Factor(transpose.args[0], axes)

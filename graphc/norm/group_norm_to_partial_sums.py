@@ -68,7 +68,7 @@ for g in range({n.groups}):
 
 @dataclass(frozen=True)
 class NormedImage:
-    """A channels-last image to norm, and its division into parts (pixels) and vectors."""
+    """A channels-last image to norm, divided into parts of some pixels, and into vectors."""
 
     sizes: Shape
     pixels: int

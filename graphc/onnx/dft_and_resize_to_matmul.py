@@ -43,7 +43,7 @@ def transform(form: NodeRewriter) -> None:
 
 
 def short_transforms(form: NodeRewriter) -> None:
-    """Replace STFT by a convolution. Raises ValueError if sizes are unknown or large."""
+    """Replace STFT by a convolution. Raises ValueError for unknown, long or complex data."""
     sizes, step, window, length = form.sizes(0), *(form.value(index) for index in (1, 2, 3))
     if length is None and window is not None:
         length = len(window)

@@ -36,9 +36,10 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """Return a function that quantizes to unsigned bytes. Raises Leave for other calls.
+    """Return a function that quantizes to unsigned bytes, and shifts them if they have a sign.
 
     Bytes that were dequantized with the same scale and zero point are used again instead.
+    Raises Leave if the scale or zero point is computed, or nothing is to be changed.
     """
     data, scale, zero = call.args
     if all(map(g.is_constant, call.args)):  # encode float weights at compile time
@@ -207,7 +208,7 @@ class IntegerProduct:
 def multiply(call: Any, g: Graph) -> Build:
     """Return a function that multiplies bytes instead of the numbers decoded from them.
 
-    Raises Leave if the target has no instruction for such bytes, scales or sizes.
+    Raises Leave unless both are such bytes, and scales and sizes suit the target.
     """
     data, weights = (quantized_value(arg, g) for arg in call.args)
     if data is None or weights is None:

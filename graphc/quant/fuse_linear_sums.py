@@ -44,13 +44,13 @@ class Linear:
 
 
 class LinearSums:
-    """Finds sums of scaled values in a graph; it stops at values that others read."""
+    """Finds sums of scaled values in a graph; stops at values with other readers or sizes."""
 
     def __init__(self, g: Graph) -> None:
         self._g = g
 
     def of(self, call: Any) -> Linear | None:
-        """Return the sum of scaled values that a call computes; None if it is another."""
+        """Return the sum of scaled values that a call computes; None if it is no such sum."""
         return self._expand(call, sizes_of(call))
 
     def ending_in(self, value: Any, sizes: tuple[int, ...]) -> Linear:
@@ -107,7 +107,7 @@ def numbers_along_last(value: Any) -> Any | None:
 
 
 def call_linear(name: str, sum_: Linear, template: str, result: Any, g: Graph) -> Any:
-    """Call a function for a sum of scaled values; `template` is TVMScript around the sum.
+    """Return a call of a new function for the sum; `template` is TVMScript around it.
 
     Its arguments are the values, their factors, and the constant, as vectors along the last
     axis. TVM detects that it is element-wise and fuses it after products.

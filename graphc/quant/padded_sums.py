@@ -77,7 +77,7 @@ def of_rows(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
 
 
 def of_channels(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
-    """Describe a convolution whose channels are summed per window position, contiguously."""
+    """Describe a convolution as sums over channels, contiguous at each window position."""
     top, left, bottom, right = map(int, call.attrs.padding)
     margins = 0, 0, top, bottom, left, right, 0, 0
     data = _grown(sizes_of(call.args[0]), margins)

@@ -73,7 +73,7 @@ class TiledSums:
 
     @property
     def step(self) -> int:
-        """Contiguous elements multiplied at once; 0 if they would fill too little."""
+        """Elements of a run multiplied at once; 0 if they fill less than half a tile row."""
         size, terms = self.size, self.instruction.numbers.terms
         fits = [count for count in range(terms, BYTES // size + 1, terms) if self.run % count == 0]
         numbers = max(fits, default=0)
@@ -116,7 +116,7 @@ class TiledSums:
 
 
 def divide_into_tiles(sums: Sums, dot: DotInstruction) -> TiledSums | None:
-    """Divide a product into tiles; None if the target has none or they would be too bare."""
+    """Divide a product into tiles; None without tiles, or if they would be too empty."""
     instruction = tile_instructions.BY_TYPE.get(dot.data)
     if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None

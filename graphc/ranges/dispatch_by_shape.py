@@ -25,7 +25,7 @@ Dims = list[Any]  # per axis: a number, the name of a dimension, or a sum of nam
 
 
 class Rule(TypedDict):
-    """Rule: inputs up to sizes `upto` run at tuned size number `point`, at once or in parts."""
+    """A rule: inputs up to sizes `upto` run at tuned size `point`, at once or in parts."""
 
     upto: Sizes
     point: int
@@ -176,7 +176,7 @@ class _Dispatcher:
         self._builder.update_func(self._main, function)
 
     def _run(self, point: int, first: str) -> Any:
-        """Add a function that pads inputs to a tuned size; with `first`, computes parts."""
+        """Add a function that pads inputs to a tuned size, or splits them along `first`."""
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
         shapes = [_sizes_at(dims, self._opened(point_sizes, sizes)) for dims in self._inputs]

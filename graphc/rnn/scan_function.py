@@ -233,7 +233,7 @@ def _time(scan: Any) -> str:
 
 
 def _cells(scan: Any) -> list[tuple[list[str], str, str]]:
-    """List per vector of units: its gates' sums, its place in the state, its last input."""
+    """List per vector of units: its gates' sums, its state index, its last gate's input."""
     length, cells = scan.vectors * scan.lanes, []
     for row in range(scan.rows):
         for vector in range(scan.wide):
