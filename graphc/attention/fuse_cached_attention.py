@@ -92,7 +92,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return relax.op.reshape(attention, call.ty.shape)
 
     def _cache(self, factor: Any, count: int, g: Graph, is_transposed: bool) -> CacheView:
-        """Return the cache from which a matmul operand is made. Raises Leave if none."""
+        """Return the cache that a matmul operand is a scaled view of. Raises Leave if none."""
         views, scale, tensor = [], 1.0, factor
         while (value := g.producer(tensor)) is not None:
             if (scaled := _scaled(value, g)) is not None:

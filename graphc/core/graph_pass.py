@@ -105,7 +105,7 @@ class Graph:
         self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
 
     def look_up(self, look_up: Callable[[Any], Any]) -> None:
-        """Look variables up by this function from now on; it also finds rewritten calls."""
+        """Look up variables by this function from now on; it also finds rewritten calls."""
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:

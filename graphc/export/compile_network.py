@@ -118,14 +118,14 @@ def simplify(model: Any, shapes: Shapes) -> Any:
 
 
 def operators() -> frozenset[str]:
-    """Return the names of the operators that the importer converts."""
+    """Patch TVM's ONNX importer, and return the names of the operators that it converts."""
     register_converters.patch_importer()
     # The importer handles `If` and `Constant` outside its table of converters.
     return frozenset((*onnx_frontend._get_convert_map(), "If", "Constant"))
 
 
 def convert(model: Any, shapes: Shapes, target: Any) -> Any:
-    """Convert a simplified model to Relax; for CPUs, 16-bit floats become float32."""
+    """Patch the importer and convert a simplified model; for CPUs, widen 16-bit floats."""
     computes_wide = target is None or target.kind.name == "llvm"
     register_converters.patch_importer()
     onnx_file.patch_importer(widen_16bit_floats.array if computes_wide else onnx_file.array)

@@ -36,7 +36,7 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """Return a function that quantizes to unsigned bytes, and shifts them if they have a sign.
+    """Return a function that quantizes to unsigned bytes instead of signed ones.
 
     Bytes that were dequantized with the same scale and zero point are used again instead.
     Raises Leave if the scale or zero point is computed, or nothing is to be changed.

@@ -44,13 +44,13 @@ class Linear:
 
 
 class LinearSums:
-    """Finds sums of scaled values in a graph; stops at values with other readers or sizes."""
+    """Finds sums of scaled values in a graph; stops at values with other readers or size."""
 
     def __init__(self, g: Graph) -> None:
         self._g = g
 
     def of(self, call: Any) -> Linear | None:
-        """Return the sum of scaled values that a call computes; None if it is no such sum."""
+        """Return the sum of scaled values that a call computes; None if it is no such."""
         return self._expand(call, sizes_of(call))
 
     def ending_in(self, value: Any, sizes: tuple[int, ...]) -> Linear:

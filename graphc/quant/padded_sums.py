@@ -25,7 +25,7 @@ class PaddedSums:
     sums: Sums
 
     def pad(self, data: Any, pad_value: int = 0) -> Any:
-        """Return the data padded with `pad_value`, in the shape that the sums read."""
+        """Return the data padded with `pad_value`, in the shape that the product reads."""
         if any(self.margins):
             data = relax.op.nn.pad(data, self.margins, pad_value=pad_value)
         is_flat = len(self.sums.data) != len(self.margins) // 2
