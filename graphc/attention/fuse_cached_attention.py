@@ -92,7 +92,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return relax.op.reshape(attention, call.ty.shape)
 
     def _cache(self, factor: Any, count: int, g: Graph, is_transposed: bool) -> CacheView:
-        """Return the cache that a matmul operand is a scaled view of. Raises Leave if none."""
+        """Return the cache that a matmul operand is a scaled view of, or raise Leave."""
         views, scale, tensor = [], 1.0, factor
         while (value := g.producer(tensor)) is not None:
             if (scaled := _scaled(value, g)) is not None:
@@ -302,7 +302,7 @@ def _masked(
 
 
 def _halves(name: str, wide: int, combine: str) -> list[str]:
-    """Return statements that reduce each row of a `wide` vector to its first number."""
+    """Return statements that combine the `wide` numbers of each row in its first one."""
     statements, half = [], wide // 2
     while half:
         left, right = f"{name}[r, i]", f"{name}[r, {half} + i]"

@@ -48,7 +48,7 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
 
 
 class KeepJoinedGroupsApart(Pass[None]):
-    """Keeps the reshape that joins a grouped convolution's groups a separate function."""
+    """Keeps the reshape after a grouped convolution a separate function, to avoid a copy."""
 
     name, match = "conv.keep_joined_groups_apart", (RESHAPE,)
     dtype = ""

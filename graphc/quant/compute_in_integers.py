@@ -176,7 +176,7 @@ _EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sum is exact in floa
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """A matmul or convolution: its quantized data, its weights as bytes, and its scale."""
+    """A matmul or convolution: quantized data, weights as bytes, and scale of the sums."""
 
     call: Any
     data: QuantizedValue

@@ -64,7 +64,7 @@ class Function:
 
 
 def split(instruction: Instruction, block: int, bits: int) -> Function:
-    """Build the function that makes two bytes of each float in a block, a scale and a sum."""
+    """Build the function that makes two bytes of each float in a block, scale and sum."""
     low = instruction.low_bits(bits)
     name = f"mallorn_split_{block}_{low}"
     reals, wholes, largest_integer = (
