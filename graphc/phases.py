@@ -1,6 +1,7 @@
-"""Recipes: named lists of graph passes, in phases with a purpose. Imports no TVM.
+"""Recipes: named lists of graph passes, grouped in phases with a purpose. Imports no TVM.
 
-Passes determine which tasks exist: if a step changes, stored schedules may match no task.
+The passes determine which tensor functions are tuned (tasks). Schedules are stored per task,
+so if a pass changes, stored schedules may match no task any more.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
 
 @dataclass(frozen=True)
 class PassEntry:
-    """A pass of Mallorn as users see it, in `mallorn passes` and the reference page."""
+    """A pass of this package, as `mallorn passes` and the reference page show it."""
 
     name: str
     stored_name: str  # the name in recipes
@@ -23,7 +24,7 @@ class PassEntry:
 
 @dataclass(frozen=True)
 class PassStep:
-    """A step of a recipe: the stored name of a pass, and its constructor's arguments."""
+    """A step of a recipe: the name of a pass, and the arguments of its constructor."""
 
     name: str
     args: tuple[Any, ...] = ()  # JSON; {"call": name, "args": [...]} stands for its result
@@ -199,7 +200,7 @@ AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
 
 
 def pass_table() -> list[PassEntry]:
-    """Return Mallorn's own passes, in order of the first recipe and phase that runs them."""
+    """Return this package's passes in the order in which recipes first run them."""
     phases_by_pass: dict[str, dict[str, None]] = {}  # ordered sets
     for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
         for step in phase.steps:

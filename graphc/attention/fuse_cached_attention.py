@@ -24,7 +24,7 @@ _VIEWS = ("relax.reshape", "relax.permute_dims", "relax.broadcast_to", "relax.ex
 
 
 class CacheView(NamedTuple):
-    """A cache [batch, heads, length, numbers] that a matmul reads, and its scale factor."""
+    """A key or value cache that a matmul reads, and the constant that multiplies it."""
 
     tensor: Any
     scale: float
@@ -40,7 +40,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class CachedAttention:
-    """An attention: its scores, both caches, and `rows`, the number of queries per head."""
+    """Attention over two caches; `rows` is the number of queries per attention head."""
 
     scores: Scores
     keys: CacheView
@@ -49,7 +49,10 @@ class CachedAttention:
 
 
 class FuseCachedAttention(Pass[CachedAttention]):
-    """Fuses attention over caches of variable `length`, checking shapes at `sample`."""
+    """Fuses attention over caches whose length is the variable `length` into one function.
+
+    It compares shapes after setting the length to the number `sample`.
+    """
 
     name, match = "attention.fuse_cached", (PRODUCT,)
     any_size = True
@@ -89,7 +92,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return relax.op.reshape(attention, call.ty.shape)
 
     def _cache(self, factor: Any, count: int, g: Graph, is_transposed: bool) -> CacheView:
-        """Return the cache that a matmul operand is a view of. Raises Leave for others."""
+        """Return the cache that a matmul operand is a scaled view of, or raise Leave."""
         views, scale, tensor = [], 1.0, factor
         while (value := g.producer(tensor)) is not None:
             if (scaled := _scaled(value, g)) is not None:
@@ -116,7 +119,6 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return CacheView(tensor, scale)
 
     def _sizes(self, value: Any) -> list[int]:
-        """Return a value's shape with the variable length set to the sample length."""
         return sizes_at(value.ty.shape, self._length, self._sample)
 
     def _grows(self, value: Any) -> bool:
@@ -191,10 +193,11 @@ _POWER = 'T.reinterpret("float32", T.shift_left(T.Cast("int32", e[r, i]) + 127, 
 def cached_attention_function(
     shape: Any, rows: int, masks: list[list[int]], scale: float, factor: float
 ) -> Any:
-    """Build the function; `shape` is [batch, cache heads, queries per cache head, numbers].
+    """Build the function for an attention of this shape.
 
-    Attention heads that share a cache head are stacked on the third axis, each with `rows`
-    queries. `scale` multiplies the scores, and `factor` the output.
+    `shape` is [batch, cache heads, queries per cache head, numbers per query]. Attention
+    heads that share a cache head are stacked on the third axis, each with `rows` queries.
+    `scale` multiplies the scores, `factor` the output; `masks` has the mask's shape, if any.
     """
     batch, heads, queries, numbers = shape
     wide = gcd(numbers, vector_lanes.lanes())
@@ -288,7 +291,7 @@ def main(
 def _masked(
     sizes: list[int], places: tuple[str, str, str, str], heads: int, rows: int
 ) -> tuple[str, str, str]:
-    """Return the mask's parameter, its region and the term added to scores, as TVMScript."""
+    """Return TVMScript for the mask: the parameter, the region read, and the term to add."""
     batch, group, query, place = places
     length = "n" if sizes[3] != 1 else "1"
     shape = ", ".join([*map(str, sizes[:3]), length])
@@ -299,7 +302,7 @@ def _masked(
 
 
 def _halves(name: str, wide: int, combine: str) -> list[str]:
-    """Return statements that combine all numbers of a row's vector into its first one."""
+    """Return statements that combine the `wide` numbers of each row in its first one."""
     statements, half = [], wide // 2
     while half:
         left, right = f"{name}[r, i]", f"{name}[r, {half} + i]"

@@ -10,7 +10,7 @@ from graphc.core.graph_rewriting import OPAQUE, OPERATOR, parse_tvmscript, sizes
 
 
 class VectorizeCacheConcat(Pass[list[Any]]):
-    """Appends rows to caches of variable `length`, checking shapes at `sample`."""
+    """Appends to caches of variable `length` by copying rows; checks shapes at `sample`."""
 
     name, match = "attention.vectorize_cache_concat", ("relax.concat",)
     any_size = True

@@ -24,7 +24,7 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Form:
-    """The three transform matrices of Winograd's F(tile x tile, 3x3)."""
+    """Winograd's F(tile x tile, 3x3): its matrices to transform data, weights and result."""
 
     pack: Matrix
     weights: Matrix
@@ -102,7 +102,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class WinogradPlan:
-    """A convolution, and the Winograd form (tile size) that would compute it."""
+    """A convolution, and the tile size and matrices to compute it by Winograd's method."""
 
     shape: Shape
     form: Form
@@ -145,7 +145,7 @@ class WinogradPlan:
 
     @property
     def gain(self) -> float:
-        """Arithmetic operations saved, minus the equivalent of extra memory traffic."""
+        """Arithmetic operations saved, minus those that the extra memory traffic costs."""
         shape, products, size = self.shape, self.form.products, BYTES[self.dtype]
         tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
         direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]
@@ -230,9 +230,9 @@ def _pack(plan: WinogradPlan) -> Any:
 
 @lru_cache
 def _unpack(plan: WinogradPlan) -> Any:
-    """Build the function that transforms products to output tiles.
+    """Build the function that transforms matrix products to output tiles.
 
-    Pixels beyond the image are stored to its last row or column first and overwritten later.
+    Pixels of a tile beyond the image are stored to its last row or column, then overwritten.
     """
     shape, tile, span = plan.shape, plan.form.tile, plan.form.span
 

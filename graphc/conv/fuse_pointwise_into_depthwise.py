@@ -41,7 +41,7 @@ _BETWEEN = {
 
 @dataclass(frozen=True)
 class Pair:
-    """A pointwise and a depthwise convolution, and the operators between them in order."""
+    """A pointwise and a depthwise convolution, and the element-wise calls between them."""
 
     pointwise: Any
     links: tuple[Any, ...]  # operators between the two
@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def arguments(self) -> list[Any]:
-        """Data, pointwise weights, per-channel operands of `links`, depthwise weights."""
+        """Data, pointwise weights, constants of the calls in between, depthwise weights."""
         vectors = [second for call in self.links for second in call.args[1:] if second.ty.ndim]
         return [*self.pointwise.args, *vectors, self.depthwise.args[1]]
 

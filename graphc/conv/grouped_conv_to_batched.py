@@ -48,7 +48,7 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
 
 
 class KeepJoinedGroupsApart(Pass[None]):
-    """Keeps reshapes after grouped convolutions unfused, so that they need no copy."""
+    """Keeps the reshape after a grouped convolution a separate function, to avoid a copy."""
 
     name, match = "conv.keep_joined_groups_apart", (RESHAPE,)
     dtype = ""

@@ -38,13 +38,13 @@ class Sizes:
 
     @property
     def around(self) -> tuple[int, ...]:
-        """The shape of the data with the convolution's own zero padding."""
+        """The shape of the data after the convolution's own padding with zeros."""
         sides = zip(self.low_padding, self.data[1:-1], self.high_padding, strict=True)
         return (self.data[0], *map(sum, sides), self.data[-1])
 
     @property
     def filled(self) -> tuple[int, ...]:
-        """The shape `around`, enlarged to cover all data that the padded results read."""
+        """The shape of the data, with zeros added for all that padded results read."""
         places = zip(self.sums[1:-1], self.kernel, self.strides, self.dilation, strict=True)
         reach = ((size - 1) * stride + (taps - 1) * step + 1 for size, taps, stride, step in places)
         return (self.data[0], *map(max, self.around[1:-1], reach), self.data[-1])
@@ -79,7 +79,7 @@ class PadConvToVectors(Pass[Sizes]):
 
 
 def is_supported(call: Any) -> bool:
-    """Return whether a convolution is channels-last and float32 with constant weights."""
+    """Return whether a call is a channels-last float32 convolution with constant weights."""
     attrs = call.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
     constant = isinstance(call.args[1], tvm.ir.GenericConst) and call.ty.dtype == "float32"
@@ -104,9 +104,9 @@ def sizes_of(call: Any, outputs: int) -> Sizes:
 
 
 def padded_convolution(sizes: Sizes, groups: tuple[int, ...] = ()) -> Any:
-    """Build the function that computes padded sums in a buffer and copies out those needed.
+    """Build a function that computes a padded convolution and copies the real results out.
 
-    `groups` is empty or holds the number of groups, an axis that then precedes the outputs.
+    `groups` is empty, or holds the number of groups, which then have their own axis.
     """
     spatial_axes = range(len(sizes.kernel))
     outputs = ["g", "o"] if groups else ["o"]
@@ -139,7 +139,7 @@ def main(
 
 
 def data_indices(sizes: Sizes) -> str:
-    """Return, as TVMScript, the spatial indices at which a sum reads the data."""
+    """Return TVMScript for the spatial indices at which the convolution reads its data."""
     steps = enumerate(zip(sizes.strides, sizes.dilation, strict=True))
     return ", ".join(
         f"{_scaled(f'vi{axis}', stride)} + {_scaled(f'vr{axis}', dilation)}"
@@ -162,7 +162,7 @@ def padding_block(sizes: Sizes) -> str:
 
 
 def inside_condition(sizes: Sizes) -> tuple[str, str]:
-    """Return TVMScript for whether a padded index is in the data, and its index there."""
+    """Return TVMScript for two things: whether padded indices are in the data, and where."""
     conditions, indices = [], []
     for axis, (first, size) in enumerate(zip(sizes.low_padding, sizes.data[1:-1], strict=True)):
         conditions.append(f"{first} <= vi{axis} and vi{axis} < {first + size}")

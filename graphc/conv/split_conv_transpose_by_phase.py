@@ -1,7 +1,8 @@
 """Compute transposed convolutions without multiplying the zeros between their inputs.
 
-With stride s, the result consists of s x s interleaved images. Each is a plain convolution
-with every s-th weight, and one function computes all of them. Where that is wasteful (see
+With stride s, results whose row and column have the same remainders modulo s read the same
+weights. They form s x s interleaved images. Each is a plain convolution with every s-th
+weight, and one function computes all of them. Where that is wasteful (see
 `Deconvolution.interleaves`), a pointwise convolution multiplies inputs by weights, and a
 second function adds up the products. With stride 1, flipped weights are enough.
 """
@@ -43,12 +44,12 @@ class StridedAxis:
 
     @property
     def steps(self) -> int:
-        """The number of results along this axis in one interleaved image, rounded up."""
+        """The most results along this axis with the same index modulo the stride."""
         return -(-self.result // self.stride)
 
     @property
     def margins(self) -> tuple[int, int]:
-        """Zeros to add before and after the inputs when computing interleaved images."""
+        """Zeros to add before and after the inputs, so that every weight has an input."""
         last = self.steps - 1 + (self.stride - 1 + self.cut) // self.stride
         return max(0, self.taps - 1 - self.cut // self.stride), max(0, last - self.size + 1)
 
@@ -58,16 +59,16 @@ class StridedAxis:
 
     @property
     def first(self) -> int:
-        """Offset from a result's step to the first padded input that it reads."""
+        """Offset from (result index // stride) to the first padded input it reads."""
         return self.margins[0] - self.taps + 1
 
     @property
     def waste(self) -> float:
-        """Weights after padding to a multiple of the stride, relative to the real ones."""
+        """Number of weights, padded to a multiple of the stride, relative to `kernel`."""
         return self.taps * self.stride / self.kernel
 
     def weights(self, kernels: Any, axis: int) -> Any:
-        """Split the kernel axis into interleaved images and their taps, in input order."""
+        """Split the kernel axis by result index modulo stride, then by input in order."""
         taps = [[(image + self.cut) % self.stride + self.stride * tap for tap in reversed(range(self.taps))]
                   for image in range(self.stride)]  # fmt: skip
         margins = [(0, 0)] * kernels.ndim
@@ -96,7 +97,7 @@ class Deconvolution:
 
     @property
     def images(self) -> tuple[int, ...]:
-        """The result's shape, with each spatial axis split into steps and images."""
+        """Shape of the result, with each spatial axis split into i // stride, i % stride."""
         high, wide = self.high, self.wide
         return self.batch, high.steps, high.stride, wide.steps, wide.stride, self.outputs
 
@@ -113,11 +114,11 @@ class Deconvolution:
 
     @property
     def has_equal_images(self) -> bool:
-        """True if all interleaved images have the same size."""
+        """True if the stride divides the result's height and width."""
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
     def interleaves(self, lanes: int) -> bool:
-        """Return whether to compute interleaved images, by their sizes and wasted work."""
+        """Return whether to run one convolution per result index modulo the stride."""
         waste = self.high.waste * self.wide.waste
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
         return self.is_strided and self.has_equal_images and (self.groups > 1 or cheap)
@@ -127,7 +128,7 @@ INJECTIVE = 2  # TVM's pattern kind
 
 
 def images_function(sizes: Deconvolution, weights: tuple[int, ...], dtype: str) -> Any:
-    """Build the function that computes all interleaved images directly."""
+    """Build the function that computes results grouped by their index modulo the stride."""
     high, wide, channels = sizes.high, sizes.wide, weights[4]
     row = f"vi + (va + {high.cut}) // {high.stride} + {high.first} + vr"
     column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first} + vs"
@@ -153,7 +154,7 @@ def main(
 
 
 def sums_function(sizes: Deconvolution, dtype: str) -> Any:
-    """Build the function that adds up, for each result, the products that belong to it."""
+    """Build the function that adds up the products of inputs and weights for each result."""
     high, wide = sizes.high, sizes.wide
     taps = [(down, across) for down in range(high.taps) for across in range(wide.taps)]
     terms = []
@@ -180,7 +181,7 @@ def main(
 
 
 def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
-    """Return one tap's clamped input and weight index, and conditions for their validity."""
+    """Return clamped indices of one input and weight, and conditions that both exist."""
     place, weight = (
         f"(({result} + {axis.cut}) // {axis.stride} - {tap})",
         f"(({result} + {axis.cut}) % {axis.stride} + {axis.stride * tap})",
@@ -201,7 +202,7 @@ Way = Callable[[Any, Deconvolution, Graph], Any]
 
 
 class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
-    """Computes transposed convolutions as plain ones, or as products and their sums."""
+    """Computes transposed convolutions as plain ones, without multiplying inserted zeros."""
 
     name = "conv.split_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
@@ -209,7 +210,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     is_required, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
 
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
-        """Return a method and the sizes; None to restore the layout that TVM can lower."""
+        """Return how to compute the call, and its sizes; None to make it channels-first."""
         if call.attrs.data_layout not in ("NWC", "NHWC"):
             raise Leave("its channels are not last")
         if not has_known_sizes(call) or not g.is_constant(call.args[1]):
@@ -263,12 +264,10 @@ def _kernels(call: Any, sizes: Deconvolution) -> Any:
 
 
 def _data(call: Any) -> Any:
-    """Return the data, with a height of 1 added if the convolution is 1-D."""
     return call.args[0] if call.ty.ndim == 4 else relax.op.expand_dims(call.args[0], 1)
 
 
 def _flipped_convolution(call: Any, sizes: Deconvolution, _: Graph) -> Any:
-    """Compute a transposed convolution of stride 1 as a plain one with flipped weights."""
     flipped = relax.const(np.ascontiguousarray(_kernels(call, sizes)[::-1, ::-1]))
     return relax.op.nn.conv2d(_data(call), flipped, padding=sizes.margins, groups=sizes.groups, **_LAST)
 
@@ -285,7 +284,6 @@ def _interleaved(call: Any, sizes: Deconvolution, g: Graph) -> Any:
 
 
 def _products_and_sums(call: Any, sizes: Deconvolution, g: Graph) -> Any:
-    """Multiply each input by all its weights, then add up the products of each result."""
     kernels = _kernels(call, sizes)
     pointwise = np.ascontiguousarray(kernels.transpose(2, 0, 1, 3)).reshape(1, 1, sizes.inputs, -1)
     products = relax.op.nn.conv2d(_data(call), relax.const(pointwise), **_LAST)

@@ -20,7 +20,7 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class PaddedAxis:
-    """A spatial dimension of the data, and the kernel's taps and padding along it."""
+    """A spatial dimension of a convolution: size of the data, weights along it, padding."""
 
     size: int
     taps: int
@@ -31,7 +31,7 @@ class PaddedAxis:
 
     @property
     def trimmed(self) -> "PaddedAxis":
-        """The axis without outer taps that read only padding; unchanged if it has none."""
+        """The axis without outer weights that read only padding; itself if none do."""
         reach = [
             tap
             for tap in range(self.taps)

@@ -35,7 +35,7 @@ def _hard_sigmoid(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
 
 
 def _exponential(x: Any, height: float, width: float) -> Any:
-    """Return x if it is positive, otherwise height * (exp(x / width) - 1)."""
+    """Return x where it is positive, otherwise height * (exp(x / width) - 1)."""
     negative = _op.minimum(_number(0, x), x)
     scaled = negative if width == 1 else _op.divide(negative, _number(width, x))
     curve = _op.subtract(_op.exp(scaled), _number(1, x))
@@ -54,7 +54,7 @@ def _selu(_: Any, inputs: Any, attrs: Any, __: Any) -> Any:
 
 
 def _where(mask: Any, x: Any) -> Any:
-    """Return x where the mask is true, else 0. It is a product, so x must be finite."""
+    """Return x where the mask is true, else 0. It multiplies, so x must be finite."""
     return _op.multiply(_op.astype(mask, x.ty.dtype), x)
 
 

@@ -20,7 +20,7 @@ _NIBBLE = 4
 
 
 def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
-    """Emit the decoding of block-quantised bytes. Raises ValueError for uneven blocks."""
+    """Emit decoding of block-quantised weights. Raises ValueError for uneven blocks."""
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:
@@ -35,7 +35,7 @@ def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> 
 
 
 def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert a blocked DequantizeLinear. Raises ValueError if an input is not constant."""
+    """Convert DequantizeLinear with blocks. Raises ValueError unless inputs are constant."""
     data, scale, zero = (constant_array(value, params) for value in first_inputs(inputs, 3))
     if data is None or scale is None or (zero is None and first_inputs(inputs, 3)[2] is not None):
         raise ValueError("it decodes blocks of what is computed: only constants have blocks")
@@ -86,7 +86,7 @@ def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _unpacked(rows: Any, bits: int, count: int) -> Any:
-    """Return the first `count` numbers of each row; of a byte, the low half comes first."""
+    """Unpack the first `count` numbers of each row; a byte's low half comes first."""
     if bits == _BYTE:
         return rows[:, :count]
     return _halves(rows)[:, :count]
@@ -98,7 +98,7 @@ def _halves(numbers: Any) -> Any:
 
 
 def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert GatherBlockQuantized with a constant table. Raises ValueError for others."""
+    """Convert GatherBlockQuantized. Raises ValueError unless its table is constant."""
     data, indices, scale, zero = first_inputs(inputs, 4)
     table, scales, zeros = (constant_array(value, params) for value in (data, scale, zero))
     bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))
@@ -158,7 +158,7 @@ class Node:
         return self.emit(_coded(relax.op.quantize, data, self.scalar(scale), zero, 0, _type(zero)))
 
     def subtract_zero_point(self, data: Any, zero: Any, *, is_column: bool = False) -> Any:
-        """Subtract `zero` from bytes: a scalar, or one per row (column if `is_column`)."""
+        """Subtract a zero point: a scalar, or one per row (column if `is_column`)."""
         zeros, values = self.array(zero), self.array(data)
         if zero is None or (zeros is not None and not zeros.any()):
             return data
@@ -191,7 +191,7 @@ def _broadcastable(zero: Any, is_column: bool) -> Any:
 
 
 def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert QuantizeLinear or DequantizeLinear, by `dequantize` if it has a block size."""
+    """Convert QuantizeLinear or DequantizeLinear; with a block size, by `dequantize`."""
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
         return dequantize(builder, inputs, node.attrs, params)
@@ -208,7 +208,7 @@ def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params:
 
 
 def _dynamic(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert DynamicQuantizeLinear: the data's range, extended to 0, sets the scale."""
+    """Convert DynamicQuantizeLinear, whose scale covers 0 and all of the data."""
     return relax.Tuple(list(_measured(Node(builder, attrs, params), inputs[0])))
 
 
@@ -272,7 +272,7 @@ def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert a unary QLinear operator to the float operator `kind` on dequantized data."""
+    """Convert a unary QLinear operator; the float operator `kind` reads dequantized data."""
     node = Node(builder, attrs, params)
     node.attrs.pop("opset", None)
     x, x_scale, x_zero, y_scale, y_zero = first_inputs(inputs, 5)

@@ -23,8 +23,8 @@ def patch_importer() -> None:
     """Patch TVM's ONNX importer, which has no registry, so that it uses our converters.
 
     The patched importer also computes known axis sizes and Gather indices as constants.
-    TVM's emits three operators on constants per Gather, and FoldConstant compiles each of
-    them, which takes minutes for unrolled graphs.
+    TVM's emits three operators per Gather instead. FoldConstant compiles each of them,
+    which takes minutes for unrolled graphs.
     """
     if not hasattr(onnx_frontend, "_original_convert_map"):
         onnx_frontend._original_convert_map = onnx_frontend._get_convert_map
@@ -60,7 +60,7 @@ def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:
 
 
 def _from_the_front(builder: Any, indices: Any, extent: Any) -> Any:
-    """Add the extent to negative indices; the result is constant if both inputs are."""
+    """Make negative indices count from the front; constant if indices and extent are."""
     constants = [value for value in (indices, extent) if isinstance(value, tvm.ir.GenericConst)]
     if len(constants) < len((indices, extent)):
         return onnx_frontend._original_normalize_negative_indices(builder, indices, extent)

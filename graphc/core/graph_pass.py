@@ -65,9 +65,10 @@ class ReportingPass(ABC):
         self.lanes = lanes
 
     def leave_after(self, error: Exception, report: Report) -> None:
-        """Count an error as the reason to leave a match unchanged.
+        """Count an error as a reason for which the pass left a call or function unchanged.
 
-        Raises it instead if the pass `is_required`, or if it is one of NOT_THE_PASS.
+        Raises the error instead if the module cannot be compiled without the pass
+        (`is_required`), or if it does not indicate a defect of the pass (NOT_THE_PASS).
         """
         if self.is_required or isinstance(error, NOT_THE_PASS):
             raise error
@@ -82,12 +83,12 @@ class ReportingPass(ABC):
 
     @abstractmethod
     def apply(self, mod: Any) -> tuple[Any, Report]:
-        """Return the rewritten module, and a report on everything that matches."""
+        """Return the rewritten module, and counts of calls rewritten or left unchanged."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Consecutive calls, each used only by the next, and the call that feeds the first."""
+    """Consecutive calls, each read only by the next, and the call that the first reads."""
 
     calls: tuple[Any, ...]  # in the order of computing
     source: Any | None  # None if the chain begins with an input, a constant or a shared value
@@ -104,11 +105,11 @@ class Graph:
         self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
 
     def look_up(self, look_up: Callable[[Any], Any]) -> None:
-        """Resolve variables by `look_up` from now on, to see calls already rewritten."""
+        """Look up variables by this function from now on; it also finds rewritten calls."""
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
-        """Return the call that a variable is bound to if it is of `operators` (or any)."""
+        """Return the call bound to a variable, if it is of `operators` (or any)."""
         call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None
@@ -131,7 +132,7 @@ class Graph:
         return value.value.numpy()
 
     def constant(self, array: Any) -> Any:
-        """Return a constant of the array's own type; `relax.const` narrows 64-bit types."""
+        """Return an array as a Relax constant; `relax.const` would narrow 64-bit types."""
         return relax.const(tvm.runtime.tensor(array))
 
     def reader_count(self, value: Any) -> int:
@@ -139,7 +140,7 @@ class Graph:
         return len(self._readers.get(value, ()))
 
     def readers(self, value: Any) -> list[Any]:
-        """Return a variable's readers: calls, or None for each reader that is no call."""
+        """Return the calls that read a variable; None for each reader that is no call."""
         return [self.producer(reader) for reader in self._readers.get(value, ())]
 
     def has_one_reader(self, value: Any) -> bool:
@@ -151,7 +152,7 @@ class Graph:
         return self.producer(*self._readers[value], *operators) if self.has_one_reader(value) else None
 
     def chain(self, value: Any, through: Collection[str]) -> Chain:
-        """Return the longest chain of operators in `through` that computes a value."""
+        """Return the longest chain of calls of `through` operators that ends in a value."""
         calls: list[Any] = []
         while self.has_one_reader(value) and (call := self.producer(value)) is not None:
             if operator_name(call) not in through:
@@ -223,7 +224,6 @@ class CallWalk(PyExprMutator):  # type: ignore[misc]
         return self._read(super().visit_dataflow_var_(var))
 
     def _read(self, var: Any) -> Any:
-        """Replace a variable by the constant bound to it, if `read_constants` is set."""
         bound = self.lookup_binding(var) if self._read_constants and isinstance(var, relax.Var) else None
         return bound if isinstance(bound, tvm.ir.GenericConst) else var
 
@@ -236,8 +236,8 @@ class Pass(ReportingPass, Generic[Facts]):
     """Rewrites calls of the operators in `match`, one at a time, in execution order.
 
     `check` decides whether a call is rewritten, and `rewrite` builds the replacement. Calls
-    stay unchanged if they have unknown sizes or a scalar result (unless `any_size`), or if the
-    result is not of `dtype`. After another error, `leave_after` decides what happens.
+    stay unchanged if they have unknown sizes or a scalar result (unless `any_size`), or if
+    the result is not of `dtype`. `leave_after` counts or raises errors other than Leave.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators to rewrite
@@ -247,7 +247,7 @@ class Pass(ReportingPass, Generic[Facts]):
 
     @abstractmethod
     def check(self, call: Any, g: Graph) -> Facts:
-        """Return what `rewrite` must know of the call. Raises Leave if it is not rewritten."""
+        """Analyse a call; return facts for `rewrite`, or raise Leave to keep the call."""
 
     @abstractmethod
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:
@@ -296,12 +296,12 @@ class Pass(ReportingPass, Generic[Facts]):
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
     """A pass that rewrites tensor functions, one at a time.
 
-    Functions of unknown sizes stay unchanged. Errors are left to `leave_after`.
+    Functions of unknown sizes stay unchanged. `leave_after` counts errors, or raises them.
     """
 
     @abstractmethod
     def check(self, function: Any) -> Facts:
-        """Return what `rewrite` must know of the function. Raises Leave if it stays as it is."""
+        """Analyse a function; return facts for `rewrite`, or raise Leave to keep it."""
 
     @abstractmethod
     def rewrite(self, function: Any, facts: Facts) -> Any:

@@ -1,4 +1,4 @@
-"""Helpers of the graph passes."""
+"""Helpers of the graph passes: properties of calls, padded sizes, TVMScript, schedules."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -37,7 +37,7 @@ def has_static_shapes(function: Any) -> bool:
 
 
 def annotate_blocks(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
-    """Annotate blocks with a schedule rule and vector width; return the new function."""
+    """Return the function with blocks annotated with a schedule rule and a vector width."""
     schedule = Schedule(function, debug_mask="none")
     for block in blocks:
         sblock = schedule.get_sblock(block.name_hint)
@@ -102,7 +102,7 @@ def sizes_at(shape: Any, length: Any, sample: int) -> list[int]:
 
 
 def is_worth_padding(outputs: int, lanes: int) -> bool:
-    """Return whether at most a third is padding when outputs are rounded up to vectors."""
+    """Return whether rounding up to a multiple of `lanes` makes at most a third padding."""
     return 2 * round_up_to_vectors(outputs, lanes) <= 3 * outputs
 
 
@@ -117,7 +117,7 @@ def round_up_to_vectors(outputs: int, lanes: int) -> int:
 
 
 def round_up_rows(rows: int) -> int:
-    """Round rows up to a multiple of a tile height in ROWS; up to 13 rows stay unchanged."""
+    """Round up to a multiple of a tile height in ROWS; numbers up to 13 stay unchanged."""
     padded_rows = rows
     while padded_rows > ROWS[-1] and not any(padded_rows % tile == 0 for tile in ROWS):
         padded_rows += 1
@@ -125,13 +125,13 @@ def round_up_rows(rows: int) -> int:
 
 
 def round_up_columns(columns: int, lanes: int) -> int:
-    """Round up to whole vectors if columns exceed one vector and padding is at most 1/3."""
+    """Round columns above `lanes` up to a multiple of it, if at most 1/3 is padding."""
     pays = columns > lanes and is_worth_padding(columns, lanes)
     return round_up_to_vectors(columns, lanes) if pays else columns
 
 
 def numbers(sizes: Iterable[int]) -> str:
-    """Join sizes as int64 literals, the index type of Relax; other types prevent fusion."""
+    """Join sizes as int64 literals, Relax's index type; TVM would not fuse other types."""
     return ", ".join(f"T.int64({size})" for size in sizes)
 
 
@@ -164,7 +164,7 @@ def extent_of(schedule: Any, loop: Any) -> int:
 
 
 def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any]:
-    """Split a loop by a sampled inner factor; by default the largest one up to `default`."""
+    """Split a loop in two; the inner extent is sampled, and at most `default` at first."""
     extent = extent_of(schedule, loop)
     inner = largest_factor(extent, min(limit, default))
     factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])
@@ -172,7 +172,7 @@ def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any
 
 
 def inlines_too_much(function: Any) -> bool:
-    """Return whether inlining makes an expression that loads more than MOST_LOADS elements.
+    """Return whether inlining would make an expression with over MOST_LOADS loads.
 
     If a block loads an element several times, as a polynomial does, it multiplies all loads
     that are inlined into it.
@@ -190,7 +190,8 @@ def inlines_too_much(function: Any) -> bool:
 def inline_all_but(schedule: Any, blocks: Iterable[Any]) -> Any:
     """Inline the blocks that MetaSchedule would inline, except `blocks`.
 
-    Does nothing if `inlines_too_much`. TVM calls a block's own rule before inlining others.
+    Schedule rules call it because TVM applies them before it inlines other blocks. It does
+    nothing if `inlines_too_much`.
     """
     if inlines_too_much(schedule.mod["main"]):
         return schedule

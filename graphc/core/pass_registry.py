@@ -73,12 +73,12 @@ def make_passes(step: Step) -> list[Any]:
 
 
 def following_passes(name: str) -> list[Any]:
-    """Return the classes of the passes that run after the named pass in the same step."""
+    """Return the classes of the passes that always run directly after the named pass."""
     return [_imported(FOLLOWED_BY[name])] if name in FOLLOWED_BY else []
 
 
 def make_pass(step: Step) -> Any:
-    """Construct the pass of a step with its arguments. Raises ValueError if unknown."""
+    """Construct the pass that a step names. Raises ValueError if the name is unknown."""
     name = step.get("pass") or step["call"]
     args = [
         make_pass(cast(Step, a)) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])

@@ -15,8 +15,9 @@ def run(
 ) -> tuple[Any, list[Report]]:
     """Run the steps; return the resulting module, and a report on each pass.
 
-    Steps with `left_out` are skipped, and so are optional steps on which TVM raises an
-    error. Passes named in `switched_off` are skipped unless they are required.
+    Steps whose `left_out` gives a reason, optional steps on which TVM raises an error, and
+    passes for CPU features that the target lacks are skipped. So are passes named in
+    `switched_off`, unless they are required.
     """
     reports = []
     with target, tvm.transform.PassContext(opt_level=3):

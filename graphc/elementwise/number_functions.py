@@ -46,7 +46,7 @@ class NamedValues:
 
 
 def elementwise(function: NumberFunction, *tensors: Any) -> Any:
-    """Return a TE tensor: the function applied element by element, with broadcasting."""
+    """Return a TE tensor that applies the function to each element, with broadcasting."""
 
     def compute(*indices: Any) -> Any:
         values, numbers = NamedValues(), []
@@ -76,7 +76,7 @@ def magnitude(value: Any) -> Any:
 
 
 def with_sign(value: Any, signed: Any) -> Any:
-    """Give a non-negative number the sign of another."""
+    """Give a non-negative number the sign of the number `signed`."""
     return of_bits(bits(value) | (bits(signed) & tirx.const(-(2**31), "int32")))
 
 
@@ -86,7 +86,7 @@ def within(value: Any, low: float, high: float) -> Any:
 
 
 def polynomial(value: Any, factors: Iterable[float]) -> Any:
-    """Evaluate a polynomial by Horner's rule; `factors` begin with the highest power."""
+    """Evaluate a polynomial; the coefficients `factors` begin with the highest power."""
     first, *lower_factors = (tirx.const(factor, str(value.ty.dtype)) for factor in factors)
     for factor in lower_factors:
         first = first * value + factor
@@ -131,7 +131,7 @@ def exp(bind: Bind, x: Any) -> Any:
 
 
 def sinh(bind: Bind, x: Any) -> Any:
-    """Return sinh(x), below 1 by a polynomial since exponentials would cancel there."""
+    """Return sinh(x); below 1 by a polynomial, as a difference of exponentials cancels."""
     half = bind(_exp_with_exponent(bind, magnitude(x), -1))
     square = bind(x * x)
     small = x + x * square * polynomial(square, _SINH)
@@ -199,14 +199,14 @@ def atanh(bind: Bind, x: Any) -> Any:
 
 
 def _log_of_sum(bind: Bind, size: Any, inner: Any) -> Any:
-    """Return log(1 + inner); for a large `size`, log(2 * size), since `inner` overflows."""
+    """Return log(1 + inner), or log(2 * size) if `size` is so large that inner overflows."""
     large = size > real(_LARGE)
     offset = tirx.Select(large, real(math.log(2)), real(0))
     return _log1p(bind, bind(tirx.Select(large, size - real(1), inner))) + offset
 
 
 def _log1p(bind: Bind, x: Any) -> Any:
-    """Return log(1 + x), corrected for the rounding error of the sum."""
+    """Return log(1 + x); the rounding error of the sum is corrected."""
     sum_ = bind(x + real(1))
     result = bind(log(bind, sum_))
     corrected = result + (x - (sum_ - real(1))) / sum_

@@ -82,13 +82,13 @@ def tan(bind: Bind, x: Any) -> Any:
 
 
 def _negated(value: Any, quarters: Any, sign: Any) -> Any:
-    """Negate in the third and fourth quarter, and again if the sign bit of `sign` is set."""
+    """Negate in the third and fourth quarter turn, and again if `sign` is negative."""
     flip = tirx.shift_left(quarters & 2, tirx.const(_WORD - 2, "int32"))
     return of_bits(bits(value) ^ flip ^ (sign & tirx.const(-(2**31), "int32")))
 
 
 def _angle(bind: Bind, x: Any) -> Angle:
-    """Return the angle of a non-negative number; its radians are NaN for NaN and infinity."""
+    """Return a non-negative number as an angle; its radians are NaN for NaN and infinity."""
     turns = bind(_quarter_turns(bind, bits(x)))
     small = x < real(pi / 4)
     nearest = tirx.shift_right(turns + tirx.const(1 << 61, "int64"), tirx.const(62, "int64"))
@@ -104,7 +104,7 @@ def _angle(bind: Bind, x: Any) -> Angle:
 
 
 def _quarter_turns(bind: Bind, word: Any) -> Any:
-    """Return an angle (float32 bits) in quarter turns modulo 4, as 2.62-bit fixed point."""
+    """Return an angle (float32 bits) in quarter turns modulo 4, with 62 bits of fraction."""
     exponent = tirx.shift_right(word, tirx.const(MANTISSA_BITS, "int32")) - BIAS
     first = bind(exponent + _OFFSET)  # the first bit of 2 / pi that affects the result
     mantissa = bind(tirx.Cast("uint32", (word & 0x7FFFFF) | 0x800000))
@@ -168,7 +168,7 @@ def atan(bind: Bind, x: Any) -> Any:
 
 
 def _arc(bind: Bind, size: Any) -> tuple[Any, Any]:
-    """Return whether size > 0.5, and asin(size), or asin(sqrt((1 - size) / 2)) if it is."""
+    """Return whether size > 0.5; and if so asin(sqrt((1 - size) / 2)), else asin(size)."""
     far = size > real(0.5)
     square = bind(tirx.Select(far, (real(1) - size) * real(0.5), size * size))
     start = bind(tirx.Select(far, tirx.sqrt(square), size))

@@ -31,7 +31,7 @@ def _number(value: float) -> Any:
 
 
 def _fast_exp(value: Any, g: Graph) -> Any:
-    """Call TVM's fast exp. It clamps its input, which must not matter to the caller."""
+    """Call TVM's fast exp. It clamps its input, so use it only where that is harmless."""
     return g.call_te("fast_exp", topi.fast_exp, value)
 
 
@@ -62,7 +62,7 @@ def _square(call: Any, _: Graph) -> Any:
 
 
 def _as_tensor_function(function: NumberFunction) -> Form:
-    """Return a rewrite that calls a tensor function: `function` applied to each element."""
+    """Return a rewrite of calls to a tensor function that applies `function` per element."""
     return lambda call, g: g.call_te(function.__name__, partial(elementwise, function), *call.args)
 
 

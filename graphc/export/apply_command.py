@@ -1,4 +1,4 @@
-"""Implementation of apply.py: compile an ONNX model with exported schedules and stock TVM.
+"""Compile an ONNX model with exported schedules and stock TVM: what apply.py runs.
 
 Package versions are checked before TVM loads, so functions import the modules that load it.
 """
@@ -53,13 +53,19 @@ def arguments() -> argparse.Namespace:
 
 
 def apply(directory: Path, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
-    """Compile, time and, if asked, check the model; return the report. Raises Refused."""
+    """Compile, time and, with --check, check the model; return the report.
+
+    Raises Refused if this machine, the model or the schedules do not allow it.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         return apply_records(records(directory, args.version, scratch), scratch, manifest, args)
 
 
 def records(directory: Path, version: str, scratch: str) -> str:
-    """Return a directory with `version`'s records, named for TVM. Raises Refused."""
+    """Return a directory with the version's tuning records, named as TVM expects them.
+
+    Copies records for busy machines to `scratch`. Raises Refused if there are none.
+    """
     if version == VERSIONS[0]:
         return str(directory)
     for name in RECORDS:
@@ -74,7 +80,7 @@ def records(directory: Path, version: str, scratch: str) -> str:
 
 
 def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
-    """Do what `apply` does, with the tuning records in `directory`. Raises Refused."""
+    """Do what `apply` does, with the tuning records in `directory`; also raises Refused."""
     # TVM uses half of an x86 processor's cores by default. It reads this once, at import.
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})

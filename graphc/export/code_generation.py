@@ -33,7 +33,7 @@ def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> I
 
 
 def generating(target: Any) -> Any:
-    """Return the target for LLVM, told to avoid gather and scatter if it has AVX2."""
+    """Return the target for LLVM; with AVX2, it tells LLVM to avoid gather and scatter."""
     if target.kind.name != "llvm" or not target_has_features("avx2", target):
         return target
     attrs = dict(target.export())

@@ -39,7 +39,7 @@ Arrays = dict[str, Any]  # by the name of an input
 
 
 class InputSpec(TypedDict):
-    """Name, data type and shape of an input; a free dimension is given by its name."""
+    """Name, data type and shape of an input; a free dimension is a name in the shape."""
 
     name: str
     dtype: str
@@ -61,7 +61,7 @@ def read_model(path: str) -> Any:
 
 
 def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
-    """Return the inputs' specs in calling order; `shapes` replaces declared shapes."""
+    """Return names, types and shapes of the inputs; `shapes` replaces declared shapes."""
     constants = {tensor.name for tensor in model.graph.initializer}
     specs: list[InputSpec] = []
     for value in model.graph.input:
@@ -76,8 +76,8 @@ def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
     """Import the model and run the passes that precede schedules; return Relax modules.
 
-    With a range of shapes there is one module per tuned size (point), by `point_suffix`.
-    Otherwise there is one module with an empty key.
+    If a range of shapes was tuned, there is one module per tuned size (point), and its key
+    is the `point_suffix` of the size. Otherwise there is one module with an empty key.
     """
     dynamic = manifest["dynamic"]
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
@@ -92,7 +92,7 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
 
 
 def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
-    """Import the model at one tuned size (point); dimensions that grow stay variable."""
+    """Import the model at one tuned size; dimensions that grow from 0 stay variable."""
     samples = dispatch_by_shape.sample_sizes(dynamic["ranges"], point)
     graphs = [
         read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], sizes), target) for sizes in samples
@@ -108,7 +108,7 @@ def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
 
 
 def simplify(model: Any, shapes: Shapes) -> Any:
-    """Inline functions, fold shapes, unroll loops, expand operators that TVM lacks."""
+    """Inline functions, fold shapes, unroll loops and expand operators that TVM lacks."""
     current = fold_shapes.fold(inline_functions.inline(model), shapes)
     while True:  # expanded operators may need expansion, too
         expanded = inline_functions.expand(rewrite_unsupported_forms.rewrite(current), operators())
@@ -118,14 +118,14 @@ def simplify(model: Any, shapes: Shapes) -> Any:
 
 
 def operators() -> frozenset[str]:
-    """Return the names of the operators that the importer converts."""
+    """Patch TVM's ONNX importer, and return the names of the operators that it converts."""
     register_converters.patch_importer()
     # The importer handles `If` and `Constant` outside its table of converters.
     return frozenset((*onnx_frontend._get_convert_map(), "If", "Constant"))
 
 
 def convert(model: Any, shapes: Shapes, target: Any) -> Any:
-    """Convert a simplified model to Relax; except for GPUs, 16-bit floats are widened."""
+    """Patch the importer and convert a simplified model; for CPUs, widen 16-bit floats."""
     computes_wide = target is None or target.kind.name == "llvm"
     register_converters.patch_importer()
     onnx_file.patch_importer(widen_16bit_floats.array if computes_wide else onnx_file.array)
@@ -149,7 +149,7 @@ def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[lis
 
 
 def tasks_of(mod: Any, target: Any) -> list[Any]:
-    """Return the tasks with loops of known sizes; a sort, for one, cannot be scheduled."""
+    """Return a module's tuning tasks, except those that have no loops of known sizes."""
     tasks = []
     for task in extract_tasks(mod, target):
         function = task.dispatched[0]["main"]
@@ -174,8 +174,8 @@ def scheduled(
 ) -> Any:
     """Apply schedules, run the passes that follow them, and return the module to compile.
 
-    Modules for several tuned sizes become one, with a `main` that dispatches by size. `mods`
-    is emptied to free memory, because each module holds all weights.
+    Modules for several tuned sizes become one, with a `main` that dispatches by size. This
+    empties `mods` to free memory, because each module holds all weights.
     """
     constants = share_equal_constants.Constants()
     with target, tvm.transform.PassContext(opt_level=3):

@@ -24,7 +24,7 @@ def cuda_folders() -> Iterator[Path]:
 
 
 def find_in_toolkits(pattern: str) -> str | None:
-    """Return the first file in the CUDA folders that matches a pattern, or None."""
+    """Return the first file in CUDA's folders that matches a glob pattern, or None."""
     return next((str(path) for folder in cuda_folders() for path in folder.glob(pattern)), None)
 
 

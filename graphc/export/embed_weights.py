@@ -19,12 +19,12 @@ ALIGNMENT = 64
 
 
 def embedding() -> dict[str, Any]:
-    """Return `export_library` arguments; empty, TVM's default, if there is no assembler."""
+    """Return `export_library` arguments that embed weights; empty without an assembler."""
     return {"fpack_imports": _pack} if sys.platform == "linux" and _assembler() else {}
 
 
 def _pack(module: Any, _is_system: bool, prefix: str, folder: str) -> str:
-    """Write an object file with all data that TVM stores in a library; return its path."""
+    """Write an object file with the data that TVM stores in a library; return its path."""
     content, source = Path(folder, f"{prefix}imports.bin"), Path(folder, f"{prefix}imports.s")
     content.write_bytes(memoryview(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy()))
     name = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
@@ -43,6 +43,5 @@ def _pack(module: Any, _is_system: bool, prefix: str, folder: str) -> str:
 
 
 def _assembler() -> list[str]:
-    """Return the command of an assembler; empty if there is none on PATH."""
     commands = ([path, *options] for name, *options in ASSEMBLERS if (path := shutil.which(name)))
     return next(commands, [])

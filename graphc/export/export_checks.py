@@ -78,7 +78,7 @@ def read_manifest(directory: Path) -> Any:
 
 
 def check_before_loading_tvm(manifest: ManifestFile, args: argparse.Namespace) -> None:
-    """Check files, package versions and the C compiler. Raises Refused."""
+    """Check files, versions and compiler, or raise Refused; add Python's folder to PATH."""
     if not Path(args.model).is_file():
         raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
     if args.output and not Path(args.output).absolute().parent.is_dir():

@@ -15,7 +15,7 @@ from graphc.export.export_checks import is_quantised
 def errors_against_onnxruntime(
     path: str, inputs: Mapping[str, object], outputs: list[Any]
 ) -> tuple[float, float | None]:
-    """Return the outputs' error and, if quantised, that of onnxruntime's fused operators."""
+    """Return the outputs' error, and that of onnxruntime's fused operators if quantised."""
     expected_outputs = run_onnxruntime(path, inputs)
     if not is_quantised(Path(path)):
         return worst_error(outputs, expected_outputs), None
@@ -46,7 +46,7 @@ def worst_error(outputs: Sequence[Any], references: Sequence[Any]) -> float:
 
 
 def relative_error(output: Any, reference: Any) -> float:
-    """Return max difference / max value; infinite if shapes or the places of NaN differ."""
+    """Return max difference / max value; infinite if shapes or positions of NaN differ."""
     left, right = np.asarray(output, "float64"), np.asarray(reference, "float64")
     finite = np.isfinite(right)
     if left.shape != right.shape or not np.array_equal(np.isfinite(left), finite):

@@ -14,7 +14,7 @@ OPERATORS = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 
 @dataclass(frozen=True)
 class AffineLink:
-    """An arithmetic operator with a constant operand: a scalar, or a value per channel."""
+    """An arithmetic operator with one constant operand: a scalar, or a value per channel."""
 
     name: str
     value: Any
@@ -24,7 +24,7 @@ class AffineLink:
 
 @dataclass(frozen=True)
 class ChannelAffine:
-    """The function x * scale + shift, whose float64 arrays vary along one axis at most."""
+    """The function x * scale + shift; both are float64 arrays along one axis at most."""
 
     scale: Any
     shift: Any
@@ -41,7 +41,7 @@ class ChannelAffine:
         return tuple(axis for axis, size in enumerate(sizes) if size > 1)
 
     def then(self, link: AffineLink) -> "ChannelAffine":
-        """Return this function followed by the operator `link`."""
+        """Return a function that applies this function, then the operator `link`."""
         operand = link.operand
         if link.name == "add":
             return ChannelAffine(self.scale, self.shift + operand)
@@ -58,7 +58,7 @@ def identity(ndim: int) -> ChannelAffine:
 
 
 def affine_link(call: Any, g: Graph) -> AffineLink | None:
-    """Return the call as an AffineLink, or None if its operator or operands do not fit."""
+    """Return the call as an AffineLink, or None if it has another operator or operands."""
     if call is None or operator_name(call) not in OPERATORS:
         return None
     name, is_second = operator_name(call).removeprefix("relax."), g.is_constant(call.args[0])
@@ -72,9 +72,10 @@ def affine_link(call: Any, g: Graph) -> AffineLink | None:
 
 
 def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
-    """Return the combined function of the chain of links that ends in a call, and the links.
+    """Return what the chain of AffineLinks that ends in `call` computes, and the chain.
 
-    Each link's result is read only by the next link. All constants vary along the same axis.
+    A link is an operator with a constant operand. Only the next link reads its result. All
+    constants vary along the same axis.
     """
     links: list[AffineLink] = []
     link = affine_link(call, g)

@@ -25,7 +25,7 @@ _OUTPUTS = {
 
 @dataclass(frozen=True)
 class AffineOfLinear:
-    """A chain's combined function and input, and the matmul or convolution to scale."""
+    """A chain of scales and shifts, its input, and the matmul or convolution to scale."""
 
     affine: ChannelAffine
     value: Any
@@ -34,7 +34,7 @@ class AffineOfLinear:
 
 
 class FoldBatchNorm(Pass[AffineOfLinear]):
-    """Merges operators with channel constants into a scale and shift, or into weights."""
+    """Merges operators with channel constants into one scale and shift, or into weights."""
 
     name, match = "fold.batch_norm", OPERATORS
 
@@ -77,7 +77,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
 
 
 def _output_axes(call: Any) -> tuple[int, int] | None:
-    """Return the output channel axis of result and weights; None for other operators."""
+    """Return the axis of output channels in result and weights; None for other operators."""
     name = operator_name(call)
     if name == "relax.matmul" and call.args[1].ty.ndim == 2:
         return call.ty.ndim - 1, 1

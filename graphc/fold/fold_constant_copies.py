@@ -50,7 +50,7 @@ def _parts(body: Any) -> Iterator[Any]:
 
 
 def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> None:
-    """Run a loop nest around a block that stores one number. Raises Leave for other code."""
+    """Run a loop nest that stores one number per iteration. Raises Leave for other code."""
     loops = []
     while isinstance(nest, tirx.For):
         loops.append(nest)

@@ -68,7 +68,7 @@ def _name(call: Any) -> str:
 
 
 class FoldRemainingConstants(ReportingPass):
-    """Runs TVM's FoldConstant on what `fold.constant_operators` left, if there is anything.
+    """Runs TVM's FoldConstant on constants that `fold.constant_operators` left, if any.
 
     FoldConstant makes a tensor function of every operator, which takes a third of an import.
     So it runs only if an expression has only constant operands, or if there are branches.
@@ -91,7 +91,6 @@ class FoldRemainingConstants(ReportingPass):
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the variables, constants and shapes that an expression is made of."""
     if isinstance(value, relax.Call | relax.Tuple):
         for part in value.args if isinstance(value, relax.Call) else value.fields:
             yield from _leaves(part)

@@ -24,7 +24,7 @@ class Constants:
         return tvm.IRModule(functions, attrs=mod.attrs)
 
     def first_equal(self, constant: Any) -> Any:
-        """Return the first constant seen that is equal to this one."""
+        """Return the first equal constant seen; remember this one if there is none."""
         numbers = constant.value.numpy()
         content: Any = np.ascontiguousarray(numbers).reshape(-1).view("uint8")
         key = str(constant.ty.dtype), *numbers.shape, hashlib.sha256(content).digest()

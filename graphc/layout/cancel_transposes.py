@@ -25,7 +25,7 @@ class CancelTransposes(Pass[Any]):
     after = ("layout.fold_channel_shuffles",)
 
     def check(self, call: Any, g: Graph) -> Any:
-        """Return the earliest value in the chain that one reshape turns into the result."""
+        """Return the first value in the chain from which one reshape gives the result."""
         chain, transposes, reshaped = [call], 1, None
         while True:
             source = chain[-1].args[0]
@@ -45,7 +45,7 @@ class CancelTransposes(Pass[Any]):
 
 
 def _keeps_order(source: Any, chain: Sequence[Any]) -> bool:
-    """Return whether `chain` (last call first) keeps the source's numbers in their order."""
+    """Return whether the calls `chain` (last call first) keep the order in memory."""
     axes: Axes = [[((number,), size)] for number, size in enumerate(sizes_of(source))]
     for call in reversed(chain):
         if operator_name(call) == _TRANSPOSE:

@@ -32,7 +32,7 @@ MOST_PARTS = 64  # most arguments of a function
 
 @dataclass(frozen=True)
 class FollowedConcat:
-    """A concatenation, and the scale, shift and bounds that operators after it apply."""
+    """A concatenation, and the scale, shift and bounds that the operators after it apply."""
 
     concat: Any
     affine: ChannelAffine
@@ -40,7 +40,7 @@ class FollowedConcat:
 
 
 def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
-    """Match `call` as a concatenation followed by scale, shift and bounds; None if not."""
+    """Return a concat and the scale, shift and bounds from it to `call`; None if not so."""
     limits: list[str] = []
     while call is not None and (kind := LIMITS.get(operator_name(call))) is not None:
         bound = "0"  # of a ReLU
@@ -76,7 +76,7 @@ def joins_rows(call: Any) -> bool:
 
 
 def parts_of(concat: Any, g: Graph) -> list[Any]:
-    """Return a concatenation's parts, with nested ones flattened up to MOST_PARTS parts."""
+    """Return the tensors to concatenate; nested concats are flattened up to MOST_PARTS."""
     parts = list(g.tuple_fields(concat.args[0]))
     for part in list(parts):
         inner = g.producer(part, CONCAT)
@@ -88,7 +88,7 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
 
 
 def readers_of_result(value: Any, g: Graph) -> list[Any]:
-    """Return the readers that need `value` in memory; None means one that is no call."""
+    """Return the calls that need the concatenation `value` in memory; None: not a call."""
     readers = g.readers(value) if isinstance(value, relax.DataflowVar) else [*g.readers(value), None]
     return [
         reader
@@ -106,7 +106,7 @@ REDUCTION = 3  # TVM's pattern kind: fused with producers, not with consumers
 
 @dataclass(frozen=True)
 class ConcatShape:
-    """Parameters from which `concat_function` generates code."""
+    """Sizes and options from which `concat_function` generates code."""
 
     rows: tuple[int, ...]
     parts: tuple[int, ...]  # columns of each part
@@ -187,7 +187,7 @@ _FUSED = (*OPERATORS, *LIMITS)
 
 @dataclass(frozen=True)
 class Copies:
-    """Tensors to copy, scale and shift vectors to apply, and the function's parameters."""
+    """Tensors to concatenate, their scale and shift per column, and sizes of the result."""
 
     parts: tuple[Any, ...]
     vectors: tuple[Any, ...]
@@ -240,8 +240,8 @@ class ConcatToCopies(Pass[Copies]):
 def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
     """Return the tensor to copy for a part, and the scale and shift to apply while copying.
 
-    A part's own scale and shift move into the copy, unless TVM can fuse them with the part's
-    producer or another operator reads the part. Then the part is copied as it is.
+    The scale and shift that compute a part move into the copy. The part is copied as it is
+    if TVM can fuse them with the part's producer, or if another operator reads the part.
     """
     producer, same = g.producer(part), identity(part.ty.ndim)
     affine, links = affine_chain(producer, g) if producer is not None else (same, [])

@@ -27,13 +27,13 @@ _RESHAPE, _TRANSPOSE = "relax.reshape", "relax.permute_dims"
 
 @dataclass(frozen=True)
 class Origins:
-    """Source tensor and channel of each channel of a value; whether it has been shuffled."""
+    """Tensor and channel that each channel of a value comes from, and whether shuffled."""
 
     channels: list[Origin]
     is_shuffled: bool = False
 
     def taken(self, places: Sequence[int], is_shuffled: bool) -> "Origins":
-        """Return the origins of the channels at `places`, in that order."""
+        """Return the sources of the channels at `places`, in that order."""
         return Origins([self.channels[place] for place in places], self.is_shuffled or is_shuffled)
 
 
@@ -59,7 +59,7 @@ def origins(value: Any, g: Graph) -> Origins:
 
 
 def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
-    """Merge consecutive channels of one tensor into ranges (tensor, first channel, end)."""
+    """Merge consecutive channels of a tensor into tuples (tensor, first channel, end)."""
     result: list[tuple[Any, int, int]] = []
     for source, channel in channels:
         last = result[-1] if result else None
@@ -71,7 +71,7 @@ def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
 
 
 def concat_runs(channels: Sequence[Origin]) -> Any:
-    """Return the concatenation of these channels, sliced in runs of consecutive channels."""
+    """Return an expression that concatenates these channels from slices of their tensors."""
     parts = []
     for source, first, end in runs(channels):
         is_all = (first, end) == (0, sizes_of(source)[CHANNELS])
@@ -84,7 +84,7 @@ def _own(value: Any) -> Origins:
 
 
 def _source_places(call: Any, g: Graph) -> Places:
-    """Return the tensor and channels that a slice, take or shuffle reads, or (None, ())."""
+    """Return the tensor and channels a slice, take or shuffle copies, else (None, ())."""
     name = operator_name(call)
     if name == _SLICE:
         source, axes, *limits = call.args
@@ -116,7 +116,7 @@ def _source_places(call: Any, g: Graph) -> Places:
 
 
 def _leading_axes(sizes: Sequence[int], numbers: int) -> int | None:
-    """Return how many leading sizes have the product `numbers`; None if no count does."""
+    """Return how many of the first sizes multiply to `numbers`; None if no count does."""
     products = list(accumulate(sizes, mul, initial=1))
     return products.index(numbers) if numbers in products else None
 
@@ -131,7 +131,7 @@ MOST_RUNS = 32  # to copy: more runs need long code that moves little data each
 
 @dataclass(frozen=True)
 class Shuffled:
-    """Input channels of a call in memory order, and the permutation that sorts them so."""
+    """Channels that a call reads, in memory order, and the permutation that sorts them."""
 
     channels: list[Origin]
     order: list[int]  # the call's channels, sorted in memory order

@@ -26,7 +26,7 @@ SMALL = 1 << 14  # numbers that one core copies before a second core could start
 
 @dataclass(frozen=True)
 class RowPart:
-    """Columns of the result, copied from the same row of a tensor or from one looked up."""
+    """Columns of the result, copied from the same row of `source` or one looked up there."""
 
     source: Any
     columns: int
@@ -36,7 +36,7 @@ class RowPart:
 
 
 def join_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
-    """Return a call that joins the parts row by row; `outer` are the sizes of row axes."""
+    """Return a call that joins parts by row; `outer` is the shape without the last axis."""
     tables = {part.source for part in parts if part.numbers is not None}
     read = dict.fromkeys(
         tensor for part in parts for tensor in (part.source, part.numbers) if tensor is not None
@@ -169,7 +169,6 @@ class FuseLookups(Pass[list[RowPart]]):
 
 
 def _rows(call: Any) -> int:
-    """Return the number of rows in the result; a concatenation joins parts row by row."""
     axis = int(call.attrs.axis) % call.ty.ndim if operator_name(call) == _CONCAT else -1
     return prod(sizes_of(call)[:axis])
 
@@ -195,7 +194,7 @@ def _lookup(call: Any, g: Graph) -> RowPart:
 
 
 def _column(numbers: Any, g: Graph) -> tuple[Any, int]:
-    """Return the tensor from whose rows the indices come, and their column in it."""
+    """Return the tensor from which the indices are taken, and the column of its rows."""
     call = g.producer(numbers, *_VIEWS, _TAKE)
     if call is None or not has_known_sizes(call):
         return numbers, 0

@@ -23,7 +23,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
     after = ("conv.split_transpose_by_phase",)
 
     def check(self, call: Any, g: Graph) -> tuple[Any, list[Any]]:
-        """Return the reshape's input, and the other operands as they must be before it."""
+        """Return what the reshape reads, and the other operands in the shape before it."""
         view = g.producer(call.args[0], RESHAPE)
         if view is None or not has_known_sizes(view):
             raise Leave("no reshape of known sizes is before it")
@@ -44,7 +44,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
 
 
 def _is_from_function(g: Graph, value: Any) -> bool:
-    """Return whether a tensor function, then only element-wise operators, give the value."""
+    """Return whether a tensor function, then only element-wise calls, compute the value."""
     if g.producer(value, FUNCTION) is not None:
         return True
     call = g.producer(value, *_ELEMENTWISE)
@@ -52,9 +52,9 @@ def _is_from_function(g: Graph, value: Any) -> bool:
 
 
 def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> Any:
-    """Return an operand in its form before the reshape, an array if it is a vector.
+    """Return an operand in the shape before the reshape; as an array if it is a vector.
 
-    Raises Leave if the operand is neither reshaped alike nor a constant for the last axis.
+    Raises Leave unless it is reshaped alike, or a constant that varies along the last axis.
     """
     operand_view = g.producer(operand, RESHAPE)
     if operand_view is not None and has_known_sizes(operand_view):

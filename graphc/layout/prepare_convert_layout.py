@@ -40,7 +40,7 @@ class ClipToMaxMin(Pass[Bound]):
 
 
 def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
-    """Return the zeros a function adds before and after each axis; None if it does more."""
+    """Return the zeros that a function adds around each axis; None if it does more."""
     # The function must consist of loops around one block.
     inner = function.body.block.body
     while isinstance(inner, For):

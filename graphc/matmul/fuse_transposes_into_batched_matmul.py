@@ -19,7 +19,7 @@ PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 
 @dataclass(frozen=True)
 class Factor:
-    """A product's factor as it was before its transpose, and the transpose's permutation."""
+    """A factor of a product before it was transposed, and the permutation of its axes."""
 
     value: Any
     axes: list[int]
@@ -27,7 +27,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class PermutedProduct:
-    """A product rewritten to read untransposed factors, and these factors."""
+    """A product that reads its factors without transposes, and these factors."""
 
     product: Product
     arguments: list[Any]
@@ -73,7 +73,7 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
 
 
 def _reject_unfit(product: Any) -> None:
-    """Raise Leave unless both factors are computed stacks of equally many float32 matrices."""
+    """Raise Leave unless both factors are computed, float32, and stacks of equal length."""
     left, right = product.args
     if not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
         raise Leave("a factor is constant")
@@ -90,7 +90,7 @@ def _axes(transpose: Any) -> list[int]:
 
 
 def _factor(value: Any, g: Graph) -> Factor:
-    """Return the factor before its transpose, or itself if there is none to fuse."""
+    """Return a factor without its transpose, or as it is if no transpose can be fused."""
     transpose = g.producer(value, TRANSPOSE)
     if transpose is not None and (axes := _axes(transpose)):
         return Factor(transpose.args[0], axes)

@@ -24,7 +24,7 @@ from graphc.core.graph_rewriting import (
 
 @dataclass(frozen=True)
 class Product:
-    """y[..., i, j] += x[..., i, k] * w[..., k, j]; each buffer has its own order of axes."""
+    """y[..., i, j] += x[..., i, k] * w[..., k, j], with the order of axes in each buffer."""
 
     sizes: Mapping[str, int]  # size of each axis as requested
     x: Sequence[str]

@@ -19,7 +19,7 @@ NO_NORM = "it is no norm: no mean and deviation are before it"
 
 @dataclass(frozen=True)
 class GroupNorm:
-    """A norm's input, group count and epsilon; separate operators apply gain and offset."""
+    """A norm's input, number of groups and epsilon; other operators scale and shift it."""
 
     data: Any
     groups: int
@@ -64,7 +64,7 @@ class FindGroupNorms(Pass[GroupNorm]):
 
 
 def _normed(g: Graph, quotient: Any | None) -> GroupNorm:
-    """Return the norm that ends in this division, with a group per channel. Raises Leave."""
+    """Return the norm that ends in this division, one group per channel. Raises Leave."""
     if quotient is None:
         raise Leave(NO_NORM)
     difference = g.producer(quotient.args[0], "relax.subtract")

@@ -68,7 +68,7 @@ for g in range({n.groups}):
 
 @dataclass(frozen=True)
 class NormedImage:
-    """A group norm's channels-last image, and how it is split into parts and vectors."""
+    """A channels-last image to norm, divided into parts of some pixels, and into vectors."""
 
     sizes: Shape
     pixels: int
@@ -83,9 +83,9 @@ class NormedImage:
 
 
 def sums_function(image: NormedImage, rows: Shape, sums: Shape) -> Any:
-    """Build the function that computes two sums per part of the image and channel.
+    """Build the function that computes two sums per channel in each part of the image.
 
-    They are over the pixels' differences from the first pixel, and over their squares.
+    The terms are the pixels' differences from the first pixel, and the differences' squares.
     """
     return _function(_PARTS.format(n=image), {"x": rows}, sums)
 
@@ -98,7 +98,7 @@ def scales_function(image: NormedImage, rows: Shape, sums: Shape, scales: Shape)
 
 
 def _function(body: str, inputs: dict[str, Shape], result: Shape) -> Any:
-    """Build a function with one block per image, or per part of an image for sums."""
+    """Build a function from `body`: one block per image or, for sums, per part of it."""
     shapes = {**inputs, "y": result}
     leading_loops = ["n", "p"][: len(result) - 2]
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
@@ -117,7 +117,6 @@ def main({buffers}) -> None:
 
 
 def _region(name: str, shape: Shape, own: int) -> str:
-    """Return a buffer's region: one index on its first `own` axes, all of the other axes."""
     places = [f"0:{size}" for size in shape]
     if len(shape) > 1:
         places[:own] = ["vn", "vp"][:own]
@@ -153,7 +152,7 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
     after = ("norm.find_groups",)
 
     def check(self, call: Any, g: Graph) -> NormedImage | None:
-        """Return the image to norm, or None if it stays channels-first."""
+        """Return the image, or None for a channels-first one, normed by plain operators."""
         attrs, last = call.attrs, call.ty.ndim - 1
         if not attrs.center or not attrs.scale:
             raise Leave("it has no gains, or no offsets")

@@ -95,7 +95,7 @@ _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 
 @dataclass(frozen=True)
 class Row:
-    """Vector width for a row, and the number of elements after its last whole vector."""
+    """The vector width for a row, and how many elements follow its last whole vector."""
 
     width: int
     rest: int
@@ -146,7 +146,7 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
 
 
 def _with_rest(text: str) -> str:
-    """Repeat every loop in the code once more, for the elements after the last vector."""
+    """Add a copy of every loop to the code, for the elements after the last full vector."""
 
     def repeat(loop: re.Match[str]) -> str:
         statements = dedent(loop[1]).replace("x[{row}, c * {lanes} + i]", "z[i]")

@@ -17,7 +17,7 @@ LARGEST_BYTES = 1 << 26
 
 
 def transform(form: NodeRewriter) -> None:
-    """Replace a DFT by a matrix product. Raises ValueError for unknown or too large sizes."""
+    """Replace a DFT by a matrix product. Raises ValueError if sizes are unknown or large."""
     sizes, length = form.sizes(0), form.value(1)
     # The axis is an attribute before opset 20, an input (or -2) since.
     axis: int | None = int(form.attribute("axis", 1)) if form.opset < 20 else -2

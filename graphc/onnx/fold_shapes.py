@@ -55,7 +55,7 @@ def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
 
 
 class Folding:
-    """Walks a graph; keeps values and types known so far, and nodes left for run time."""
+    """Walks a graph; collects values and types that are known, and nodes to keep."""
 
     def __init__(self, model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
         self._model = model
@@ -110,12 +110,12 @@ class Folding:
                 self.set_value(name, value)
 
     def _construct(self, names: Iterable[str]) -> None:
-        """Add nodes that construct these sequences, for readers of a sequence as a whole."""
+        """Add nodes that make these sequences, for readers that need a whole sequence."""
         for name in [name for name in names if name in self.sequences]:
             self._kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
 
     def set_value(self, name: str, value: Any) -> None:
-        """Record that `name` has this value."""
+        """Record a value as known."""
         self.constants([numpy_helper.from_array(np.asarray(value), name)])
         self._values[name] = np.asarray(value)
 

@@ -11,7 +11,7 @@ Given = Sequence[Typed | None]
 
 
 def types(node: NodeProto, input_types: Given) -> dict[str, TypeProto]:
-    """Return the types of a node's results by name, where those of its inputs suffice."""
+    """Return the types of a node's results by name, if its input types determine them."""
     rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     results = () if rule is None else rule(attributes, input_types)
@@ -42,7 +42,7 @@ def _gather(attrs: Mapping[str, Any], inputs: Given) -> Given:
 
 
 def _alike(_: Mapping[str, Any], inputs: Given) -> Given:
-    """Give the first result, and the optional fourth (a sum), the first input's type."""
+    """Give the first and the optional fourth result (a sum) the type of the first input."""
     return [inputs[0], None, None, inputs[0]]
 
 
@@ -75,7 +75,7 @@ def _packed(attrs: Mapping[str, Any], inputs: Given) -> Given:
 
 
 def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
-    """Infer EmbedLayerNormalization: normed rows, mask counts, and rows before the norm."""
+    """Infer EmbedLayerNormalization: normed rows, counts of masks, rows before the norm."""
     places, table = inputs[0], inputs[2]
     if not (places and table):
         return ()

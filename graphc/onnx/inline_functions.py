@@ -111,7 +111,7 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
 
 
 def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
-    """Return the types of a model's values by name, as far as shape inference finds them."""
+    """Return the types of a model's values by name, where shape inference finds them."""
     graph = shape_inference.infer_shapes(model).graph
     types = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
     constants = {

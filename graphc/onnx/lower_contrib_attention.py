@@ -69,7 +69,6 @@ def grouped_query_attention(form: NodeRewriter) -> None:
 
 
 def _write_scores(form: NodeRewriter, query: str, keys: str) -> str:
-    """Append nodes for the scaled dot products of queries and keys."""
     transposed_keys = form.write("Transpose", keys, perm=[0, 1, 3, 2])
     products, scale = form.write("MatMul", query, transposed_keys), form.attribute("scale", 0.0)
     if scale:
@@ -80,7 +79,6 @@ def _write_scores(form: NodeRewriter, query: str, keys: str) -> str:
 
 
 def _repeat_heads(form: NodeRewriter, cache: str, heads: int, groups: int) -> str:
-    """Append nodes that repeat each head of a cache for the query heads that share it."""
     expanded = form.write("Unsqueeze", cache, form.integers(2))
     expanded = form.write("Expand", expanded, form.integers(1, 1, heads // groups, 1, 1))
     sizes = form.write("Shape", cache)
@@ -95,7 +93,6 @@ def _repeat_heads(form: NodeRewriter, cache: str, heads: int, groups: int) -> st
 
 
 def _write_result(form: NodeRewriter, scores: str, values: str) -> None:
-    """Append the last nodes: values are weighted by softmax of scores and heads joined."""
     weights = form.write("Softmax", scores, axis=-1)
     result = form.write("Transpose", form.write("MatMul", weights, values), perm=[0, 2, 1, 3])
     form.write("Reshape", result, form.integers(0, 0, -1), name=form.node.output[0])
@@ -136,7 +133,7 @@ def _rotate(form: NodeRewriter, data: str, positions: str) -> str:
 
 
 def _mask_later_positions(form: NodeRewriter, keys: str, positions: str) -> str:
-    """Append a mask to add to scores, hiding later positions and those before the window."""
+    """Append a mask for scores that hides later positions and those before the window."""
     count = form.size(keys, 2)
     columns = form.counted(count)
     rows = form.write("Unsqueeze", positions, form.integers(1, 3))
@@ -219,7 +216,7 @@ def packed_attention(form: NodeRewriter) -> None:
 
 
 def _attend(form: NodeRewriter, query: str, keys: str, values: str, mask_at: int) -> None:
-    """Append nodes for attention itself; input 5 of both operators is added to scores."""
+    """Append attention's own nodes; input 5 of the node, if present, is added to scores."""
     scores = _write_scores(form, query, keys)
     if form.has_input(5):
         scores = form.write("Add", scores, form.node.input[5])
@@ -254,7 +251,7 @@ def _split_heads(form: NodeRewriter, data: str) -> str:
 
 
 def _mask(form: NodeRewriter, keys: str, mask_index: int) -> str:
-    """Append what input `mask_index` (lengths, or a mask of keys) adds to the scores."""
+    """Append a mask for scores from input `mask_index`: lengths, or which keys count."""
     mask, sizes = form.node.input[mask_index], form.sizes(mask_index) or ()
     if len(sizes) == 1:
         lengths = form.write("Cast", mask, to=TensorProto.INT64)

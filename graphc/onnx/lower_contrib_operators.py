@@ -65,7 +65,7 @@ def embedding(form: NodeRewriter) -> None:
 
 
 def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
-    """Append a layer norm of `data`; inputs from `scale_at` on are scale and offset."""
+    """Append a layer norm of `data`; scale and offset are inputs `scale_at` and the next."""
     scale, has_offset = form.node.input[scale_at], form.has_input(scale_at + 1)
     centred = form.write("Sub", data, _mean(form, data))
     root = _root(form, _mean(form, form.write("Mul", centred, centred)), 1e-12, scale_at)

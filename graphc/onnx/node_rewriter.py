@@ -81,11 +81,11 @@ class NodeRewriter:
         return self.constant(np.array(numbers, "int64"))
 
     def size(self, name: str, axis: int) -> str:
-        """Append nodes that compute a value's size along an axis; return their result."""
+        """Append nodes for a value's size along an axis; return the result's name."""
         return self.write("Gather", self.write("Shape", name), self.constant(np.int64(axis)))
 
     def counted(self, count: str) -> str:
-        """Append a node that gives 0, 1, ..., count - 1 as a vector; return its result."""
+        """Append a node for the vector 0, 1, ..., count - 1; return its result's name."""
         return self.write("Range", self.constant(np.int64(0)), count, self.constant(np.int64(1)))
 
     def number(self, value: float, index: int = 0) -> str:
@@ -113,7 +113,7 @@ class NodeRewriter:
         self.nodes.append(copy)
 
     def reference(self, *inputs: Any, excluded_attribute: str) -> Any:
-        """Evaluate the node for these inputs by ONNX's reference, without one attribute."""
+        """Evaluate the node in ONNX's reference evaluator, without `excluded_attribute`."""
         names = [name if value is not None else "" for name, value in zip("abcdefgh", inputs, strict=False)]
         copy = NodeProto()
         copy.CopyFrom(self.node)

@@ -14,7 +14,7 @@ class NoMessage(ValueError):
 
 
 def fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
-    """Yield the fields of the message between two offsets. Raises NoMessage."""
+    """Yield the message's fields between two offsets. Raises NoMessage if it is invalid."""
     offset = start
     while offset < end:
         begin = offset
@@ -46,7 +46,7 @@ def varint(view: memoryview, offset: int, end: int) -> tuple[int, int]:
 
 
 def nested_fields(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of messages nested along a path of fields. Raises NoMessage."""
+    """Yield start and end of messages along a path of field numbers. Raises NoMessage."""
     places = [(0, len(view))]
     for field_number in path:
         places = [

@@ -30,7 +30,7 @@ class Missing(ValueError):
 
 
 def read(path: str | Path) -> ModelProto:
-    """Read a model; large weights stay in the file. Raises DecodeError, OSError, Missing."""
+    """Read a model; large weights stay on disk. Raises DecodeError, OSError or Missing."""
     file, model = Path(path).absolute(), ModelProto()
     with (
         file.open("rb") as stream,
@@ -141,7 +141,6 @@ def _refer(tensor: TensorProto, file: Path, offset: int, size: int) -> None:
 
 
 def _bytes_of(tensor: TensorProto) -> int | None:
-    """Return the size of a tensor's data in bytes; None if it is unknown."""
     count = None if any(size < 0 for size in tensor.dims) else int(prod(tensor.dims))
     if count is not None and tensor.data_type in _WIDE:
         return -(-count // 2)

@@ -157,7 +157,7 @@ def _is_inf(form: NodeRewriter) -> None:
 
 
 def _transposed_convolution(form: NodeRewriter) -> None:
-    """Express the attribute output_shape of a ConvTranspose as paddings."""
+    """Replace a ConvTranspose's attribute output_shape by the paddings that give it."""
     output_sizes, sizes, kernel = form.attribute("output_shape", None), form.sizes(0), form.sizes(1)
     if not output_sizes or sizes is None or kernel is None:
         return
@@ -251,7 +251,7 @@ def _identity(form: NodeRewriter) -> None:
 
 
 def _remainder(form: NodeRewriter) -> None:
-    """Rewrite float Mod as fmod=1, which handles infinities, but with the divisor's sign."""
+    """Rewrite float Mod as fmod=1, which handles infinities, and correct its sign."""
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
         return
@@ -274,7 +274,6 @@ def _sum(form: NodeRewriter) -> None:
 
 
 def _boolean_extremum(form: NodeRewriter) -> None:
-    """Compute the maximum or minimum of booleans as integers."""
     if form.kind(0) == TensorProto.BOOL:
         integers = form.write("Cast", form.node.input[0], to=TensorProto.INT32)
         result = form.node.output[0]

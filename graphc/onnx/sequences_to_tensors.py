@@ -12,13 +12,13 @@ from onnx import NodeProto, helper
 
 
 def process_sequence_operator(walk: Any, node: NodeProto) -> bool:
-    """Replace a sequence operator by ones on its tensors; return False if impossible."""
+    """Replace a sequence operator by operators on tensors; return False if impossible."""
     rule = _RULES.get(node.op_type)
     return rule is not None and not node.domain and rule(walk, node)
 
 
 def construct_sequence(name: str, tensors: Sequence[str]) -> NodeProto:
-    """Return a node that constructs the sequence, for a reader that needs it whole."""
+    """Return a node that makes a sequence of tensors, for readers that need it whole."""
     return helper.make_node("SequenceConstruct" if tensors else "SequenceEmpty", list(tensors), [name])
 
 

@@ -151,13 +151,12 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProt
 
 
 def _own(graph: GraphProto) -> set[str]:
-    """Return the names that a graph defines."""
     names = {value.name for value in (*graph.input, *graph.initializer)}
     return names | {name for node in graph.node for name in node.output if name}
 
 
 def _name(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:
-    """Copy results to the names by which the outer graph reads them."""
+    """Append copies of results, with the names by which the outer graph reads them."""
     for name, result in zip(outputs, results, strict=False):
         if name:
             walk.node(helper.make_node("Identity", [result], [name]))

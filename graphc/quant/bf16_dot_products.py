@@ -41,7 +41,7 @@ dot_product_function.register(INSTRUCTION, DOT, LLVM)
 
 @dataclass(frozen=True)
 class RoundedProduct:
-    """The data of a product to round to bfloat16, and the layout in which it is read."""
+    """A product's data, to be rounded to bfloat16, and how the instruction reads it."""
 
     data: Any
     layout: Layout | None  # None if the instruction cannot compute its sums

@@ -22,7 +22,7 @@ RULE = "mallorn_blocks"
 
 @dataclass(frozen=True)
 class BlockQuantizedMatmul:
-    """Describes rows times `bits`-bit weights with a zero point and a scale per block."""
+    """Sizes of a product of rows and `bits`-bit weights that have a scale per block."""
 
     instruction: Any  # an `Instruction` of `llvm_byte_dot_products`
     rows: tuple[int, ...]
@@ -46,7 +46,7 @@ class BlockQuantizedMatmul:
 
     @property
     def bytes(self) -> int:
-        """Bytes of a block's weights for one vector of outputs."""
+        """Bytes of weights in a block of inputs and a vector of outputs."""
         return int(self.block * self.instruction.lanes * self.bits // llvm_byte_dot_products.BYTES)
 
 
@@ -73,7 +73,7 @@ def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
 
 
 def build_function(product: BlockQuantizedMatmul) -> Any:
-    """Build the tensor function, which first quantises inputs; TVM can fuse what follows."""
+    """Build the tensor function; it quantises inputs first. TVM can fuse what follows it."""
     lanes, block, outputs = product.instruction.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]
     row = ", ".join(f"v{axis}" for axis in rows)
@@ -165,7 +165,7 @@ SHARED = 1 << 10  # blocks of inputs from which on cores share their quantisatio
 
 
 def schedule_blocks(schedule: Any, block: Any) -> list[Any]:
-    """Schedule, from the outside: column parts, row tiles, column vectors, blocks, rows."""
+    """Schedule loops (from the outside): column parts, row tiles, vectors, blocks, rows."""
     (split,) = (producer for producer in schedule.get_producers(block))
     schedule = inline_all_but(schedule, [split, block])
     loops = schedule.get_loops(split)

@@ -26,7 +26,7 @@ def signed(value: Any) -> Any:
 
 
 def unsigned(value: Any, g: Graph) -> Any | None:
-    """Return the unsigned bytes that `signed` shifted down to this value, or None."""
+    """Return the unsigned bytes from which `signed` made this value; None if it did not."""
     narrow = g.producer(value, "relax.astype")
     shift = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
     wide = None if shift is None else g.producer(shift.args[0], "relax.astype")
@@ -36,9 +36,10 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """Return a builder that quantizes to unsigned bytes. Raises Leave for other calls.
+    """Return a function that quantizes to unsigned bytes instead of signed ones.
 
-    Bytes that were dequantized with the same scale and zero point are returned unchanged.
+    Bytes that were dequantized with the same scale and zero point are used again instead.
+    Raises Leave if the scale or zero point is computed, or nothing is to be changed.
     """
     data, scale, zero = call.args
     if all(map(g.is_constant, call.args)):  # encode float weights at compile time
@@ -75,7 +76,7 @@ def _encoded_weights(call: Any, g: Graph) -> Any:
 
 
 def decode(call: Any, g: Graph) -> Build:
-    """Return a builder that dequantizes bytes as they were before `signed`. Raises Leave."""
+    """Return a function that dequantizes what `signed` shifted. Raises Leave for others."""
     value, scale, zero = call.args
     bytes_ = unsigned(value, g)
     if bytes_ is None:
@@ -107,7 +108,10 @@ MOVES = frozenset(
 
 
 def move(call: Any, g: Graph) -> Build:
-    """Return a builder that reshapes, slices or pools bytes, then decodes. Raises Leave."""
+    """Return a function that reshapes, slices or pools bytes instead of decoded numbers.
+
+    Raises Leave if the data is not decoded from bytes with one scale.
+    """
     value = call.args[0]
     bytes_ = unsigned(value, g)
     if bytes_ is not None:
@@ -128,7 +132,7 @@ def move(call: Any, g: Graph) -> Build:
 
 
 def limit(call: Any, g: Graph) -> Build:
-    """Return a builder that applies ReLU to the bytes, with the same scale. Raises Leave."""
+    """Return a function that applies ReLU to bytes of one scale. Raises Leave for others."""
     quantized = quantized_value(call.args[0], g)
     if quantized is None:
         raise Leave
@@ -145,7 +149,10 @@ def limit(call: Any, g: Graph) -> Build:
 
 
 def join(call: Any, g: Graph) -> Build:
-    """Return a builder that concatenates the bytes, then decodes. Raises Leave."""
+    """Return a function that concatenates bytes instead of the numbers decoded from them.
+
+    Raises Leave unless all parts are decoded from bytes with the same scale and zero point.
+    """
     parts = getattr(call.args[0], "fields", ())
     decoded = [value for part in parts if (value := quantized_value(part, g)) is not None]
     if not decoded:
@@ -169,7 +176,7 @@ _EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sum is exact in floa
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """A product or convolution: its quantized data, weights as bytes, and scale of sums."""
+    """A matmul or convolution: quantized data, weights as bytes, and scale of the sums."""
 
     call: Any
     data: QuantizedValue
@@ -199,7 +206,10 @@ class IntegerProduct:
 
 
 def multiply(call: Any, g: Graph) -> Build:
-    """Return a builder of a byte product that the target computes well. Raises Leave."""
+    """Return a function that multiplies bytes instead of the numbers decoded from them.
+
+    Raises Leave unless both are such bytes, and scales and sizes suit the target.
+    """
     data, weights = (quantized_value(arg, g) for arg in call.args)
     if data is None or weights is None:
         raise Leave("one of its factors is no decoded bytes")
@@ -252,7 +262,7 @@ _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {
 
 
 class ComputeInIntegers(Pass[Build]):
-    """Multiplies, moves, clamps and joins bytes directly between dequantize and quantize."""
+    """Multiplies, moves, clamps and joins bytes instead of the numbers decoded from them."""
 
     name, match = "quant.compute_in_integers", tuple(_RULES)
     dtype, any_size, forward = "", True, True

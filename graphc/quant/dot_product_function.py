@@ -19,7 +19,7 @@ PAIRS = "by_pairs"  # part of the names of rules for processors without VNNI
 
 @dataclass(frozen=True)
 class DotInstruction:
-    """An instruction: its schedule rule, lanes, products per lane (`terms`), and data types."""
+    """An instruction: its schedule rule, lanes, products per lane (`terms`), data types."""
 
     rule: str
     lanes: int
@@ -30,7 +30,7 @@ class DotInstruction:
 
     @property
     def step(self) -> str:
-        """The index of an input in terms of the product's loops, as TVMScript."""
+        """TVMScript for the index of an input, by the two loops over inputs."""
         return f"vko * {self.terms} + vki"
 
 
@@ -81,13 +81,12 @@ def main(
 
 @dataclass(frozen=True)
 class Sums:
-    """A product: the data and weights that each element of the result sums over.
+    """A product: shapes of data and result, and which data each element of the result reads.
 
     The result's axes are `vi0`, `vi1`, ... with outputs last. `kernel` is the shape in which
     weight matrices are arranged: the places `vr0`, `vr1`, ... of a window, which are all
     summed, or a stack with one matrix per `vi0`. `strides` count data elements between rows
-    of the result, and between rows of the window if each of these is contiguous; otherwise
-    it is None.
+    of the result, and between rows of the window. It is None if those are not contiguous.
     """
 
     data: tuple[int, ...]
@@ -115,7 +114,7 @@ def pack_weights(instruction: DotInstruction, weights: Any) -> Any:
 
 
 def dot(instruction: DotInstruction, sums: Sums) -> Any:
-    """Build the product as a tensor function whose innermost loops match the instruction.
+    """Build a product's tensor function, whose innermost loops match the instruction.
 
     If the last vector is not full, sums are computed in a larger buffer and then copied.
     """

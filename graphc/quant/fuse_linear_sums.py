@@ -44,17 +44,17 @@ class Linear:
 
 
 class LinearSums:
-    """Finds linear sums in a graph; they end at values with other readers or sizes."""
+    """Finds sums of scaled values in a graph; stops at values with other readers or size."""
 
     def __init__(self, g: Graph) -> None:
         self._g = g
 
     def of(self, call: Any) -> Linear | None:
-        """Return the linear sum that a call computes; None if it computes something else."""
+        """Return the sum of scaled values that a call computes; None if it is no such."""
         return self._expand(call, sizes_of(call))
 
     def ending_in(self, value: Any, sizes: tuple[int, ...]) -> Linear:
-        """Return a value as a linear sum of values of these sizes, or else as itself."""
+        """Return a value as a sum of scaled values of these sizes, or else as itself."""
         constant = numbers_along_last(value)
         if constant is not None:
             return Linear((), constant)
@@ -107,7 +107,7 @@ def numbers_along_last(value: Any) -> Any | None:
 
 
 def call_linear(name: str, sum_: Linear, template: str, result: Any, g: Graph) -> Any:
-    """Return a call of a function that computes a sum; `template` turns it into the result.
+    """Return a call of a new function for the sum; `template` is TVMScript around it.
 
     Its arguments are the values, their factors, and the constant, as vectors along the last
     axis. TVM detects that it is element-wise and fuses it after products.
@@ -145,7 +145,7 @@ _ENCODING = ("relax.add", "relax.maximum", "relax.minimum", "relax.astype")
 
 @dataclass(frozen=True)
 class Rounded:
-    """A linear sum that is rounded to integers, and the limits to which it is clamped."""
+    """A sum of scaled values that is rounded to integers, and the limits that clamp them."""
 
     sum: Linear
     low: float
@@ -153,7 +153,7 @@ class Rounded:
 
 
 class FuseRequantize(Pass[Rounded]):
-    """Computes scaling, sums and rounding to bytes in one function with scale arguments."""
+    """Computes scaling, sums and rounding to bytes in one function; scales are arguments."""
 
     name, match = "quant.fuse_requantize", ("relax.astype",)
     dtype = "uint8"
@@ -193,7 +193,7 @@ class FuseRequantize(Pass[Rounded]):
 
 
 def _clamp(linear: Linear, sums: LinearSums) -> tuple[Any, float, float] | None:
-    """Return input and limits of the clamp that computes the sum's only value, or None."""
+    """Return input and limits of a clamp, if its result is all that is summed, else None."""
     if len(linear.terms) != 1 or np.ndim(linear.constant):
         return None
     ((value, factor),) = linear.terms
@@ -214,7 +214,7 @@ _PRODUCTS = ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
 
 
 class FuseDequantize(Pass[Linear]):
-    """Converts integer sums to floats in one function with scale arguments."""
+    """Converts integer sums to floats in one function; scales are arguments."""
 
     name, match = "quant.fuse_dequantize", ARITHMETIC
     after = ("quant.fuse_requantize",)

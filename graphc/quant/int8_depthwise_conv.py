@@ -17,7 +17,7 @@ NARROWEST = 4  # fewest lanes that are worth a vector
 
 @dataclass(frozen=True)
 class DepthwiseBytes:
-    """The bytes before conversion, their zero point, and the vector width for channels."""
+    """A depthwise convolution's bytes, their zero point, and a vector width for channels."""
 
     data: Any
     zero: Any
@@ -25,7 +25,7 @@ class DepthwiseBytes:
 
 
 class Int8DepthwiseConv(Pass[DepthwiseBytes]):
-    """Computes depthwise convolutions from bytes if channels fill vectors of 4 or more."""
+    """Computes depthwise convolutions of bytes if channels fill vectors of at least 4."""
 
     name, match = "quant.vectorize_int8_depthwise", ("relax.nn.conv2d",)
     rules = (fuse_pointwise_into_depthwise.STRIPS,)

@@ -24,7 +24,7 @@ _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("in
 
 @dataclass(frozen=True)
 class ByteProduct:
-    """A product of bytes: its instruction, data with a zero point, and constant weights."""
+    """A product of bytes: instruction, data and its zero point, and constant weights."""
 
     instruction: DotInstruction
     data: Any
@@ -38,16 +38,16 @@ class ByteProduct:
 
     @property
     def zero_byte(self) -> int:
-        """The byte that stands for zero."""
+        """The zero point: the byte that stands for zero."""
         return 0 if self.zero is None else int(self.zero)
 
     def ordered(self, layout: Layout) -> Any:
-        """Return the data with its axes in the order in which the layout multiplies."""
+        """Return the data with its axes permuted as the given layout reads them."""
         as_it_is = self.axes is None or layout is padded_sums.of_planes
         return self.data if as_it_is else relax.op.permute_dims(self.data, self.axes)
 
     def without_sign(self) -> "ByteProduct":
-        """Return the same product of unsigned bytes."""
+        """Return the same product with data as unsigned bytes."""
         if self.data.ty.dtype == "uint8":
             return self
         data = relax.op.astype(_moved_up(self.data), "uint8")

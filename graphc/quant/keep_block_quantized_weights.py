@@ -23,7 +23,7 @@ _UNEVEN = "its weights have scales that no blocks along one axis share"
 
 @dataclass(frozen=True)
 class BlockQuantizedWeights:
-    """A matrix of unsigned bytes, with scales and zero points per block along `axis`."""
+    """A matrix of unsigned bytes; each block along `axis` has a scale and a zero point."""
 
     data: Any
     scale: Any
@@ -43,7 +43,7 @@ class BlockQuantizedWeights:
 
 
 def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
-    """Return the stored weights that a matrix is decoded from. Raises Leave."""
+    """Return the bytes and scales that a matrix is decoded from. Raises Leave for others."""
     if (call := g.producer(matrix, "relax.permute_dims")) is not None:
         quantized = block_quantized_weights(call.args[0], g)
         return quantized.transposed if permutation(call) == (1, 0) else quantized
@@ -64,7 +64,7 @@ def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
 
 
 def _decoded(value: Any, ndim: int, g: Graph) -> BlockQuantizedWeights:
-    """Match a decoding (bytes - zero) * scale with `ndim` axes. Raises Leave for others."""
+    """Match (bytes - zero) * scale with `ndim` axes. Raises Leave for other expressions."""
     if (coded := g.producer(value, "relax.dequantize")) is not None:
         data, scale, zero = (_array(argument, g) for argument in coded.args)
         axis = int(coded.attrs.axis) % data.ndim
@@ -89,7 +89,7 @@ def _array(value: Any, g: Graph) -> Any:
 
 
 def _with_common_shape(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuantizedWeights:
-    """Return the weights with scales and byte zero points of a common shape. Raises Leave."""
+    """Return weights whose scales and zero points have one shape. Raises Leave if not."""
     if data.ndim != ndim or str(data.dtype) not in BYTES:
         raise Leave(_PLAIN)
     sign = _SIGN if data.dtype == np.int8 else 0
@@ -113,7 +113,7 @@ _LONGEST, _LONG, _STEP = 256, 128, 8  # inputs per block: most, usual, and unit
 
 @dataclass(frozen=True)
 class KeptWeights:
-    """Weights kept as stored, and the product that reads them; None for a look-up of rows."""
+    """Weights as stored, and the product that reads them (None for a look-up of rows)."""
 
     weights: BlockQuantizedWeights
     product: BlockQuantizedMatmul | None
@@ -158,7 +158,7 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
 
 
 def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Graph) -> KeptWeights:
-    """Return the stored weights and block-wise product of a matmul. Raises Leave."""
+    """Return a matmul's weights as stored, and the product by blocks. Raises Leave."""
     data, matrix = call.args
     if not data.ty.dtype == matrix.ty.dtype == "float32":
         raise Leave("its factors are no float32 numbers")

@@ -18,7 +18,7 @@ _LEAST = 1e-30  # a block whose largest input is smaller counts as zeros
 
 @dataclass(frozen=True)
 class Instruction:
-    """An x86 instruction, or three of them, to add four products of bytes to each lane."""
+    """One x86 instruction, or three, that add four products of bytes to each lane."""
 
     features: str
     lanes: int
@@ -64,7 +64,7 @@ class Function:
 
 
 def split(instruction: Instruction, block: int, bits: int) -> Function:
-    """Build the function that splits a block's inputs into bytes, with scale and sum."""
+    """Build the function that makes two bytes of each float in a block, scale and sum."""
     low = instruction.low_bits(bits)
     name = f"mallorn_split_{block}_{low}"
     reals, wholes, largest_integer = (
@@ -113,7 +113,7 @@ define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
 
 
 def total(instruction: Instruction, block: int, bits: int) -> Function:
-    """Build the function that sums a block's weights times its input bytes, per lane."""
+    """Build the function that adds up a block's weights times its input bytes, per lane."""
     lanes, low = instruction.lanes, instruction.low_bits(bits)
     name, vector = f"mallorn_block_{bits}_{block}_{lanes}_{low}", f"<{lanes} x i32>"
     body = _Body(instruction)
@@ -143,7 +143,7 @@ define linkonce_odr {vector} @{name}({vector} %start, ptr %w, ptr %x)
 
 
 class _Body:
-    """Collects the lines of an LLVM function, with several independent chains of sums."""
+    """Collects lines of an LLVM function that adds up products in independent chains."""
 
     def __init__(self, instruction: Instruction) -> None:
         self.lines: list[str] = []
@@ -157,7 +157,7 @@ class _Body:
         return name
 
     def load(self, place: int) -> str:
-        """Append a load of weights, marked as invariant: LLVM reuses it for several rows."""
+        """Append a load of weights, marked invariant: LLVM reuses it for several rows."""
         pointer = self.put(f"getelementptr i8, ptr %w, i64 {place}")
         return self.put(f"load {self._vector}, ptr {pointer}, align 16, !invariant.load !0")
 
@@ -189,7 +189,7 @@ class _Body:
 
 
 def _multiply(instruction: Instruction) -> str:
-    """Return the instruction as an LLVM function; without VNNI, it sums pairs first."""
+    """Return an LLVM function for the instruction; without VNNI, it sums pairs first."""
     lanes = instruction.lanes
     vector, pairs, singles = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
     head = f"""
@@ -218,7 +218,7 @@ declare {vector} @llvm.x86.{add}({pairs}, {pairs})
 
 
 def plain(text: str) -> str:
-    """Return LLVM text without processor-specific instructions and with the same results."""
+    """Return LLVM text for any processor, with the same results."""
     for instruction in INSTRUCTIONS.values():
         lanes = instruction.lanes
         vector, singles, wide = f"<{lanes} x i32>", f"<{4 * lanes} x i8>", f"<{4 * lanes} x i32>"

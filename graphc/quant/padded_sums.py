@@ -25,14 +25,14 @@ class PaddedSums:
     sums: Sums
 
     def pad(self, data: Any, pad_value: int = 0) -> Any:
-        """Return the data padded with `pad_value`, in the shape that the sums read."""
+        """Return the data padded with `pad_value`, in the shape that the product reads."""
         if any(self.margins):
             data = relax.op.nn.pad(data, self.margins, pad_value=pad_value)
         is_flat = len(self.sums.data) != len(self.margins) // 2
         return relax.op.reshape(data, self.sums.data) if is_flat else data
 
     def call(self, g: Graph, instruction: DotInstruction, name: str, data: Any) -> Any:
-        """Return a call that computes the sums with packed weights, in tiles if possible."""
+        """Return a call of the product with packed weights, in tiles if possible."""
         tiled = tile_function.divide_into_tiles(self.sums, instruction)
         if tiled is not None:
             return tile_function.call_tiles(tiled, self.weights, name, data, g)
@@ -63,7 +63,7 @@ def check_rows(call: Any) -> None:
 
 
 def of_rows(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
-    """Describe rows times a matrix, or a stack of matrices, as sums over padded inputs."""
+    """Describe rows times a matrix, or a stack of matrices, as a product of padded data."""
     sizes, stacked = sizes_of(call.args[0]), weights.ndim == 3
     padding = -sizes[-1] % instruction.terms
     margins = *[0] * (2 * len(sizes) - 1), padding
@@ -95,7 +95,7 @@ def of_channels(call: Any, weights: Any, instruction: DotInstruction) -> PaddedS
 
 
 def of_window_rows(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
-    """Describe a convolution of few channels as sums along the rows of the window.
+    """Describe a convolution of few channels, summed along whole rows of the window.
 
     A read may extend beyond the window's row, where weights are zero.
     """
@@ -113,7 +113,7 @@ def of_window_rows(call: Any, weights: Any, instruction: DotInstruction) -> Padd
 
 
 def of_planes(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
-    """Describe a channels-first convolution of few channels as sums along image rows."""
+    """Describe a channels-first convolution of few channels, summed along image rows."""
     high, wide, channels, _ = weights.shape
     padding = -wide % instruction.terms
     padded_weights = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, padding), (0, 0)))

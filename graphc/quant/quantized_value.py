@@ -14,7 +14,7 @@ LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16":
 
 @dataclass(frozen=True)
 class QuantizedValue:
-    """Integers that stand for (data - zero) * scale, with one scale in all or per `axis`."""
+    """Integers that stand for (data - zero) * scale; scales may vary along `axis`."""
 
     data: Any
     scale: Any
@@ -35,7 +35,7 @@ class QuantizedValue:
         return str(self.data.ty.dtype)
 
     def has_same_code(self, value: "QuantizedValue") -> bool:
-        """Return whether equal bytes of both stand for equal numbers."""
+        """Return whether equal bytes of both values stand for equal numbers."""
         is_comparable = self.dtype == value.dtype and self.has_one_scale and value.has_one_scale
         return bool(is_comparable and self.scale == value.scale and self.zero == value.zero)
 

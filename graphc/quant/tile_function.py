@@ -1,8 +1,8 @@
 """Build products with constant weights by AMX tiles, as tensor functions.
 
-Two tiles of rows are multiplied by two of columns at once. The tiles of rows are consecutive,
-or lie in two rows of an image no wider than a tile. The last tiles have fewer rows. Sums
-beyond the last row or column are unused.
+Two tiles of rows are multiplied by two of columns at once. The tiles of rows follow each
+other, or lie in two rows of an image no wider than a tile. The last tiles may have fewer
+rows. Results beyond the last row or column are not used.
 
 The weights have the same layout as for vector instructions. A process that may not use tiles
 computes the same in loops.
@@ -30,19 +30,19 @@ LEAST_ROWS = 8  # fewest rows of a block: with fewer, reading weights dominates
 
 @dataclass(frozen=True)
 class TiledSums:
-    """Sums that a tile instruction computes, and how they are divided into blocks."""
+    """A product that a tile instruction computes, and its division into blocks of tiles."""
 
     instruction: TileInstruction
     sums: Sums
 
     @property
     def rows(self) -> int:
-        """Rows along the axis that is divided into tiles."""
+        """Rows of the result along the axis that is divided into tiles."""
         return self.sums.result[-2]
 
     @property
     def is_paired(self) -> bool:
-        """True if the second tile lies in another row of the image."""
+        """True if the two tiles of rows lie in two rows of the image."""
         return self.rows <= ROWS and len(self.sums.result) > 3 and self.sums.result[-3] > 1
 
     @property
@@ -52,7 +52,7 @@ class TiledSums:
 
     @property
     def above(self) -> int:
-        """Rows of the first tile."""
+        """Rows of the first of the two tiles."""
         return self.rows if self.is_paired else -(-self.block // FACTORS)
 
     @property
@@ -73,7 +73,7 @@ class TiledSums:
 
     @property
     def step(self) -> int:
-        """Elements of a run that are multiplied at once; 0 if they would be too few."""
+        """Elements of a run multiplied at once; 0 if they fill less than half a tile row."""
         size, terms = self.size, self.instruction.numbers.terms
         fits = [count for count in range(terms, BYTES // size + 1, terms) if self.run % count == 0]
         numbers = max(fits, default=0)
@@ -95,7 +95,7 @@ class TiledSums:
 
     @property
     def loops(self) -> tuple[int, ...]:
-        """Extents of the outer axes, blocks of rows, and blocks of columns."""
+        """Extents of the loops over outer axes, blocks of rows and blocks of columns."""
         *outer, _, columns = self.summed
         if self.is_paired:
             outer[-1] //= FACTORS
@@ -111,12 +111,12 @@ class TiledSums:
         return {f"vi{axis}": f"T.min({row_index}, {self.rows - 1})"}
 
     def data(self, **indices: str) -> str:
-        """Return the indices of the data that is read, with `indices` loop variables replaced."""
+        """Return TVMScript indices of the data; `indices` replaces loop variables."""
         return re.sub(r"\bv\w+", lambda match: indices.get(match[0], match[0]), ", ".join(self.sums.read))
 
 
 def divide_into_tiles(sums: Sums, dot: DotInstruction) -> TiledSums | None:
-    """Divide the sums into tiles; None if the target has none or they would be too empty."""
+    """Divide a product into tiles; None without tiles, or if they would be too empty."""
     instruction = tile_instructions.BY_TYPE.get(dot.data)
     if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None
@@ -196,7 +196,6 @@ def main(
 
 
 def _block(tiled: TiledSums) -> tuple[int, ...]:
-    """Return the shape of the block of results that is computed at once."""
     return (FACTORS, tiled.rows, WIDTH) if tiled.is_paired else (tiled.block, WIDTH)
 
 

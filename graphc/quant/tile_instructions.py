@@ -66,7 +66,7 @@ class TileInstruction:
     def text(self) -> str:
         """The LLVM text of the function: tiles 0-3 are sums, 4-5 data, 6-7 weights.
 
-        The configuration has two bytes per tile for its row length, one for its row count.
+        The tile configuration has two bytes per tile for row length, one for row count.
         """
         first, second, third = (sum(1 << 8 * tile for tile in tiles) for tiles in _ROWS.values())
         sums, weights = (sum(BYTES << 16 * tile for tile in tiles) for tiles in ((0, 1, 2, 3), (2, 3)))
@@ -184,7 +184,7 @@ MAX_ROWS = 1 << 20  # most blocks of rows that read the same columns in successi
 
 
 def schedule_tiles(schedule: Any, block: Any) -> list[Any]:
-    """Schedule parts of rows, then columns, then rows, in one parallel loop."""
+    """Schedule one parallel loop over parts of rows, then columns, then rows of a part."""
     schedule = inline_all_but(schedule, [block])
     followers = schedule.get_consumers(block)
     *rows, columns = schedule.get_loops(block)

@@ -28,7 +28,7 @@ define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %
 
 
 def _by_pairs(lanes: int, features: str, intrinsic: str) -> str:
-    """Return an LLVM function that multiplies even and odd bytes of a lane in 16 bits."""
+    """Return an LLVM function that multiplies a lane's even and odd bytes in 16 bits."""
     vector, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     eight, low = (f"<{', '.join([f'i16 {number}'] * 2 * lanes)}>" for number in (8, 255))
     return f"""

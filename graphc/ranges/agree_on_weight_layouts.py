@@ -1,9 +1,9 @@
 """Choose one layout for weights that several functions read, so that they are stored once.
 
-Every schedule re-lays weights for its own loops, and a library for a range of shapes has
-other schedules for each tuned size. Mostly their layouts keep one order of numbers, and
-differ in the shape and in how many columns are read at a time. A function that reads few
-columns can read them from a wider group, because a group's columns are contiguous.
+Every schedule changes the layout of weights to suit its loops ("re-lays" them), and a range
+of shapes has other schedules for each tuned size. Mostly their layouts keep one order of
+numbers, and differ in the shape and in how many columns are read at a time. A function that
+reads few columns can read them from a wider group, as a group's columns are contiguous.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ Layout = tuple[Digit, ...]  # from the slowest to the fastest axis
 
 
 class Relaid(NamedTuple):
-    """A parameter's new layout in a function, and the block that re-lays it."""
+    """A layout that a schedule gave to a parameter, and the block that changes it."""
 
     block: str
     digits: Layout  # one per axis of the re-laid weights
@@ -87,14 +87,14 @@ def _transform_layout(function: Any, relaid: Relaid, layout: Layout) -> Any:
 
 
 def _value(target: Digit, digits: Layout, values: Sequence[Any]) -> Any:
-    """Return digit `target` of an index, computed from the values of its `digits`."""
+    """Compute digit `target` of an index from `values`, which are those of `digits`."""
     parts = zip(digits, values, strict=True)
     index = sum(value * digit.low for digit, value in parts if digit.axis == target.axis)
     return index % target.high // target.low
 
 
 def merge_digits(digits: Layout) -> Layout:
-    """Remove digits of a single value, and merge adjacent digits of the same index."""
+    """Remove digits that have only one value, and merge adjacent digits of an index."""
     result: list[Digit] = []
     for digit in digits:
         if result and result[-1].axis == digit.axis and result[-1].low == digit.high:
@@ -113,7 +113,7 @@ def keeps_runs_contiguous(own: Layout, layout: Layout) -> bool:
 
 
 def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
-    """Yield position and layout of each parameter whose re-laid indices are digits."""
+    """Yield position and new layout of each parameter that a block re-lays by digits."""
     params = {hash(param): number for number, param in enumerate(function.params)}
     blocks = collect(function, SBlock)
     # Skip parameters of tensor intrinsics, which expect fixed distances between numbers.
@@ -136,7 +136,7 @@ def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
 
 
 def _is_whole_index(digits: Sequence[Digit], shape: Sequence[Any]) -> bool:
-    """Return whether the digits of every axis together cover its whole index exactly once."""
+    """Return whether each axis's digits together give its whole index, without overlap."""
     for axis, extent in enumerate(map(int, shape)):
         place = 1
         for digit in sorted(d for d in digits if d.axis == axis and d.low < d.high):
@@ -169,7 +169,7 @@ def _digit(index: Any, axes: Sequence[Any], shape: Sequence[Any]) -> Digit | Non
 
 
 def _sharing(mods: Sequence[Any], relaid_by_place: Mapping[Place, Relaid]) -> list[list[Place]]:
-    """Group parameters that receive the same weights; groups with common members merge."""
+    """Group parameters that read the same weights; groups with common members merge."""
     groups: dict[Any, list[Place]] = {}
     for index, mod in enumerate(mods):
         graphs = [graph for graph in mod.functions.values() if isinstance(graph, relax.Function)]

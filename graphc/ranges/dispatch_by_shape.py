@@ -25,7 +25,7 @@ Dims = list[Any]  # per axis: a number, the name of a dimension, or a sum of nam
 
 
 class Rule(TypedDict):
-    """Rule for inputs up to sizes `upto`: a point computes them, at once or in parts."""
+    """A rule: inputs up to sizes `upto` run at tuned size `point`, at once or in parts."""
 
     upto: Sizes
     point: int
@@ -33,7 +33,7 @@ class Rule(TypedDict):
 
 
 class Range(TypedDict):
-    """A range of input shapes as a library's manifest describes it."""
+    """A range of input shapes and the sizes tuned in it, as in a library's manifest."""
 
     ranges: Mapping[str, Sequence[int]]
     inputs: Mapping[str, Dims]
@@ -42,7 +42,7 @@ class Range(TypedDict):
 
 
 def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
-    """Return the inputs' axes in calling order: sizes, or names of free dimensions."""
+    """Return each input's axes in calling order: sizes, or names of free dimensions."""
     weights = {tensor.name for tensor in model.graph.initializer}
     declared = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input if v.name not in weights}
     return {
@@ -52,29 +52,29 @@ def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
 
 
 def shapes_at(inputs: Mapping[str, Dims], sizes: Sizes) -> dict[str, list[int]]:
-    """Return the inputs' shapes at these sizes."""
+    """Return the inputs' shapes when free dimensions have these sizes."""
     return {name: _sizes_at(dims, sizes) for name, dims in inputs.items()}
 
 
 def names_of(dim: Any) -> list[str]:
-    """Return the names of the dimensions whose sum is an axis's size, if it is not fixed."""
+    """Return the names of the free dimensions that add up to an axis; none if fixed."""
     return [name for name in dim.split(PLUS) if not name.isdigit()] if isinstance(dim, str) else []
 
 
 def growing_dimensions(ranges: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the dimensions that grow from 0, whose sizes points leave open."""
+    """Return the free dimensions that grow from 0, such as a cache's length."""
     return [name for name, (low, _) in ranges.items() if low == 0]
 
 
 def sample_sizes(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
-    """Return the sizes at which to import a point's model: two if a dimension grows."""
+    """Return sizes at which to import a tuned size's model: two if a dimension grows."""
     if not (open_ := growing_dimensions(ranges)):
         return [dict(point)]
     return [{**point, open_[0]: length} for length in generalize_two_lengths.LENGTHS]
 
 
 def sizes_to_check(dynamic: Range) -> list[dict[str, int]]:
-    """Return sizes at which to check results: the least, and just above half each point."""
+    """Return sizes to check results at: the least, and just above half each tuned size."""
     bounds = dynamic["ranges"]
     least = {name: low for name, (low, _) in bounds.items()}
     long = {name: bounds[name][1] // 2 + 1 for name in growing_dimensions(bounds)}
@@ -88,7 +88,7 @@ def sizes_to_check(dynamic: Range) -> list[dict[str, int]]:
 
 
 def express_by_dimensions(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
-    """Express axes by dimensions that explain a tensor's shapes at some sizes, else None."""
+    """Express each axis by free dimensions that fit all shapes; None if none does."""
     names = list(sizes[0])
     dims: Dims = []
     for lengths in zip(*shapes, strict=True):
@@ -108,12 +108,12 @@ def express_by_dimensions(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes
 
 
 def point_suffix(sizes: Sizes) -> str:
-    """Return the suffix of the names of a point's functions."""
+    """Return the suffix of the names of functions tuned for these sizes."""
     return "__" + "_".join(f"{_plain(name)}{size}" for name, size in sizes.items())
 
 
 def join_points(mods: Sequence[Any], dynamic: Range) -> Any:
-    """Join the modules of all points into one, with a `main` for every size in the range."""
+    """Join modules for several tuned sizes into one, with a `main` for the whole range."""
     points, inputs = dynamic["points"], list(dynamic["inputs"].values())
     open_ = growing_dimensions(dynamic["ranges"])
     parts = [_renamed(mod, point_suffix(point)) for mod, point in zip(mods, points, strict=True)]
@@ -130,7 +130,7 @@ def join_points(mods: Sequence[Any], dynamic: Range) -> Any:
 
 
 class _Dispatcher:
-    """Generates `main`, and one function for each way in which its rules use a point."""
+    """Generates `main`, and a function for each way in which it uses a tuned size."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class _Dispatcher:
         relax.expr._update_type(self._main, relax.FuncType([p.ty for p in params], self._type(sizes)))
 
     def emit(self, rules: Sequence[Rule]) -> None:
-        """Add `main`, which applies the rules, and the functions it calls to the module."""
+        """Add `main`, which applies the rules, and the functions that it calls."""
         sizes, params = self._params()
         runners = {key: self._run(*key) for key in dict.fromkeys((r["point"], r["first"]) for r in rules)}
         fits = {rule["point"]: self._fits(rule["point"]) for rule in rules if not rule["first"]}
@@ -176,7 +176,7 @@ class _Dispatcher:
         self._builder.update_func(self._main, function)
 
     def _run(self, point: int, first: str) -> Any:
-        """Add a function that pads inputs to a point, or computes parts along `first`."""
+        """Add a function that pads inputs to a tuned size, or splits them along `first`."""
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
         shapes = [_sizes_at(dims, self._opened(point_sizes, sizes)) for dims in self._inputs]
@@ -205,7 +205,7 @@ class _Dispatcher:
             return builder.emit_func_output(relax.Tuple(results) if self._many else results[0])
 
     def _fits(self, point: int) -> Any:
-        """Add a function for inputs of exactly a point's sizes, which makes no copies."""
+        """Add a function for inputs of exactly a tuned size, which makes no copies."""
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
         with builder.function(f"fits{point_suffix(point_sizes)}", params, private=True):
@@ -227,7 +227,6 @@ class _Dispatcher:
         return [self._builder.emit(relax.TupleGetItem(result, n)) for n in range(len(self._results))]
 
     def _opened(self, point_sizes: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a point's sizes; those of growing dimensions come from `sizes`."""
         return {**point_sizes, **{name: sizes[name] for name in self._open}}
 
     def _params(self) -> tuple[dict[str, Any], list[Any]]:
@@ -258,7 +257,6 @@ class _Renaming(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
-    """Return the functions of a module with a suffix appended to their names."""
     names: dict[str, Any] = {}
     for old in mod.get_global_vars():
         names[old.name_hint] = tvm.ir.GlobalVar(old.name_hint + ending)
@@ -275,7 +273,7 @@ def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
 
 
 def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Sizes, list[list[int]]]]:
-    """Yield a point's sizes and its results' shapes; two samples if a dimension grows."""
+    """Yield a tuned size and its results' shapes; if a dimension grows, at two lengths."""
     result = mod["main"].ret_ty
     fields = result.fields if isinstance(result, relax.TupleType) else [result]
     if not open_:
@@ -288,7 +286,7 @@ def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Siz
 
 
 def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
-    """Return nested branches (a binary search) that evaluate `runs` at index `place`."""
+    """Return nested branches that run `runs[place - first]`, found by binary search."""
     if len(runs) == 1:
         return runs[0]
     middle = first + len(runs) // 2
@@ -297,8 +295,6 @@ def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
 
 
 def _filled(tensor: Any, shape: Sequence[int]) -> Any:
-    """Compute a tensor in this shape, padded with zeros."""
-
     def value(*indices: Any) -> Any:
         ends = zip(indices, tensor.shape, shape, strict=True)
         conditions = [i < have for i, have, target in ends if not _is_equal(have, target)]
@@ -320,7 +316,7 @@ def _after(tensor: Any, offsets: Sequence[int]) -> Any:
 
 
 def _merged(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
-    """Compute the first part's results and, along an axis, the second part's after them."""
+    """Concatenate the results of one or two parts along an axis, in this shape."""
     if len(parts) == 1 or axis < 0:
         return te.compute(shape, lambda *indices: parts[0](*indices), name="merged")
     first, second = parts

@@ -21,7 +21,7 @@ MOST_PARTS = 8  # most columns of a constant that are generalised separately
 
 
 def generalize(first: Any, second: Any = None, name: str = "") -> Any:
-    """Return a module for every length from those at two, or `first` if it is the only one.
+    """Return a module for every length, from modules at two lengths; or `first` if alone.
 
     Raises ValueError if they differ in a way that no function of the length explains.
     """
@@ -42,7 +42,7 @@ def length_of(mod: Any) -> Any:
 
 
 class _Both:
-    """Walks two functions in parallel and writes one for all lengths."""
+    """Walks the functions of both lengths in parallel, and writes one for all lengths."""
 
     def __init__(self, builder: Any, length: Any) -> None:
         self._builder, self._length = builder, length
@@ -134,7 +134,7 @@ def _bindings(function: Any) -> list[Any]:
 
 
 def _line(first: int, second: int) -> tuple[int, int]:
-    """Return a number's growth with the length, and its value at 0. Raises ValueError."""
+    """Return a number's growth per unit of length, and its value at 0. Raises ValueError."""
     grows, remainder = divmod(second - first, LENGTHS[1] - LENGTHS[0])
     if remainder:
         raise ValueError("it has sizes that do not grow evenly with the length of its caches")
@@ -149,7 +149,7 @@ def _in_terms(length: Any, grows: int, least: int) -> Any:
 
 
 def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
-    """Fit integers by steps along axes, growth with length and a first value, else None."""
+    """Fit integers by a first value, steps along axes and growth with length, else None."""
     if first.dtype.kind not in "iu" or not first.size:
         return None
     long = second if second.size > first.size else first

@@ -54,7 +54,7 @@ class Scan:
 
     @property
     def packed(self) -> tuple[int, ...]:
-        """Shape in which one number per direction, gate and hidden unit is packed."""
+        """Shape in which one number per direction, gate and unit is packed for reading."""
         parts = self.vectors // self.wide
         return len(self.backwards), parts, self.wide * self.gates, self.lanes
 
@@ -138,7 +138,7 @@ for i in T.vectorized({lanes}):
 
 
 def scan_body(scan: Any) -> str:
-    """Return the code of all steps; `h` is the state, `w` the next state."""
+    """Return TVMScript for all steps; `h` is the state, `w` the next state."""
     states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.resets_late else ["g"])]
     length = scan.rows * scan.vectors * scan.lanes
     buffers = [f"{name} = {_buffer(length)}" for name in states]
@@ -171,10 +171,7 @@ def _lstm(scan: Any) -> list[str]:
 
 
 def _late(scan: Any) -> list[str]:
-    """Return the lines of a GRU step that resets the state after its product.
-
-    Gates are in ONNX's order: update, reset, hidden.
-    """
+    """Return the lines of a GRU step that resets the state after its product."""
     lines = _sums(scan, "h", range(3))
     for (z, r, n), j, own in _cells(scan):
         lines += [_activate(scan, gate, 1) for gate in (z, r)]
@@ -184,7 +181,7 @@ def _late(scan: Any) -> list[str]:
 
 
 def _early(scan: Any) -> list[list[str]]:
-    """Return both passes of a GRU step that resets the state before its product."""
+    """Return two lists of lines of a GRU step that resets the state before its product."""
     gates, last = _sums(scan, "h", range(2)), _sums(scan, "g", [2])
     for (z, r, n), j, _ in _cells(scan):
         gates += [_curve(scan, f"{z}[i]", f"w[{j}]", 1), _activate(scan, r, 1)]
@@ -236,7 +233,7 @@ def _time(scan: Any) -> str:
 
 
 def _cells(scan: Any) -> list[tuple[list[str], str, str]]:
-    """List each vector of units: its gates' sums, its state index, its last gate's input."""
+    """List per vector of units: its gates' sums, its state index, its last gate's input."""
     length, cells = scan.vectors * scan.lanes, []
     for row in range(scan.rows):
         for vector in range(scan.wide):
@@ -262,7 +259,6 @@ def _vector(scan: Any, line: str) -> str:
 
 
 def _units(scan: Any, lines: list[str]) -> str:
-    """Return a loop that runs lines for every unit of every sequence."""
     return _indented(f"for m, j in T.grid({scan.rows}, {scan.units}):", lines)
 
 

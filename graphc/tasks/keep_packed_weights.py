@@ -1,4 +1,4 @@
-"""Stop schedules from re-laying weights that are packed in the order of their use."""
+"""Stop schedules from changing the layout of weights that are already packed for reading."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ FREE = "layout_free_buffers"  # function attribute: arguments that schedules may
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):
-    """Keeps schedules from re-laying packed weights and parts of concatenations."""
+    """Keeps schedules from changing the layout of packed weights and concatenated parts."""
 
     name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 

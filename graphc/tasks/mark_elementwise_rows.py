@@ -21,7 +21,7 @@ LINE = "mallorn_line"
 
 @dataclass(frozen=True)
 class VectorRow:
-    """The block that writes the result, and how many numbers of its rows make a vector."""
+    """The block that writes the result, and how many numbers of a row form a vector."""
 
     block: Any
     width: int
@@ -48,7 +48,7 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
 
 
 def width(row: int, lanes: int) -> int:
-    """Return a row's largest divisor, up to WIDEST, of whole or half vectors; 0 if none."""
+    """Return a row's largest divisor, up to WIDEST, of whole or half vectors, else 0."""
     parts = [part for part in range(1, min(row, WIDEST) + 1) if row % part == 0]
     for unit in (lanes, max(2, lanes // 2)):
         if fitting := [part for part in parts if part % unit == 0]:
@@ -74,7 +74,7 @@ def _is_elementwise(block: Any) -> bool:
 
 
 def schedule_line(schedule: Any, block: Any) -> list[Any]:
-    """Schedule the function as one loop over parts of rows, without any choices."""
+    """Schedule the function as one loop over parts of rows; nothing is left to tune."""
     width = int(schedule.get(block).annotations[WIDTH])
     schedule = inline_all_but(schedule, [block])
     *outer, row = schedule.get_loops(block)

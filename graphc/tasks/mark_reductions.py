@@ -64,7 +64,7 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
 
 
 def contiguous_axis(block: Any) -> int:
-    """Return the index of an axis along which reads are contiguous; by default the last."""
+    """Return the index of an axis along which a block reads contiguously, else the last."""
     results = {hash(region.source) for region in block.writes}
     loads = [load for load in collect(block.body, TensorLoad) if hash(load.source) not in results]
     names = {hash(var) for load in loads[:1] for var in collect(load.indices[-1], Var)}
@@ -78,7 +78,7 @@ PARTS, FEW, MANY = 16, 64, 1 << 14
 
 
 def schedule_fold(schedule: Any, block: Any) -> list[Any]:
-    """Split the terms in parts if results are few, then vectorise terms or results."""
+    """Split the terms among the cores if results are few; vectorise terms or results."""
     width = VECTORS * int(schedule.get(block).annotations[WIDTH])
     # The outer loops are over results, the inner ones over terms.
     results = sum(axis.iter_type == IterVar.DataPar for axis in schedule.get(block).iter_vars)
@@ -112,7 +112,6 @@ def _vectorize_results(schedule: Any, block: Any, results: int, axis: int, width
 
 
 def _vectorize_terms(schedule: Any, block: Any, results: int, axis: int, width: int) -> None:
-    """Vectorise over terms; each result's vector is summed up at the end."""
     terms = schedule.get_loops(block)[results:]
     outer, inner = split_in_two(schedule, terms.pop(axis - results), WIDEST, width)
     schedule.reorder(*terms, outer, inner)
