@@ -26,7 +26,7 @@ class MachineInstruction:
 
 @dataclass(frozen=True, slots=True)
 class MachineFunction:
-    """A function's instructions, and its loops as (first, last) indices of instructions."""
+    """A function's instructions, and its loops as indices of first and last instructions."""
 
     name: str
     instructions: tuple[MachineInstruction, ...]
@@ -34,7 +34,8 @@ class MachineFunction:
 
 
 def functions_of(text: str) -> list[MachineFunction]:
-    """Return the functions except the runtime's (prefix `__`), or all if none would remain."""
+    """Return an assembly's functions, without the runtime's (prefix `__`) if others
+    exist."""
     symbols = frozenset(_TYPED.findall(text))
     lines: list[str] = []
     bodies = [("", lines)]

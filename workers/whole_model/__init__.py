@@ -1,1 +1,2 @@
-"""Compiles whole models, loads them in engines, compares their outputs, and times them in turn."""
+"""Compiles whole models, loads them in engines, compares outputs, and times engines in
+turn."""

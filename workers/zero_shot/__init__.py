@@ -1,1 +1,1 @@
-"""Zero- and one-shot tuning: sources of candidates for tasks that are not measured."""
+"""Propose candidates for tasks that are not measured, with nothing or one trial per task."""
