@@ -30,8 +30,7 @@ Microseconds = Annotated[float, Field(gt=0, lt=LONGEST_US, allow_inf_nan=False)]
 
 
 class SentRound(Value):
-    """A tuning round in a batch: its proposed candidates, and data needed to end the
-    round."""
+    """A tuning round in a batch: its candidates, and what is needed to close it."""
 
     round_id: int
     proposals: tuple[Proposal, ...]

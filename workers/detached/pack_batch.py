@@ -111,8 +111,7 @@ class BatchFile:
 
 
 class Packing:
-    """Makes one batch. If that fails, it releases the rounds or last stage that it
-    leased."""
+    """Makes one batch. On failure, the rounds or last stage that it leased are released."""
 
     def __init__(self, runtime: Runtime, job_id: str, limit_bytes: int) -> None:
         self._id = os.urandom(8).hex()
@@ -139,8 +138,7 @@ class Packing:
         """Write the job's next batch to `file`, store its record, and keep the leases of its
         rounds or last stage until results come.
 
-        Raises Conflict if there is nothing to measure, InvalidRequest if the size limit is
-        too low.
+        Raises Conflict if there is nothing to measure, InvalidRequest if the limit is low.
         """
         try:
             return self._pack(plan, file)
@@ -317,7 +315,7 @@ class Packing:
         graphs: ModelCompiler,
         folder: Path,
     ) -> None:
-        """Add a numeric check of each of a task's finalists that can be built for it."""
+        """Add a numeric check of each finalist of a task that builds as a whole program."""
         program = contest.program
         inputs_file, outputs_file = folder / "inputs.npz", folder / "expected.npz"
         reference = twice(

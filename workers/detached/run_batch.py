@@ -78,8 +78,7 @@ def say(words: str) -> None:
 
 
 def unpack(file: Path, folder: Path) -> Path:
-    """Return the folder with a batch's files: `file` if it is a folder. Otherwise extract
-    it.
+    """Return the folder with a batch's files: `file` itself, or `folder` after extraction.
 
     Raises BatchRefused if `file` is not a complete batch.
     """
@@ -97,8 +96,7 @@ def unpack(file: Path, folder: Path) -> Path:
 
 
 def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
-    """Carry out the calls that have no result yet, for at most `seconds`. Return how many
-    are left.
+    """Carry out calls that have no result, for at most `seconds`; return how many remain.
 
     Raises BatchRefused if a file was changed, if the results are of another batch, or if the
     machine does not fit the batch.

@@ -1,5 +1,4 @@
-"""Commit a batch's results by the rules of other rounds, so that each counts exactly
-once."""
+"""Commit a batch's results by the rules of any round, so that each counts only once."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -65,12 +64,11 @@ class Taken:
 
 
 def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
-    """Commit a batch's results: close its rounds, or finish the job once all results are
-    there.
+    """Commit a batch's results. Once all are there, also finish the job if they are for
+    that.
 
     Raises InvalidRequest if the batch is unknown or was changed, NoDevice if the job is
-    bound to another class of device, Conflict if the batch lost its lease on the job's last
-    stage.
+    bound to another class of device, Conflict if the batch lost its lease on the last stage.
     """
     batch = load_batch(runtime.settings.artifacts, results.batch)
     calls, endpoint = known_calls(batch, results), results.device

@@ -34,8 +34,8 @@ class MachineFunction:
 
 
 def functions_of(text: str) -> list[MachineFunction]:
-    """Return an assembly's functions, without the runtime's (prefix `__`) if others
-    exist."""
+    """Return the functions in assembly. Those of the runtime (prefix `__`) are left out,
+    unless there are no others."""
     symbols = frozenset(_TYPED.findall(text))
     lines: list[str] = []
     bodies = [("", lines)]

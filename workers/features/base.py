@@ -13,13 +13,13 @@ from searchers.tile_factorizations import Rows
 
 
 class Extractor(ABC):
-    """Computes one set of features (a view, see `costmodels.views`) for a workload's
+    """Computes one set of features (a view, see `costmodels.views`) of a workload's
     candidates.
 
-    Contract - A row is `view.width` wide, finite, and a pure function of sketch, descriptors
-    and   decisions: other candidates in the call, and their order, do not change it. -
-    Extractors neither lower nor compile, so searchers can screen thousands of candidates. -
-    If two candidates of a sketch yield different programs, their rows are different.
+    - A row is `view.width` wide, finite, and a pure function of sketch, descriptors and
+      decisions: other candidates in the call, and their order, do not change it.
+    - Extractors neither lower nor compile, so searchers can screen thousands of candidates.
+    - If two candidates of a sketch yield different programs, their rows are different.
     """
 
     view: ClassVar[View]

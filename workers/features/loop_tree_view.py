@@ -1,9 +1,8 @@
-"""Describe the tree of a candidate's loops and blocks as a table, one line per node in
-preorder.
+"""Describe a candidate's loops and blocks as a table: the nodes of a tree in preorder.
 
 These are the features of the view `loops`. Loops of one iteration are removed, as compilers
-do. If candidates of a sketch have equal compute locations, their trees differ only in the
-numbers.
+do. If candidates of a sketch have equal compute locations, only numbers in their trees
+differ.
 """
 
 import dataclasses
@@ -57,7 +56,7 @@ class Loop:
 
 @dataclass(eq=False, slots=True)
 class TracedBlock:
-    """A computation and the loops around it, outermost first."""
+    """A block of the program and the loops around it, outermost first."""
 
     path: list[Loop] = field(default_factory=list)
     structure: str = ""  # of its tiles, such as SSRSRS; empty if the block is not tiled
@@ -93,8 +92,7 @@ class TracedNest:
 
 
 class Follower:
-    """Replays a trace step by step to find its loops, and ignores steps that do not change
-    loops.
+    """Replays a trace step by step to find its loops; other steps are ignored.
 
     `extents` are the loop extents of the main block. `depths` are the sampled compute
     locations by column of the decision vector. A trace does not say which block reads which,
@@ -203,7 +201,7 @@ class Follower:
                     setattr(nest, _LIMITS[key], step.numbers[0])
 
     def _rfactor(self, step: TraceStep) -> None:
-        """Insert a block that sums along a loop in part; the old block adds the parts."""
+        """Insert a block of partial sums along a loop, which the old block adds up."""
         factored = self._loops[step.names[0]]
         block = self._nest.host(factored)
         if block is None:
@@ -240,7 +238,7 @@ class Follower:
             ]
 
     def _path(self, block: TracedBlock) -> list[Loop]:
-        """Return a block's loops; if the trace names none, create the main block's."""
+        """Return a block's loops, or copies of the main block's if the trace names none."""
         if not block.path and not block.inlined:
             tiled = next((item for item in self._nest.blocks if item.structure), None)
             spatial = {loop.axis for loop in tiled.path if loop.kind is AxisKind.SPATIAL} if tiled else ()

@@ -89,8 +89,8 @@ def check_program(tir: str) -> None:
 
 
 def read_trace(trace: str) -> Any:
-    """Return the instructions of a trace (JSON) without postprocessing. Raises TraceRefused
-    if an instruction is not allowed, or belongs to postprocessing."""
+    """Return the instructions of a sketch's trace (JSON). Raises TraceRefused if one of them
+    is not allowed, or belongs to postprocessing."""
     try:
         steps = json.loads(trace)
     except (ValueError, RecursionError):

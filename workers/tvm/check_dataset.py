@@ -64,9 +64,8 @@ def next_rows(table: str, size: int) -> DatasetRows | None:
 
 
 def check_workload(row: Row) -> Row:
-    """Return a workload's row with all columns but key and name computed from its program.
-    Raises ValueError if the key is wrong, or an error of BROKEN if the program is
-    invalid."""
+    """Return a workload's row with the other columns recomputed from its program. Raises
+    ValueError if the key is wrong, an error of BROKEN if the program is invalid."""
     task = describe(canonical(parse_module(row["tir"])), row["name"], weight=1)
     if task.key != row["key"]:
         raise ValueError(ANOTHER)

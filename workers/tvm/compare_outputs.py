@@ -72,7 +72,7 @@ def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
 
 
 def compare_models(outputs_npz: str, expected_npz: str) -> float:
-    """Return the largest relative error of saved outputs; infinity if their names differ."""
+    """Return the largest relative error of two engines' outputs; inf if names differ."""
     with np.load(outputs_npz) as outputs, np.load(expected_npz) as reference:
         if sorted(outputs.files) != sorted(reference.files):
             return float("inf")

@@ -147,9 +147,8 @@ def _run(command: list[str], folder: str) -> str:
 
 @contextmanager
 def collecting(target: Any) -> Iterator[Collected]:
-    """Context in which nvcc compiles TVM's CUDA kernels and their device code is collected;
-    it does nothing for other targets. Raises KernelRefused or HostFault in place of TVM's
-    RuntimeError."""
+    """Make nvcc compile CUDA kernels in this context and collect their device code; leave
+    other targets alone. Raises KernelRefused, HostFault in place of RuntimeError."""
     collected = Collected()
     if target.kind.name != "cuda":
         yield collected

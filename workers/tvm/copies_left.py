@@ -121,7 +121,7 @@ def _stored(value: Any) -> list[Any]:
 
 
 def _is_computed(value: Any, extents: Values) -> bool:
-    """Return whether a value is not just a constant or a load indexed by loop variables."""
+    """Return whether a value is neither a constant nor a load indexed by loop variables."""
     is_load = isinstance(value, TensorLoad)
     loop_vars = extents if is_load else {}
     for expression in value.indices if is_load else [value]:

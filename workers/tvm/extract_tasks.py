@@ -25,7 +25,7 @@ from workers.tvm.workload_key import canonical, structure_key, workload_key
 
 
 def operations(mod: Any) -> float:
-    """Count a program's operations; blocks that TVM cannot count have annotations."""
+    """Count a program's operations, by annotation in blocks that TVM cannot count."""
     annotated = sum(
         int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
     )

@@ -3,8 +3,7 @@
 A "point" is one choice of sizes of all free dimensions, for which the model is tuned. An
 ONNX file does not tell whether a kernel for this point can serve smaller inputs, too: rows
 of a batch may depend on each other, and padding may need a mask. So onnxruntime runs random
-inputs that are zero-padded or split, and the results are compared with those of the
-original.
+inputs zero-padded, split and unchanged, and the results are compared.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -276,8 +275,8 @@ def _padded(
 def _split(
     run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int
 ) -> tuple[list[Array], list[Array]]:
-    """Run the model on two parts of the arrays and on the whole. Return the joined results
-    of the parts, and the results of the whole."""
+    """Run the model on two parts of the arrays, cut along dimension `name`, and on the
+    whole. Return the joined results of the parts, and the results of the whole."""
     halves = []
     for section in (slice(0, part), slice(part, None)):
         cuts = {

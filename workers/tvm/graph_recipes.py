@@ -131,8 +131,8 @@ def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
 
 
 def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool]) -> Sequence[T] | None:
-    """Find by bisection the parts without which the others work. Return None if even no
-    parts work. `works_without` is called about log2(len(parts)) times per faulty part."""
+    """Find parts without which the others work; None if leaving out all does not help. A
+    bisection calls `works_without` about log2(len(parts)) times per faulty part."""
     if not parts or not works_without(parts):
         return None
     faulty: list[T] = []

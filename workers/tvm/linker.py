@@ -65,9 +65,9 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
 
 
 def prepare_linking() -> None:
-    """Link once in advance if zig's compiler driver links, since its first link takes as
-    long as 100 others. Call it before a candidate's time limit starts. Errors are ignored
-    here, as the next link meets them again."""
+    """Link once in advance if a compiler driver links: zig's first link takes as long as 100
+    others. Call it before a candidate's time limit starts. Errors are ignored, since the
+    next link reports them."""
     with suppress(HostFault):
         if Path(link_command()[0]).name not in _LINKERS:
             with TemporaryDirectory() as folder:

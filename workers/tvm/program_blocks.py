@@ -123,8 +123,8 @@ def _product(block: ProgramBlock, left: Any, right: Any) -> str:
 
 
 def _sliding(block: ProgramBlock, batch: Names) -> Names:
-    """Return the reduction axes of sliding windows: those added to a spatial axis, not in
-    `batch`, to index a load."""
+    """Return the reduction axes of sliding windows, which index a load together with a
+    spatial axis outside `batch`."""
     spatial = frozenset(hash(axis.var) for axis in block.spatial) - batch
     reduction = frozenset(hash(axis.var) for axis in block.reduced)
     index_vars = [variables(index) for load in block.loads for index in load.indices]

@@ -109,7 +109,7 @@ def initialize_repeated_sums(schedule: Any) -> bool:
 
 
 def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
-    """Return the decision of each sampling instruction, cut from the decision vector."""
+    """Map sampling instructions to their decisions. Raises ValueError if some are left."""
     numbers = iter(decisions)
     bound: dict[Any, Any] = {}
     for inst in filter(is_choice, insts):

@@ -224,8 +224,7 @@ def parallel(mod: Any) -> Any:
 
 
 def _spread(schedule: Any, block: Any) -> None:
-    """Parallelise a block's outer loops; tile its sums if each input is used often
-    enough."""
+    """Parallelise a block's outer loops; tile sums that use each input often enough."""
     definition, loops = schedule.get(block), schedule.get_loops(block)
     axes = list(definition.iter_vars)
     if len(loops) != len(axes):

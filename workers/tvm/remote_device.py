@@ -1,5 +1,4 @@
-"""The client of an RPC session with a device: runs candidates and models, explains
-errors."""
+"""Client of an RPC session with a device: runs candidates and models, explains errors."""
 
 import json
 import logging
@@ -153,7 +152,7 @@ class RemoteDevice:
             return int(self.call("mallorn.free_memory"))
 
     def load(self) -> Load:
-        """Return other programs' load there since the last call. Raises Unavailable."""
+        """Return other programs' load on the host since last call. Raises Unavailable."""
         with _or_lost():
             return _LOAD.validate_json(self.call("mallorn.load"))
 
@@ -243,9 +242,9 @@ class RemoteDevice:
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Turn RPC errors into CandidateFailed if the candidate caused them, else into
-        Unavailable. The candidate is to blame if its session still works, or if the device's
-        server saw it crash."""
+        """Turn RPC errors into CandidateFailed if the candidate caused them, else
+        Unavailable. It did if its session still works, or if the device's server saw it
+        crash."""
         try:
             yield
         except _BROKEN as error:

@@ -1,5 +1,4 @@
-"""Generate a program's sketches: the traces of MetaSchedule's design space, without
-decisions."""
+"""Generate a program's sketches: MetaSchedule's traces with all decisions left open."""
 
 import hashlib
 import json

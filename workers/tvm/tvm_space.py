@@ -76,7 +76,8 @@ class TvmSpace(DecisionSpace):
         return self.likeliest(_MAX_DEFAULTS)
 
     def likeliest(self, count: int) -> list[Candidate]:
-        """Return the first `count` valid default candidates; check no more than needed."""
+        """Return the first `count` valid default candidates, and check no more than needed.
+        If no default is valid, return random valid candidates."""
         guesses = ranked(self.sketches, self.nests, self.machine, _MAX_DEFAULTS)
         defaults: list[Candidate] = []
         while guesses and len(defaults) < count:

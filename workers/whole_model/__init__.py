@@ -1,2 +1,1 @@
-"""Compiles whole models, loads them in engines, compares outputs, and times engines in
-turn."""
+"""Compile whole models, run them in engines, compare outputs and time the engines."""

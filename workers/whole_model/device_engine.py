@@ -1,5 +1,4 @@
-"""An engine that runs a whole model on a device over RPC, with a local engine's
-interface."""
+"""An engine that runs a whole model on a device, with the interface of a local engine."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,7 +46,7 @@ class DeviceEngine:
         self.alive = True
 
     def start(self) -> None:
-        """Do nothing: the runner starts with its first call."""
+        """Do nothing: the process that runs the model starts with its first call."""
 
     def suspend(self) -> None:
         """Do nothing: between calls the engine is idle, and TVM's threads sleep."""

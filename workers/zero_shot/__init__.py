@@ -1,1 +1,1 @@
-"""Propose candidates for tasks that are not measured, with nothing or one trial per task."""
+"""Zero- and one-shot tuning: propose candidates for tasks without measuring the tasks."""

@@ -28,9 +28,9 @@ Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which i
 
 
 class SameWorkload(AnswerSource):
-    """Proposes the fastest trials of the same workload: first those that were measured under
-    the job's conditions (host, threads, versions), then those measured under others, then
-    those on similar targets."""
+    """Proposes the fastest trials of the same workload: first those in the job's conditions
+    (host, threads, versions), then those in other conditions, then those on similar
+    targets."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         trials, workload_id = Trials(session), question.workload.id
@@ -111,9 +111,8 @@ def describe_target(target: Target) -> str:
 def _answer(
     session: Session, trial: Trial, because: str, sure: Sure, is_timed_here: bool = True
 ) -> ZeroShotAnswer:
-    """Propose a trial's candidate, with the sketch that was measured, as our space may lack
-    it. No time is expected unless it was timed on the query's own target
-    (`is_timed_here`)."""
+    """Propose a trial's candidate with the sketch that was measured, since our space may
+    lack it. The trial's time is left out unless it is of the query's own target."""
     key = trial.candidate.sketch
     sketch = Sketches(session).by_key({key})[key]
     expected_us = trial.latency_us if is_timed_here else None
