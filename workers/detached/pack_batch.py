@@ -92,7 +92,7 @@ class BatchFile:
     size: int = 0
 
     def add(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
-        """Add files and measurements. Return False and add nothing if there is no room."""
+        """Add files and measurements, or return False if they would exceed the limit."""
         added_bytes = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
         if self.size + added_bytes > self.limit_bytes:
             return False
@@ -138,7 +138,8 @@ class Packing:
         """Write the job's next batch to `file`, store its record, and keep the leases of its
         rounds or last stage until results come.
 
-        Raises Conflict if there is nothing to measure, InvalidRequest if the limit is low.
+        Raises Conflict if there is nothing to measure, InvalidRequest if the size limit is
+        too low.
         """
         try:
             return self._pack(plan, file)
@@ -250,7 +251,7 @@ class Packing:
         return is_added
 
     def _hold(self, hold: LeaseToken) -> None:
-        """Extend a lease while the batch is made, since no thread renews it."""
+        """Extend a lease until the batch is made, since no thread renews it."""
         self._holds.append(hold)
         with self._database.transaction() as session:
             Leases(session).renew(hold, MAKING_SEC)
@@ -315,7 +316,8 @@ class Packing:
         graphs: ModelCompiler,
         folder: Path,
     ) -> None:
-        """Add a numeric check of each finalist of a task that builds as a whole program."""
+        """For each of a task's finalists that can be built as a whole program, add a numeric
+        check of its results."""
         program = contest.program
         inputs_file, outputs_file = folder / "inputs.npz", folder / "expected.npz"
         reference = twice(

@@ -145,7 +145,7 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
 
 
 class ResultsFile:
-    """The results file: one JSON object per line, each flushed to disk."""
+    """The file of results: one JSON object per line, each flushed to disk at once."""
 
     def __init__(self, path: Path, mark: Json, groups: Json) -> None:
         """Open, lock and read the file. `mark` identifies the batch; `groups` maps calls to

@@ -64,8 +64,8 @@ class Taken:
 
 
 def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
-    """Commit a batch's results. Once all are there, also finish the job if they are for
-    that.
+    """Commit a batch's results to their rounds. If the batch is for a job's last stage,
+    finish the job once all results are there.
 
     Raises InvalidRequest if the batch is unknown or was changed, NoDevice if the job is
     bound to another class of device, Conflict if the batch lost its lease on the last stage.

@@ -15,7 +15,8 @@ _RUNTIME_NAME = re.compile(r"^__")
 
 @dataclass(frozen=True, slots=True)
 class MachineInstruction:
-    """An instruction inside `depth` loops; `innermost`: its loop contains no other loop."""
+    """An instruction inside `depth` loops. It is `innermost` if its loop contains no
+    other."""
 
     mnemonic: str
     operands: str
@@ -53,7 +54,8 @@ def functions_of(text: str) -> list[MachineFunction]:
 
 
 def _parse_function(name: str, lines: list[str]) -> MachineFunction:
-    """Parse a function's lines; a jump to an earlier label closes a loop."""
+    """Parse a function's lines. Each jump to an earlier label counts as the end of a
+    loop."""
     index_of_label: dict[str, int] = {}
     ends: dict[int, int] = {}
     parsed_lines: list[tuple[str, str, bool]] = []  # mnemonic, operands, whether guarded

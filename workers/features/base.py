@@ -26,7 +26,7 @@ class Extractor(ABC):
 
     @abstractmethod
     def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-        """Return one row of features for each decision vector of the sketch."""
+        """Return a row of features for each of the decision vectors `rows` of a sketch."""
 
     def extract(
         self, sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]

@@ -57,7 +57,7 @@ class Primitives(Extractor):
 
 @lru_cache(maxsize=1024)
 def _layout(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
-    """Return a sketch's constant features as a flat row, and the columns of decisions."""
+    """Return a sketch's constant features as a flat row, and the columns for decisions."""
     table = np.zeros((LINES, COLUMNS), dtype=np.float32)
     table[0, 0] = 1
     entries: list[tuple[int, Number]] = []

@@ -242,9 +242,9 @@ class RemoteDevice:
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Turn RPC errors into CandidateFailed if the candidate caused them, else
-        Unavailable. It did if its session still works, or if the device's server saw it
-        crash."""
+        """Turn RPC errors into CandidateFailed if the candidate caused them, else into
+        Unavailable. The candidate is to blame if its session still works, or if the device's
+        server saw it crash."""
         try:
             yield
         except _BROKEN as error:

@@ -76,7 +76,7 @@ class ModelEngine(KernelRacer, Protocol):
 
 
 class Loading(Protocol):
-    """The pending load of a model into an engine."""
+    """A load of a model into an engine that has begun; `wait` returns its result."""
 
     def wait(self) -> LoadedEngine: ...
 

@@ -101,7 +101,7 @@ def time_kernels_interleaved(
 
 
 def _calls(once_us: float) -> int:
-    """Return how many calls make a burst, from the microseconds of one call."""
+    """Return how many calls make up a burst, from the time of one call in microseconds."""
     return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
 
 
