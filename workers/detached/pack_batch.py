@@ -316,8 +316,8 @@ class Packing:
         graphs: ModelCompiler,
         folder: Path,
     ) -> None:
-        """For each of a task's finalists that can be built as a whole program, add a numeric
-        check of its results."""
+        """Add a numeric check of each finalist of a task, unless it cannot be built as a
+        whole program."""
         program = contest.program
         inputs_file, outputs_file = folder / "inputs.npz", folder / "expected.npz"
         reference = twice(

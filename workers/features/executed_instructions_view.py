@@ -126,7 +126,7 @@ def _counted(
 
 
 def _register(name: str) -> str:
-    """Return a register's name without its width, such as `a` for `eax` and `rax`."""
+    """Return a register's name without its width, such as "a" for "eax" and "rax"."""
     match = _X86_NAMES.match(name)
     return next(filter(None, match.groups())) if match else name.lstrip("xw")
 

@@ -81,8 +81,8 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
 
 
 def _extract(stage: StageContext) -> Extraction:
-    """Import the model, or reuse an import by the same code for the same target. Passes that
-    an earlier import of this job left out stay left out. Raises InvalidModel."""
+    """Import the model, or reuse an import by the same code with the same options. Passes
+    that an earlier import of this job left out stay left out. Raises InvalidModel."""
     stage.runtime.warm_up(stage.job.id)
     recipe = stored_recipe(recipe_for(stage.options.recipe, stage.target, stage.options.precision))
     if stage.graph.code == code_digest() and is_form_of(stage.graph.recipe, recipe):

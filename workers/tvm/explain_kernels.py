@@ -42,7 +42,7 @@ def explain_kernels(
     input_shapes: Shapes,
     dynamic: Dynamic | None,
 ) -> dict[str, list[str]]:
-    """Return remarks on a model's kernels, by name. Raises the errors of `compile_model`."""
+    """Compile a model's kernels; return remarks by name. Raises as `compile_model` does."""
     steps_after = [step_json(step) for step in recipe_of(recipe).after]
     tvm_target = as_tvm_target(target)
     ranges = None if dynamic is None else dynamic.model_dump(mode="json")
@@ -66,7 +66,7 @@ def explain_kernels(
 
 
 def explain(kernel: Any, target: Any, weights: Collection[int]) -> list[str]:
-    """Return remarks on a kernel's code; `weights` are positions of constant arguments."""
+    """Compile a kernel and return remarks on it. `weights` are its constant arguments."""
     loops = _Loops()
     mod = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
     code = compiled(mod, target, [loops]).inspect_source("asm")
