@@ -30,7 +30,7 @@ Microseconds = Annotated[float, Field(gt=0, lt=LONGEST_US, allow_inf_nan=False)]
 
 
 class SentRound(Value):
-    """A round in a batch, with its proposed candidates in slot order."""
+    """A tuning round in a batch: its candidates, and what is needed to close it."""
 
     round_id: int
     proposals: tuple[Proposal, ...]
@@ -39,7 +39,7 @@ class SentRound(Value):
 
 
 class SentCall(Value):
-    """A run that a job's finish needs: one timing of a candidate, or its numeric check."""
+    """One measurement for a job's last stage: a timing or a numeric check of a candidate."""
 
     key: str
     workload: str
@@ -47,7 +47,7 @@ class SentCall(Value):
 
 
 class SentBatch(Value):
-    """The record of a batch that the service keeps until all results were taken."""
+    """The record of a batch's contents, which the service keeps until all results come."""
 
     id: str
     job_id: str
@@ -59,7 +59,7 @@ class SentBatch(Value):
 
 
 def holder_of(batch_id: str) -> str:
-    """Return the name under which a batch holds leases on rounds or a job's last stage."""
+    """Return the holder's name under which a batch leases rounds or a job's last stage."""
     return f"batch-{batch_id}"
 
 
@@ -95,7 +95,7 @@ class _Header(Value):
 
 @dataclass(frozen=True, slots=True)
 class BatchResults:
-    """The contents of a results file: its last device, and the results by call key."""
+    """The contents of a results file: the last device that measured, and results by key."""
 
     batch: str
     digest: str
@@ -138,7 +138,7 @@ def read_results(file: Path) -> BatchResults:
 
 
 def store_batch(artifacts: str, batch: SentBatch) -> None:
-    """Store a batch's record until its results come. Raises StoreAway, StorageFull."""
+    """Store a batch's record until its results are taken. Raises StoreAway, StorageFull."""
     with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.makedirs(path.rpartition("/")[0], exist_ok=True)
         store.pipe_file(path, batch.model_dump_json().encode())
@@ -160,7 +160,7 @@ def delete_batch(artifacts: str, batch: SentBatch) -> None:
 
 
 def known_calls(batch: SentBatch, results: BatchResults) -> Mapping[str, CallResult]:
-    """Return the batch's results by call. Raises InvalidRequest if they are not its own."""
+    """Return the results by call key. Raises InvalidRequest if the batch has other calls."""
     if results.digest != batch.digest:
         raise InvalidRequest(
             "these results are of a batch file that was changed after `mallorn batch next` wrote it",

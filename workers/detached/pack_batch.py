@@ -1,4 +1,4 @@
-"""Make a batch: lease rounds or a job's finish, build their candidates, pack one file."""
+"""Make a batch: lease rounds or a job's last stage, build the candidates, pack one file."""
 
 import base64
 import json
@@ -84,7 +84,7 @@ Plan = Callable[[Session, str], object]  # plans one more round of a job if poss
 
 @dataclass
 class BatchFile:
-    """Files and calls (timings, checks) of a batch so far, and their compressed bytes."""
+    """The files and measurements of a batch so far, and the compressed size in bytes."""
 
     limit_bytes: int
     files: dict[str, bytes] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class BatchFile:
     size: int = 0
 
     def add(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
-        """Add files and calls; return False, adding neither, if they would exceed the limit."""
+        """Add files and measurements, or return False if they would exceed the limit."""
         added_bytes = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
         if self.size + added_bytes > self.limit_bytes:
             return False
@@ -102,7 +102,7 @@ class BatchFile:
         return True
 
     def write(self, file: Path, manifest: bytes) -> None:
-        """Write everything to one zip file; write run_batch.py also into the same folder."""
+        """Write everything to one zip file, and put run_batch.py next to it."""
         program = Path(run_batch.__file__).read_bytes()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, data in {run_batch.MANIFEST: manifest, "run_batch.py": program, **self.files}.items():
@@ -111,7 +111,7 @@ class BatchFile:
 
 
 class Packing:
-    """Makes one batch; if that fails, gives back the rounds or the finish that it leased."""
+    """Makes one batch. On failure, the rounds or last stage that it leased are released."""
 
     def __init__(self, runtime: Runtime, job_id: str, limit_bytes: int) -> None:
         self._id = os.urandom(8).hex()
@@ -135,10 +135,11 @@ class Packing:
             raise InvalidRequest(f"batches are timed by the stopping rules {', '.join(RULES)} only")
 
     def pack(self, plan: Plan, file: Path) -> SentBatch:
-        """Write the job's next batch to `file`, and keep its work leased until results come.
+        """Write the job's next batch to `file`, store its record, and keep the leases of its
+        rounds or last stage until results come.
 
-        Raises Conflict if there is nothing to measure, InvalidRequest if the limit is too
-        low.
+        Raises Conflict if there is nothing to measure, InvalidRequest if the size limit is
+        too low.
         """
         try:
             return self._pack(plan, file)
@@ -204,7 +205,8 @@ class Packing:
         return batch
 
     def _add_round(self, round_id: int) -> bool:
-        """Propose and build a round; if it does not fit, return it to the queue and return False."""
+        """Build a round's candidates and add them. If they do not fit, put the round back
+        into the queue and return False."""
         is_added = False
         with leased_work(self._runtime, WorkItem.round(round_id), fix_round_inputs) as work:
             if work is None:
@@ -249,7 +251,7 @@ class Packing:
         return is_added
 
     def _hold(self, hold: LeaseToken) -> None:
-        """Extend a lease while the batch is made, since no thread renews it."""
+        """Extend a lease until the batch is made, since no thread renews it."""
         self._holds.append(hold)
         with self._database.transaction() as session:
             Leases(session).renew(hold, MAKING_SEC)
@@ -257,7 +259,7 @@ class Packing:
     def _build(
         self, lease: LeaseKeeper, program: Program, slots: Sequence[MeasureInput], any_size: bool = False
     ) -> Iterator[BuiltCandidate | MeasureResult]:
-        """Build candidates as any round does; libraries are deleted after the iteration."""
+        """Build candidates as in any round; delete the libraries when iteration ends."""
         runtime, limit_sec = self._runtime, self._options.build_timeout_sec
         with untrusted_folder("build-", runtime.builds) as folder, HostLock().shared() as turn:
             builds = Builds(runtime.builders, slots, program, self._target, folder, limit_sec, any_size)
@@ -270,7 +272,7 @@ class Packing:
                 builds.abort()
 
     def _add_finish(self) -> None:
-        """Add the runs that a job's finish needs: timings of candidates, numeric checks."""
+        """Add timings and numeric checks of the candidates of a job's last stage."""
         is_added, runtime, job_id = False, self._runtime, self._job_id
         with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
             if stage is None:
@@ -314,7 +316,8 @@ class Packing:
         graphs: ModelCompiler,
         folder: Path,
     ) -> None:
-        """Add a numeric check of each candidate of the contest that can be built for it."""
+        """Add a numeric check of each finalist of a task, unless it cannot be built as a
+        whole program."""
         program = contest.program
         inputs_file, outputs_file = folder / "inputs.npz", folder / "expected.npz"
         reference = twice(
@@ -362,7 +365,7 @@ class Packing:
 def timed_call(
     key: str, library: str, args: Arguments, limit_sec: float, options: JobOptions, target: Target
 ) -> run_batch.Json:
-    """Describe how run_batch.py times a library, with the settings of a regular device."""
+    """Return a call that tells run_batch.py to time a library as a regular device would."""
     evaluator = options.evaluator
     return {
         "key": key,
@@ -388,7 +391,7 @@ def shared_modules() -> bytes:
 
 
 def needs(target: Target) -> run_batch.Json:
-    """Return what a machine must have to run libraries built for a target."""
+    """Return what a target's libraries require: kind, architecture, cores and CPU flags."""
     if not target.is_cpu:
         return {"kind": target.kind, "arch": str(target.attrs.get("arch", ""))}
     machine = machine_of(target) or os.uname().machine
@@ -408,7 +411,8 @@ def draws_of(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]
 
 
 def expected_values(answers: Sequence[Any], outputs: Sequence[int], limit: int = MOST_VALUES) -> bytes:
-    """Return the expected outputs as an npz file: all values, or `limit` random ones."""
+    """Return the expected outputs as an npz file. Of a large output, at most `limit` random
+    values are kept, with their places."""
     arrays: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
     for index in outputs:
         values = np.asarray(answers[index], "float64").reshape(-1)
@@ -422,6 +426,6 @@ def expected_values(answers: Sequence[Any], outputs: Sequence[int], limit: int =
 
 
 def _file_of_child(path: Path) -> Any:
-    """Return a copy of a child's file in memory. Raises TamperedFile if it is not a plain file."""
+    """Read a file that a child wrote. Raises TamperedFile if it is not a plain file."""
     with open_plain(path.parent, path.name, MOST_FILE_BYTES) as file:
         return BytesIO(file.read())

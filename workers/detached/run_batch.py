@@ -78,7 +78,7 @@ def say(words: str) -> None:
 
 
 def unpack(file: Path, folder: Path) -> Path:
-    """Return the folder with a batch's files: `file` itself, or `folder`, where they are extracted.
+    """Return the folder with a batch's files: `file` itself, or `folder` after extraction.
 
     Raises BatchRefused if `file` is not a complete batch.
     """
@@ -96,7 +96,7 @@ def unpack(file: Path, folder: Path) -> Path:
 
 
 def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
-    """Time the calls without a result for at most `seconds`; return how many are left.
+    """Carry out calls that have no result, for at most `seconds`; return how many remain.
 
     Raises BatchRefused if a file was changed, if the results are of another batch, or if the
     machine does not fit the batch.
@@ -145,10 +145,11 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
 
 
 class ResultsFile:
-    """The results file: one JSON object per line, each flushed to disk."""
+    """The file of results: one JSON object per line, each flushed to disk at once."""
 
     def __init__(self, path: Path, mark: Json, groups: Json) -> None:
-        """Open the file. `mark` identifies the batch, `groups` the program of each call."""
+        """Open, lock and read the file. `mark` identifies the batch; `groups` maps calls to
+        programs. Raises BatchRefused if the file is of another batch."""
         self.done: set[str] = set()
         self.starts: dict[str, int] = {}
         self._bests: dict[str, float] = {}
@@ -186,7 +187,7 @@ class ResultsFile:
                 self._bests[group] = min(median(line["run_us"]), self._bests.get(group, inf))
 
     def begin(self, device: Json) -> None:
-        """Write which device measures next. Raises BatchRefused if its class differs."""
+        """Record which device measures next. Raises BatchRefused if its class differs."""
         old_device = self._device or device
         new_class = [device[name] for name in ALIKE]
         old_class = [old_device[name] for name in ALIKE]
@@ -197,7 +198,7 @@ class ResultsFile:
         self.append({**self._mark, "device": device})
 
     def best_us(self, call: Json) -> float | None:
-        """Return the fastest known time of a call's program in microseconds, if any."""
+        """Return the best known time of a call's program in microseconds, or None."""
         best = min(call.get("best_us") or inf, self._bests.get(call.get("group") or "", inf))
         return None if best == inf else best
 
@@ -213,7 +214,7 @@ class ResultsFile:
 
 
 class ChildSession:
-    """A child process that uses the device. After a failed candidate a new one starts."""
+    """A child process that uses the device. If a candidate crashes it, a new one starts."""
 
     def __init__(self, folder: Path) -> None:
         self._command = [sys.executable, os.path.abspath(__file__), "--serve", str(folder)]
@@ -221,7 +222,7 @@ class ChildSession:
         self.device = self._start()
 
     def time(self, call: Json, end_sec: float) -> Json | None:
-        """Run a call and return its result; None if `end_sec` or a stop signal is first."""
+        """Run a call and return its result, or None if `end_sec` or a signal is first."""
         if self._process is None:
             self._start()
         began_sec, pipe = time.monotonic(), self._process.stdin if self._process else None
@@ -262,7 +263,7 @@ class ChildSession:
         return device
 
     def _line(self, until_sec: float) -> bytes | None:
-        """Return the child's next line; None if it ends, at `until_sec`, or after a signal to end."""
+        """Return the child's next line, or None if it ends or has to be stopped."""
         if self._process is None or self._process.stdout is None:
             return None
         while b"\n" not in self._read:
@@ -291,18 +292,18 @@ class ChildSession:
 
 
 def patience_sec(call: Json) -> float:
-    """Return the seconds that repeats of a candidate's disturbed timings may take."""
+    """Return the seconds that may be spent on repeating timings that were disturbed."""
     _, repeat, min_repeat_ms = call.get("evaluator") or (0, 0, 0)
     return float(repeat * min_repeat_ms / 1e3)
 
 
 def longest_sec(call: Json) -> float:
-    """Return the seconds after which a candidate that has not returned is killed."""
+    """Return the time limit of a candidate in seconds, after which it is killed."""
     return float(call["timeout_sec"] + patience_sec(call))
 
 
 def serve(folder: Path) -> int:
-    """Run in the child process: answer the calls on stdin, one JSON object per line."""
+    """Run as the child process: read calls from stdin, as lines of JSON, and answer them."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of libraries must not mix with answers
@@ -330,7 +331,7 @@ def serve(folder: Path) -> int:
 
 
 class TargetDevice:
-    """Device of this machine in TVM's runtime. Raises BatchRefused if it does not fit."""
+    """This machine's device in TVM. Raises BatchRefused if it does not fit the batch."""
 
     def __init__(self, batch: Json) -> None:
         self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])
@@ -376,7 +377,7 @@ class TargetDevice:
             mallopt(-6, 0x80)  # fill fresh memory with nonsense, so that unwritten values are wrong
 
     def answer(self, folder: Path, call: Json) -> Json:
-        """Check a library, time it, or both, as the call asks for; return the result."""
+        """Check a library's results, time it, or both, and return what was found."""
         library = self._tvm.runtime.load_module(str(folder / call["library"]))
         result: Json = {"outcome": "ok"}
         if check := call.get("check"):
@@ -416,10 +417,11 @@ class TargetDevice:
         return {"run_us": times.run_us, "disturbed": times.share, "disturbance": times.disturbance()}
 
     def _check(self, folder: Path, library: Any, check: Json) -> tuple[float, str]:
-        """Return the largest error of the outputs, and a description if it is too large.
+        """Run a library once and compare its outputs with the expected ones. Return the
+        largest error, and a description if it is too large.
 
-        Output buffers hold garbage before the call, so values of an earlier candidate cannot
-        pass.
+        Output buffers hold garbage before the run, so that values of an earlier candidate
+        cannot pass.
         """
         import numpy as np
 
@@ -465,7 +467,7 @@ def _check_processor(needs: Json, cores: int) -> None:
 
 
 def _take_gpu(needs: Json) -> tuple[Any, str]:
-    """Load CUDA for the first visible GPU; return its meter and its host-class suffix."""
+    """Load CUDA for the first visible GPU. Return its meter and a suffix of `host_class`."""
     from mallorn.core.errors import MallornError
     from workers.device.cuda_driver import CudaDriver, load_cuda_runtime
     from workers.device.gpu_meter import GpuMeter
@@ -558,7 +560,7 @@ def drawn_values(args: list[Any], seed: int) -> list[Any]:
 
 
 def fingerprint(values: list[Any], outputs: list[int]) -> int:
-    """Return a checksum of the inputs among the arguments."""
+    """Return a checksum of all values that are not outputs."""
     total = 0
     for index, value in enumerate(values):
         if index not in outputs:
@@ -567,7 +569,8 @@ def fingerprint(values: list[Any], outputs: list[int]) -> int:
 
 
 def relative_error(outputs: Any, references: Any) -> float:
-    """Return max error / max reference; infinite if NaN or inf are in different places."""
+    """Return the largest error divided by the largest reference value. Return infinity if
+    NaN or infinite values are in different places."""
     import numpy as np
 
     finite = np.isfinite(references)
@@ -580,7 +583,8 @@ def relative_error(outputs: Any, references: Any) -> float:
 
 
 def rounded_error(outputs: Any, references: Any) -> float:
-    """Return the relative error; skip the largest 1 % if all are within a rounding step."""
+    """Return the relative error. If no value is off by more than a rounding step, ignore the
+    largest 1 % of errors."""
     import numpy as np
 
     error = relative_error(outputs, references)
@@ -610,7 +614,7 @@ class Timing(NamedTuple):
 def next_timing(
     stopping: str, evaluator: Timing, run_us: list[float], best_us: float | None
 ) -> Timing | None:
-    """Return the next timing by a rule of workers/measure/stopping; None if the times suffice."""
+    """Return the next timing by the named stopping rule, or None if no more are needed."""
     from workers.measure.stopping.slices import BEHIND, is_known_slower, next_slice
 
     if stopping == "fixed" or best_us is None:

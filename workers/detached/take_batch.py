@@ -1,4 +1,4 @@
-"""Commit a batch's results by the rules of any round, so that each counts exactly once."""
+"""Commit a batch's results by the rules of any round, so that each counts only once."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ NOT_SENT: Final = "the batch did not carry it, or it could not be built"
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The number of new results, and of the batch's runs that still lack a result."""
+    """How many results of a batch were new, and how many of its runs still lack a result."""
 
     job_id: str
     new: int
@@ -64,10 +64,11 @@ class Taken:
 
 
 def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
-    """Commit a batch's results.
+    """Commit a batch's results to their rounds. If the batch is for a job's last stage,
+    finish the job once all results are there.
 
-    Raises InvalidRequest for an unknown or changed batch, NoDevice if the device's class is
-    not the job's, Conflict if the batch no longer holds the job's finish.
+    Raises InvalidRequest if the batch is unknown or was changed, NoDevice if the job is
+    bound to another class of device, Conflict if the batch lost its lease on the last stage.
     """
     batch = load_batch(runtime.settings.artifacts, results.batch)
     calls, endpoint = known_calls(batch, results), results.device
@@ -104,7 +105,8 @@ def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
 
 
 def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
-    """Give up a batch whose results will not come, and free its work. Raises InvalidRequest."""
+    """Give up a batch whose results will not come: cancel its rounds, release the job's last
+    stage, and delete the record. Raises InvalidRequest if there is no such batch."""
     batch = load_batch(runtime.settings.artifacts, batch_id)
     with runtime.database.transaction() as session:
         for sent_round in batch.rounds:
@@ -120,7 +122,7 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
 
 
 def _lease_of(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | None:
-    """Return the batch's lease on a round or finish; None if it ended or was taken over."""
+    """Return the batch's lease on a round or last stage, or None if the lease was lost."""
     row = leases.get(item)
     is_held = row.holder == holder_of(batch.id) and row.until is not None
     return LeaseToken(item, Token(row.attempt, holder_of(batch.id))) if is_held else None
@@ -133,10 +135,8 @@ def _take_round(
     results: dict[int, CallResult],
     endpoint: Endpoint,
 ) -> int | None:
-    """Commit results of a round and close it after the last; None if it was cancelled.
-
-    Returns the number of new results.
-    """
+    """Commit the results of a round, and close it after the last one. Return the number of
+    new results, or None if the round was cancelled."""
     item, database = WorkItem.round(sent_round.round_id), runtime.database
     with database.transaction() as session:
         row = Rounds(session).get(sent_round.round_id)
@@ -189,7 +189,8 @@ def _result(
 def _take_finish(
     runtime: Runtime, batch: SentBatch, calls: Mapping[str, CallResult], endpoint: Endpoint
 ) -> int:
-    """Finish the job with the results; return the number of new ones. Raises Conflict."""
+    """Run the job's last stage with the batch's results, and return their number (0 if the
+    job is done already). Raises Conflict if the batch lost its lease."""
     with runtime.database.session() as session:
         if Jobs(session).get(batch.job_id, None).state == JobState.DONE:
             return 0
@@ -209,7 +210,7 @@ def _take_finish(
 
 
 class CarriedTimes(DetachedMeasurer):
-    """Measurer that takes the final timings of candidates from a batch's results."""
+    """Takes the final timings of candidates from a batch's results instead of measuring."""
 
     def __init__(
         self, sent_calls: Sequence[SentCall], calls: Mapping[str, CallResult], endpoint: Endpoint
@@ -237,7 +238,7 @@ class CarriedTimes(DetachedMeasurer):
 
 
 class CarriedChecks(Checker):
-    """Checker that takes the numeric checks of candidates from a batch's results."""
+    """Takes the numeric checks of candidates from a batch's results; it runs none."""
 
     def __init__(
         self,

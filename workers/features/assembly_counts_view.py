@@ -31,7 +31,7 @@ COLUMNS: Final = (
 
 
 def code_features(target_kind: str, text: str) -> Matrix:
-    """Return the feature row (a 1 x width matrix) of one candidate's assembly."""
+    """Return the instruction counts of one candidate's assembly as a matrix of one row."""
     isa = instruction_set(target_kind, text)
     functions = functions_of(text)
     instructions = [instruction for function in functions for instruction in function.instructions]

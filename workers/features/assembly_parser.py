@@ -15,7 +15,8 @@ _RUNTIME_NAME = re.compile(r"^__")
 
 @dataclass(frozen=True, slots=True)
 class MachineInstruction:
-    """An instruction inside `depth` loops; `innermost`: its loop contains no other loop."""
+    """An instruction inside `depth` loops. It is `innermost` if its loop contains no
+    other."""
 
     mnemonic: str
     operands: str
@@ -26,7 +27,7 @@ class MachineInstruction:
 
 @dataclass(frozen=True, slots=True)
 class MachineFunction:
-    """A function's instructions, and its loops as (first, last) indices of instructions."""
+    """A function's instructions, and its loops as indices of first and last instructions."""
 
     name: str
     instructions: tuple[MachineInstruction, ...]
@@ -34,7 +35,8 @@ class MachineFunction:
 
 
 def functions_of(text: str) -> list[MachineFunction]:
-    """Return the functions except the runtime's (prefix `__`), or all if none would remain."""
+    """Return the functions in assembly. Those of the runtime (prefix `__`) are left out,
+    unless there are no others."""
     symbols = frozenset(_TYPED.findall(text))
     lines: list[str] = []
     bodies = [("", lines)]
@@ -52,7 +54,8 @@ def functions_of(text: str) -> list[MachineFunction]:
 
 
 def _parse_function(name: str, lines: list[str]) -> MachineFunction:
-    """Parse a function's lines; a jump to an earlier label closes a loop."""
+    """Parse a function's lines. Each jump to an earlier label counts as the end of a
+    loop."""
     index_of_label: dict[str, int] = {}
     ends: dict[int, int] = {}
     parsed_lines: list[tuple[str, str, bool]] = []  # mnemonic, operands, whether guarded

@@ -1,4 +1,4 @@
-"""Base class of extractors that need no compiler, and the extractor of the simplest view."""
+"""Base class of feature extractors that need no compiler, and the extractor of decisions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,25 +13,25 @@ from searchers.tile_factorizations import Rows
 
 
 class Extractor(ABC):
-    """Computes the rows of one view (`costmodels.views`) for candidates of one workload.
+    """Computes one set of features (a view, see `costmodels.views`) of a workload's
+    candidates.
 
-    Contract
     - A row is `view.width` wide, finite, and a pure function of sketch, descriptors and
       decisions: other candidates in the call, and their order, do not change it.
     - Extractors neither lower nor compile, so searchers can screen thousands of candidates.
-    - Candidates of one sketch whose decisions yield different programs have different rows.
+    - If two candidates of a sketch yield different programs, their rows are different.
     """
 
     view: ClassVar[View]
 
     @abstractmethod
     def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-        """Return one row of features for each decision vector of the sketch."""
+        """Return a row of features for each of the decision vectors `rows` of a sketch."""
 
     def extract(
         self, sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
     ) -> Matrix:
-        """Return one row of features per candidate; their sketches may differ."""
+        """Return one row of features per candidate. Their sketches may be different."""
         matrix = np.zeros((len(candidates), self.view.width), dtype=np.float32)
         for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             rows = decision_rows(sketches[key], candidates, lines)
@@ -40,7 +40,8 @@ class Extractor(ABC):
 
 
 class AlignedDecisions(Extractor):
-    """Extracts the view of decisions: descriptors, tile sizes, choices, derived columns."""
+    """Extracts a candidate's decisions: tile sizes, choices and values derived from them,
+    after the workload's descriptors (its operations and loop extents)."""
 
     view = DECISIONS
 

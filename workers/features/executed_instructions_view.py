@@ -1,10 +1,10 @@
-"""Compute the features `executed` (as in Tuna): executed instructions, cache-line traffic.
+"""Estimate the executed instructions and cache-line traffic of a candidate, as Tuna does.
 
-Instructions count once per iteration of their loops, as far as the loops' bounds are
-constants in the assembly. Those of parallel loops, for example, are not. So all counts are
-scaled to match the program's number of operations. Traffic comes from the lowered program:
-for the accesses that touch most cache lines, it has the lines touched, those left after
-reuse, the distinct lines, and the bytes between two uses.
+These are the features of the view `executed`. An instruction counts once per iteration of
+its loops if the assembly shows the loops' bounds; other loops, such as parallel ones, count
+as 8 iterations. All counts are then scaled to match the program's number of operations.
+Traffic is read from the lowered program. Each access that touches many cache lines has four
+features: lines touched, lines per use, distinct lines, and bytes between two uses.
 """
 
 import re
@@ -37,7 +37,8 @@ _X86_NAMES: Final = re.compile(r"^[re]?([abcd])x$|^([abcd])l$|^[re]?([sd]i|[sb]p
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """Patterns that find loop counters in assembly; groups: `n` number, `r` register."""
+    """Regular expressions for the assembly instructions that step, compare or initialise
+    loop counters. Group `n` is a constant, and group `r` a register."""
 
     again: re.Pattern[str]  # backward jumps that end counted loops, not moved code
     compare: re.Pattern[str]
@@ -72,7 +73,7 @@ COUNTS_ON_ARM64: Final = Counting(
 
 
 def runs_of(function: MachineFunction, counting: Counting) -> list[float]:
-    """Return how often each instruction runs in one call of the function."""
+    """Return how often each instruction is executed in one call of the function."""
     texts = [f"{item.mnemonic} {' '.join(item.operands.split())}" for item in function.instructions]
     runs = [1.0] * len(texts)
     for start, end in function.loops:
@@ -83,7 +84,8 @@ def runs_of(function: MachineFunction, counting: Counting) -> list[float]:
 
 
 def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> float:
-    """Return a loop's trip count, read from its counter; UNKNOWN if that cannot be read."""
+    """Return a loop's trip count, read from its counter, or UNKNOWN if it cannot be read.
+    Code whose backward jump ends no counted loop runs once."""
     if not counting.again.match(texts[end]):
         return 1.0
     for text in reversed(texts[max(start, end - NEAR) : end]):
@@ -99,7 +101,7 @@ def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> fl
 def _counted(
     texts: Sequence[str], start: int, end: int, register: str, last: float, counting: Counting
 ) -> float:
-    """Return the trips of a counter that ends at `last`; UNKNOWN if its step cannot be read."""
+    """Return the trip count of a counter in `register` that ends at `last`, or UNKNOWN."""
     step = 0.0
     for text in texts[start:end]:
         match = counting.step.match(text) or counting.one.match(text) or counting.moved.match(text)
@@ -124,13 +126,14 @@ def _counted(
 
 
 def _register(name: str) -> str:
-    """Return one name for all widths of a register."""
+    """Return a register's name without its width, such as "a" for "eax" and "rax"."""
     match = _X86_NAMES.match(name)
     return next(filter(None, match.groups())) if match else name.lstrip("xw")
 
 
 def executed_features(target_kind: str, text: str, statements: Matrix) -> Matrix:
-    """Return a candidate's feature row from its assembly and its row of `statements`."""
+    """Return a candidate's features from its assembly and from `statements`, the features
+    that MetaSchedule computes for its stores."""
     isa = instruction_set(target_kind, text)
     counts = np.zeros(len(Count))
     # FMA executions and accumulators of the innermost loop with the most FMA executions.

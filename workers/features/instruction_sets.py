@@ -30,7 +30,7 @@ class Does(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
-    """Regular expressions for mnemonics and operands; the first matching entry decides."""
+    """Regular expressions that classify instructions; the first one that matches decides."""
 
     work: tuple[tuple[Does, re.Pattern[str]], ...]
     vectors: tuple[tuple[int, re.Pattern[str]], ...]  # vector width in bytes
@@ -41,7 +41,7 @@ class InstructionSet:
     register: re.Pattern[str]
 
     def kind_of(self, instruction: MachineInstruction) -> Does:
-        """Return the kind of an instruction; a guarded jump is a branch."""
+        """Return the kind of an instruction. A predicated PTX jump counts as a branch."""
         kind = next((kind for kind, names in self.work if names.match(instruction.mnemonic)), Does.OTHER)
         return Does.BRANCH if kind is Does.JUMP and instruction.guarded else kind
 

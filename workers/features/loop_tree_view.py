@@ -1,7 +1,8 @@
-"""Compute the features `loops`: a candidate's loop tree in preorder, as a padded table.
+"""Describe a candidate's loops and blocks as a table: the nodes of a tree in preorder.
 
-Loops of one iteration are removed, as compilers do. Candidates of a sketch with equal
-compute locations have the same tree and differ in its numbers only.
+These are the features of the view `loops`. Loops of one iteration are removed, as compilers
+do. If candidates of a sketch have equal compute locations, only numbers in their trees
+differ.
 """
 
 import dataclasses
@@ -44,7 +45,8 @@ class AxisKind(IntEnum):
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop, shared by the blocks inside it. Its extent is the product of its factors."""
+    """A loop, shared by the blocks inside it. Its extent is the product of `factors`, of
+    which a fused loop has several."""
 
     factors: tuple[Number, ...]
     axis: int = 0  # which axis of its block the loop is a part of, counted from the innermost
@@ -54,7 +56,7 @@ class Loop:
 
 @dataclass(eq=False, slots=True)
 class TracedBlock:
-    """A computation and the loops around it, outermost first."""
+    """A block of the program and the loops around it, outermost first."""
 
     path: list[Loop] = field(default_factory=list)
     structure: str = ""  # of its tiles, such as SSRSRS; empty if the block is not tiled
@@ -65,7 +67,7 @@ class TracedBlock:
 
 @dataclass(slots=True)
 class TracedNest:
-    """Blocks in program order, and the limits on parallel, vectorised and unrolled loops."""
+    """A program's blocks in order, and limits on parallel, vectorised and unrolled loops."""
 
     blocks: list[TracedBlock] = field(default_factory=list)
     parallel: Number = ONE
@@ -73,7 +75,8 @@ class TracedNest:
     unroll: Number = NONE
 
     def neighbour(self, block: TracedBlock, way: int) -> TracedBlock:
-        """Return the next (1) or previous (-1) block that is not inlined, else `block`."""
+        """Return the next block (`way` 1) or the previous one (-1) that is not inlined.
+        Return `block` itself if there is none."""
         following = self.blocks[self.blocks.index(block) :: way][1:]
         return next((item for item in following if not item.inlined), block)
 
@@ -89,13 +92,13 @@ class TracedNest:
 
 
 class Follower:
-    """Replays a trace step by step; ignores primitives that do not change loops.
+    """Replays a trace step by step to find its loops; other steps are ignored.
 
-    `extents` are the main block's loop extents, `depths` the compute locations by column. A
-    trace does not say which block reads which, nor how much of a producer a tile of the
-    consumer needs. The follower takes the next block that is not inlined as consumer, and
-    keeps the inner loops of a block that moves into another's loops. The error is the same for
-    all candidates.
+    `extents` are the loop extents of the main block. `depths` are the sampled compute
+    locations by column of the decision vector. A trace does not say which block reads which,
+    nor how much of a producer a tile of its consumer needs. So the next block that is not
+    inlined is taken as the consumer, and a block that moves into another's loops keeps its
+    own inner loops. The error is the same for all candidates.
     """
 
     def __init__(self, extents: Sequence[float], depths: Mapping[int, int]) -> None:
@@ -198,7 +201,7 @@ class Follower:
                     setattr(nest, _LIMITS[key], step.numbers[0])
 
     def _rfactor(self, step: TraceStep) -> None:
-        """Insert a block of partial sums along the loop, which the old block then adds up."""
+        """Insert a block of partial sums along a loop, which the old block adds up."""
         factored = self._loops[step.names[0]]
         block = self._nest.host(factored)
         if block is None:
@@ -235,7 +238,7 @@ class Follower:
             ]
 
     def _path(self, block: TracedBlock) -> list[Loop]:
-        """Return a block's loops; if the trace names none, use the main block's extents."""
+        """Return a block's loops, or copies of the main block's if the trace names none."""
         if not block.path and not block.inlined:
             tiled = next((item for item in self._nest.blocks if item.structure), None)
             spatial = {loop.axis for loop in tiled.path if loop.kind is AxisKind.SPATIAL} if tiled else ()
@@ -250,7 +253,7 @@ def _axes(extents: Sequence[float]) -> list[Loop]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A node of the tree: the root, a loop, or a block. `alone`: it has no siblings."""
+    """A node of the loop tree (root, loop or block); `alone` if it has no siblings."""
 
     parent: int  # index of the parent's line; -1 at the root
     alone: bool = True
@@ -268,7 +271,7 @@ class _Node:
 
 
 def lines_of(nest: TracedNest) -> list[Line]:
-    """Return the nodes of a nest in preorder; inlined blocks are children of the root."""
+    """Return the loop tree's nodes in preorder; inlined blocks are the root's children."""
     root = _Node()
     for ordinal, block in enumerate(nest.blocks):
         node = root
@@ -291,7 +294,7 @@ def _append_below(node: _Node, parent: int, lines: list[Line]) -> None:
 
 
 class LoopsView(Extractor):
-    """Extracts the loop tree, one line per node: the root, each loop, and each block."""
+    """Extracts the features `loops`: a table with a line for each node of the loop tree."""
 
     view = LOOPS
 
@@ -316,7 +319,7 @@ def _nest(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...
 
 
 def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...], rows: Rows) -> Matrix:
-    """Return the rows of candidates with equal compute locations, which have the same tree."""
+    """Return the rows of candidates of a sketch whose compute locations are all `depths`."""
     nest = _nest(sketch, descriptors, depths)
     lines = lines_of(nest)
     table = np.zeros((len(rows), len(lines), COLUMNS))
@@ -346,7 +349,8 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
 
 
 def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
-    """Flag the outermost spatial loops, up to the limit on parallel iterations."""
+    """Flag the outer spatial loops that will be fused and run in parallel, as long as the
+    product of their extents stays within the limit."""
     flags = np.zeros(reach.shape, dtype=np.bool_)
     flags[:, 0] = True
     for index, line in enumerate(lines):
@@ -357,7 +361,8 @@ def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
 
 
 def _vector(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
-    """Flag the innermost spatial loops around a single block, up to the limit on vectors."""
+    """Flag the inner spatial loops that will be vectorised, as long as the product of their
+    extents stays within the limit."""
     flags = np.zeros(extents.shape, dtype=np.bool_)
     for line in lines:
         fits, total, node = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line
@@ -370,7 +375,7 @@ def _vector(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
 
 
 def _compact(lines: Sequence[Line], table: Numbers) -> Matrix:
-    """Remove loops of one iteration; their children move to the nearest remaining ancestor."""
+    """Remove loops of one iteration; their nearest remaining ancestor gets the children."""
     loops = np.array([line.loop is not None for line in lines])
     remains = ~loops | (table[:, :, EXTENT] > 0)
     new_index = np.cumsum(remains, axis=1) - 1

@@ -1,4 +1,4 @@
-"""A sketch's trace whose sampled values are replaced by columns of the decision vector."""
+"""Replace the sampled values in a sketch's trace by columns of the decision vector."""
 
 import json
 from collections.abc import Iterator
@@ -17,14 +17,15 @@ _SAMPLES = "Sample"
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A constant, or a column of the decision vector (an index into `labels`, if any)."""
+    """A number in a trace: a constant, or the value in a column of the decision vector. With
+    `labels`, that value is an index into them."""
 
     constant: float = 0.0
     column: int | None = None
     labels: tuple[int, ...] = ()
 
     def of(self, rows: Rows) -> Column:
-        """Return the value for each decision vector."""
+        """Return the number's value in each of the decision vectors `rows`."""
         if self.column is None:
             return np.full(len(rows), self.constant)
         values = rows[:, self.column]
@@ -33,7 +34,8 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """A non-sampling instruction; inputs are block or loop names, strings, or numbers."""
+    """An instruction of a trace that samples nothing. Its inputs are names of blocks or
+    loops, other strings, or numbers."""
 
     kind: str
     inputs: tuple[str | Number, ...]
@@ -51,7 +53,7 @@ class TraceStep:
 
 @lru_cache(maxsize=1024)
 def steps_of(sketch: Sketch) -> tuple[TraceStep, ...]:
-    """Return the steps of a sketch in order, without its sampling instructions."""
+    """Return a sketch's instructions in order, without those that sample decisions."""
     has_trace = sketch.trace.startswith("[")  # synthetic spaces have a name or nothing there
     instructions = json.loads(sketch.trace) if has_trace else _synthetic_steps(sketch)
     sampled: dict[str, Number] = {}
@@ -70,7 +72,7 @@ def steps_of(sketch: Sketch) -> tuple[TraceStep, ...]:
 
 
 def _resolved_inputs(inputs: list[Any], sampled: dict[str, Number]) -> Iterator[str | Number]:
-    """Flatten nested inputs and replace sampled names; a missing factor (None) counts as 1."""
+    """Flatten inputs, and turn sampled names and numbers into `Number` (1 for None)."""
     for value in inputs:
         if isinstance(value, list):
             yield from _resolved_inputs(value, sampled)
@@ -81,7 +83,7 @@ def _resolved_inputs(inputs: list[Any], sampled: dict[str, Number]) -> Iterator[
 
 
 def _synthetic_steps(sketch: Sketch) -> Iterator[list[Any]]:
-    """Yield instructions for a sketch without a trace: one block, tiled axis by axis."""
+    """Yield instructions for a sketch that has no trace: one block, tiled axis by axis."""
     axes = [f"l{index}" for index, choice in enumerate(sketch.choices) if choice.kind is ChoiceKind.TILE]
     yield ["GetSBlock", [], ["main", "main"], ["b0"]]
     yield ["GetSBlock", [], ["root", "main"], ["b1"]]

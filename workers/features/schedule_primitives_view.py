@@ -1,4 +1,4 @@
-"""Compute the features `primitives` (as in TLP): a schedule's steps and their numbers."""
+"""Describe the steps of a schedule, with their numbers, as a table (as TLP does)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,7 +40,8 @@ SAYS_NOTHING: Final = frozenset({"GetSBlock", "GetLoops", "GetConsumers", "GetPr
 
 
 class Primitives(Extractor):
-    """Extracts the workload's descriptors (line 0), then all steps that are no look-ups."""
+    """Extracts the features `primitives`: a line with the workload's descriptors, then a
+    line for each step of the trace except those that only look up blocks or loops."""
 
     view = PRIMITIVES
 
@@ -56,7 +57,7 @@ class Primitives(Extractor):
 
 @lru_cache(maxsize=1024)
 def _layout(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
-    """Return a sketch's constants as a flat row, and the columns of it that decisions fill."""
+    """Return a sketch's constant features as a flat row, and the columns for decisions."""
     table = np.zeros((LINES, COLUMNS), dtype=np.float32)
     table[0, 0] = 1
     entries: list[tuple[int, Number]] = []
@@ -85,7 +86,7 @@ def _layout(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
 
 @dataclass
 class _Names:
-    """Assigns numbers to blocks and loops in order; parts of a loop share its number."""
+    """Numbers blocks and loops in order. The parts of a split loop share its number."""
 
     blocks: dict[str, int] = field(default_factory=dict)
     loops: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class _Names:
                 self.loops[name] = self.axes, 0
 
     def numbers(self, step: TraceStep) -> list[Number]:
-        """Return the numbers of a step's loops, its numeric inputs and integer attributes."""
+        """Return the numbers of a step: of its loops, inputs and attributes."""
         loops = [number for name in step.names if name in self.loops for number in self.loops[name]]
         integers = [value for value in step.attrs if type(value) is int]
         return [*map(Number, loops), *step.numbers, *map(Number, integers)]

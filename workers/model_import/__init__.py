@@ -1,1 +1,1 @@
-"""Imports a job's model file and stores its tuning tasks; start reading in `run.py`."""
+"""Import a job's model file and store its tuning tasks; start reading in `run.py`."""

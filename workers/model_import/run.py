@@ -1,4 +1,4 @@
-"""A job's import stage: a child process reads the model file, and its tasks are stored."""
+"""A job's import stage: a child process reads the model file, and the tasks are stored."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,8 +41,8 @@ CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imp
 
 
 def import_job(runtime: Runtime, job_id: str) -> str | None:
-    """Import a job's model and store its tasks. Return the job's id, or None if the job does
-    not wait for import or another process imports it."""
+    """Import a job's model and store its tasks. Return the job's id, or None if the job is
+    not in its import stage or another process imports it."""
     with leased_stage(runtime, job_id, JobState.IMPORTING) as stage:
         if stage is None:
             return None
@@ -81,9 +81,8 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
 
 
 def _extract(stage: StageContext) -> Extraction:
-    """Import the model, or reuse an earlier import by the same code for the same target. If
-    the job itself was imported before, the graph passes left out then stay left out. Raises
-    InvalidModel."""
+    """Import the model, or reuse an import by the same code with the same options. Passes
+    that an earlier import of this job left out stay left out. Raises InvalidModel."""
     stage.runtime.warm_up(stage.job.id)
     recipe = stored_recipe(recipe_for(stage.options.recipe, stage.target, stage.options.precision))
     if stage.graph.code == code_digest() and is_form_of(stage.graph.recipe, recipe):
@@ -138,9 +137,8 @@ def _model_task(task: Task, workload: Workload) -> ModelTask:
 
 
 def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
-    """Return the names of the tasks to tune by workload key: all, or those whose name
-    matches a pattern. Raises InvalidRequest, with the most similar names, if no task
-    matches."""
+    """Return the names of the tasks to tune, by workload key. Without patterns these are all
+    tasks. Raises InvalidRequest, which names similar tasks, if no task matches a pattern."""
     names_by_key = {
         task.key: task.name
         for task in tasks
@@ -179,7 +177,7 @@ def _store(session: Session, stage: StageContext, extraction: Extraction) -> Non
 
 
 def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
-    """Convert a task to the row that stores its program in the dataset."""
+    """Convert a task to the database row that stores its program."""
     return NewWorkload(
         key=task.key,
         name=task.name,

@@ -1,1 +1,1 @@
-"""Code that uses TVM, mostly in child processes: model import, sketches, builds and RPC."""
+"""Code that uses TVM, mostly in child processes: model import, schedules, builds and RPC."""

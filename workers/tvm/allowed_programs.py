@@ -1,12 +1,11 @@
 """Refuse programs and traces that are more than arithmetic in loops, before TVM reads them.
 
-Programs, sketches and tuning records come from other people's datasets, logs and
-directories, and TVM compiles everything in them: calls of any C function, C or LLVM source
-in a pragma. This module parses both formats itself, the node graph that `tvm.ir.save_json`
-writes and the JSON of a trace, and refuses everything that is not on one of its allow-lists.
+Programs, traces and tuning records come from other people's datasets, logs and directories,
+and TVM compiles everything in them: calls of any C function, C or LLVM source in a pragma.
+This module parses both formats itself (the node graph that `tvm.ir.save_json` writes, and
+the JSON of a trace) and refuses everything that is not on one of its allow-lists.
 
-LLVM IR is the exception, because some of our graph passes insert functions of it. Such a
-text is allowed only if this version's passes would write exactly the same text.
+LLVM IR is allowed only if it equals a function that this version's graph passes insert.
 """
 
 import json
@@ -82,7 +81,7 @@ class TraceRefused(InvalidRequest):
 
 
 def check_program(tir: str) -> None:
-    """Raise Unschedulable unless a stored program is one function of allowed operations."""
+    """Raise Unschedulable unless a program (JSON) is one function of allowed operations."""
     try:
         _Graph(tir, NODES).check_function()
     except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -90,8 +89,8 @@ def check_program(tir: str) -> None:
 
 
 def read_trace(trace: str) -> Any:
-    """Return the instructions of a sketch's trace (JSON). Raises TraceRefused if an
-    instruction is not allowed, or belongs to postprocessing."""
+    """Return the instructions of a sketch's trace (JSON). Raises TraceRefused if one of them
+    is not allowed, or belongs to postprocessing."""
     try:
         steps = json.loads(trace)
     except (ValueError, RecursionError):
@@ -104,7 +103,7 @@ def read_trace(trace: str) -> Any:
 
 
 def check_trace(steps: Any, decisions: Any = ()) -> None:
-    """Raise TraceRefused unless a trace's instructions and decisions (as JSON) are allowed."""
+    """Raise TraceRefused if an instruction or decision of a trace (JSON) is not allowed."""
     try:
         if not isinstance(steps, list):
             raise ValueError("it is no list of instructions")
@@ -236,8 +235,8 @@ class _Graph:
             raise ValueError(f"it calls the function {function}, which is not allowed")
 
     def _llvm_text(self, statement: Mapping[str, int]) -> str:
-        """Return the LLVM IR that a pragma imports. Raises ValueError for any other
-        attribute, and for IR that our passes do not write."""
+        """Return the LLVM IR that a pragma statement imports. Raises ValueError if the
+        statement is of another kind, or if our passes do not write this IR."""
         key = self._text(statement["attr_key"])
         if key != _IMPORT:
             raise ValueError(f"the attribute {key} is not allowed")
@@ -292,8 +291,8 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
 
 @lru_cache(maxsize=64)
 def _own_llvm_texts(block: int) -> frozenset[str]:
-    """Return each LLVM IR text that our passes insert: for tile instructions, and for dot
-    products in blocks of this size."""
+    """Return each LLVM IR text that our passes insert: those for tile instructions, and
+    those for dot products of int4 or int8 numbers with `block` numbers per scale."""
     tiles = {instruction.text for instruction in tile_instructions.BY_TYPE.values()}
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)

@@ -1,6 +1,6 @@
 """Compile candidates to shared libraries.
 
-Two things are reduced that cost compile time but do not make a candidate faster:
+Two costs of compilation that make no candidate faster are avoided:
 
 - Argument checks, most of a small kernel's code, are omitted: the runner makes valid
   arguments.
@@ -56,8 +56,7 @@ class InvalidCandidate(InvalidRequest):
 
 
 class CandidateSizes:
-    """Sizes (numbers of stores) of a program's latest candidates, to detect far larger
-    ones."""
+    """Sizes (numbers of stores) of a program's latest candidates, to detect huge ones."""
 
     def __init__(self) -> None:
         self._latest: deque[int] = deque(maxlen=KEPT)
@@ -77,8 +76,8 @@ SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # b
 
 @pass_instrument
 class Watch:
-    """Pass instrument that stops lowering once an unrolled body is too large; `refused` is
-    the error that it raised."""
+    """TVM pass instrument that stops lowering if an unrolled body is too large, and keeps
+    the error in `refused`."""
 
     def __init__(self, sizes: CandidateSizes) -> None:
         self._sizes = sizes
@@ -103,7 +102,7 @@ def size_of(module: Any) -> int:
 
 def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
     """Compile a scheduled module to a library in memory. Raises BodyTooLarge if `sizes`
-    rejects the module. For CUDA also raises KernelRefused, CannotLaunch and HostFault."""
+    rejects it. For CUDA, raises KernelRefused, CannotLaunch and HostFault as well."""
     watches = [] if sizes is None else [Watch(sizes)]
     tvm_target, options = _codegen_target(target), {"tirx.disable_assert": True}
     try:
@@ -129,7 +128,7 @@ def build(
     tir: str, target: str, trace: str, decisions: Sequence[int], out_path: str, any_size: bool = False
 ) -> Library:
     """Compile a candidate to a library at `out_path`. Raises InvalidCandidate, TraceRefused
-    and the errors of `generate`; with `any_size` it never raises BodyTooLarge."""
+    and the errors of `generate`. `any_size` turns the check for BodyTooLarge off."""
     started_sec = time.perf_counter()
     instructions(tir, trace)  # raises TraceRefused, for which `rebuild` only returns None
     schedule = rebuild(tir, target, trace, decisions)

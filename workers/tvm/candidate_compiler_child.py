@@ -1,4 +1,4 @@
-"""Main module of the child process that makes sketches, traces, features and libraries."""
+"""Main module of the child process that makes search spaces, features and libraries."""
 
 import os
 from typing import Final

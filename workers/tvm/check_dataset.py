@@ -1,7 +1,7 @@
-"""Read an untrusted exported dataset in a child process, and recompute the keys of its rows.
+"""Read an untrusted exported dataset in a child process, and check its rows.
 
-The other columns of a workload's row are recomputed from its program. A row is left out if
-its program or trace is not allowed, or does not have the key that the row names.
+A row is left out if its program or trace is not allowed, or if its key does not match them.
+The other columns of a workload's row are computed anew from its program.
 """
 
 import json
@@ -36,7 +36,7 @@ _batches: dict[str, Iterator[list[Row]]] = {}
 
 
 def open_dataset(directory: str) -> OpenedDataset:
-    """Check that an exported dataset is readable to its end, and open it for `next_rows`."""
+    """Check that an exported dataset can be read to its end, and open it for `next_rows`."""
     reader = open_export(Path(directory))
     _batches.clear()
     _open["reader"] = reader
@@ -44,8 +44,8 @@ def open_dataset(directory: str) -> OpenedDataset:
 
 
 def next_rows(table: str, size: int) -> DatasetRows | None:
-    """Return the valid rows of a table's next batch, and for each invalid row, by key, the
-    reason. Return None after the last batch."""
+    """Return the valid rows of a table's next batch, and the reason for each invalid row by
+    its key. Return None after the last batch."""
     if table not in _batches:
         (schema,) = [item for item in TABLES if item.name == table]
         _batches[table] = _open["reader"].batches(schema, size)
@@ -64,8 +64,8 @@ def next_rows(table: str, size: int) -> DatasetRows | None:
 
 
 def check_workload(row: Row) -> Row:
-    """Return a workload's row with its other columns recomputed from its program. Raises
-    ValueError if its key is wrong, or an error of BROKEN if the program is invalid."""
+    """Return a workload's row with the other columns recomputed from its program. Raises
+    ValueError if the key is wrong, an error of BROKEN if the program is invalid."""
     task = describe(canonical(parse_module(row["tir"])), row["name"], weight=1)
     if task.key != row["key"]:
         raise ValueError(ANOTHER)
@@ -81,8 +81,8 @@ def check_workload(row: Row) -> Row:
 
 
 def check_sketch(row: Row) -> Row:
-    """Return a sketch's row if its key and choices match its trace. Raises ValueError if
-    not, or an error of BROKEN if the trace is invalid."""
+    """Return the row of a sketch unchanged. Raises ValueError if its key or choices do not
+    match its trace, or an error of BROKEN if the trace is invalid."""
     steps = read_trace(row["trace"])
     if sketch_key(row["trace"]) != row["key"]:
         raise ValueError(ANOTHER)

@@ -43,7 +43,7 @@ def read_model(path: str | Path) -> ModelProto:
 
 
 def graph_inputs(graph: GraphProto) -> list[Any]:
-    """Return a graph's inputs without weights, which old exporters list among the inputs."""
+    """Return a graph's inputs except weights, which old exporters list as inputs as well."""
     weights = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in weights]
 
@@ -91,8 +91,8 @@ def refuse_text(graph: GraphProto) -> None:
 
 
 def _checkable(model: ModelProto) -> ModelProto:
-    """Return a copy for ONNX's checker: external weights become inputs, and what the checker
-    requires but exporters omit (domains, types of outputs) is added."""
+    """Return a copy of a model for ONNX's checker. Weights in other files become inputs, and
+    domains and output types are added, which the checker requires but exporters omit."""
     result = ModelProto()
     result.CopyFrom(model)
     input_names = {value.name for value in model.graph.input}

@@ -1,8 +1,7 @@
-"""A digest of all code that affects generated code, so that results of other code are not
-reused.
+"""A digest of all code that affects generated code, to avoid reusing results of other code.
 
-Parents of child processes compute it, too, so nothing here loads TVM. Compiler flags are
-part of it, since they are written in the sources.
+Parents of child processes compute it, too, so nothing here loads TVM. It covers compiler
+flags, since they are written in our source files.
 """
 
 import os
@@ -34,16 +33,14 @@ def code_digest() -> str:
 
 
 def builder() -> str:
-    """Return the name under which the code that builds candidates is recorded: TVM's version
-    and `code_digest`."""
+    """Return the name, stored with results, of the code that builds candidates."""
     return f"{TVM_VERSION}+{code_digest()}"
 
 
 @cache
 def code_parts() -> Mapping[str, str]:
-    """Return the digest or version, by name, of everything that affects generated code: our
-    packages, TVM, the C compiler, the linker and nvcc. The first result is cached in this
-    process."""
+    """Return digests and versions of everything that affects generated code, by name: our
+    packages, TVM, the C compiler, the linker and nvcc. The result is cached."""
     try:
         linker = link_command()[0]
     except HostFault:
@@ -61,20 +58,20 @@ def source_parts() -> dict[str, str]:
 
 
 def remember_sources() -> None:
-    """Store the digest of our sources in the environment, which child processes compare."""
+    """Store the digest of our source files in the environment, for `sources_replaced`."""
     os.environ[VARIABLE] = _sources()
 
 
 def sources_replaced() -> bool:
-    """Return whether sources differ from those that this process or its parent recorded with
+    """Return whether our source files have changed since this process or its parent called
     `remember_sources`."""
     digest.cache_clear()
     return VARIABLE in os.environ and os.environ[VARIABLE] != _sources()
 
 
 def same_code(methods: Served) -> Served:
-    """Return a child's methods. If the sources changed since its parent recorded them, all
-    methods raise CodeReplaced instead."""
+    """Return a child process's methods. If source files have changed since its parent called
+    `remember_sources`, return methods that raise CodeReplaced."""
 
     def refuse(_params: bytes) -> bytes:
         raise CodeReplaced
@@ -87,7 +84,7 @@ def _sources() -> str:
 
 
 def _version_of(program: str | None, line: int = 0) -> str:
-    """Return a program's name and one line, by default the first, of its `--version`."""
+    """Return a program's name and one line of its `--version`, by default the first."""
     if program is None:
         return ABSENT
     try:

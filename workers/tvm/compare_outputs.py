@@ -1,4 +1,4 @@
-"""Errors between two outputs of a program, and the tolerances that rounding justifies."""
+"""Compute errors of a program's outputs, and the tolerances that rounding justifies."""
 
 from math import sqrt
 from typing import Any
@@ -21,8 +21,8 @@ _FLOAT16_EPS = 2.0**-10
 
 
 def rounded_error(outputs: Array, reference: Array) -> float:
-    """Return the relative error. If no number is off by more than one rounding step, ignore
-    the worst 1 % of them."""
+    """Return the relative error of outputs that were rounded to few values. If no number is
+    off by more than one rounding step, the worst 1 % are ignored."""
     error = relative_error(outputs, reference)
     if not np.isfinite(error) or not outputs.size:
         return error
@@ -47,8 +47,8 @@ def rounded_error(outputs: Array, reference: Array) -> float:
 
 def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> float:
     """Return the relative error that rounding may cause in sums of `reduction_len` terms; 0
-    for integers. `float16_error` is added for float16 rounding inside the program. A float16
-    result is taken to be a float32 sum that is rounded once."""
+    for integers. Float16 and bfloat16 results are taken to be float32 sums that are rounded
+    once. `float16_error` is added for float16 rounding inside the program."""
     if dtype == "bfloat16":  # computed as float32 sums, which are rounded at the end
         return _BFLOAT16_EPS + tolerance("float32", reduction_len)
     if dtype == "float16":
@@ -59,7 +59,7 @@ def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> flo
 
 
 def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
-    """Compare a program's outputs with the reference's, by each data type's tolerance."""
+    """Compare saved outputs with expected ones, with a tolerance for each data type."""
     errors, limits = [], []
     outputs, reference = load_arrays(outputs_npz), load_arrays(expected_npz)
     error_between = rounded_error if by.rounds else relative_error
@@ -72,8 +72,7 @@ def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
 
 
 def compare_models(outputs_npz: str, expected_npz: str) -> float:
-    """Return the largest relative error between two engines' saved outputs; infinity if
-    their names differ."""
+    """Return the largest relative error of two engines' outputs; inf if names differ."""
     with np.load(outputs_npz) as outputs, np.load(expected_npz) as reference:
         if sorted(outputs.files) != sorted(reference.files):
             return float("inf")

@@ -1,8 +1,8 @@
 """Compile CUDA source to device code (a cubin), on machines with and without a GPU.
 
 TVM compiles CUDA source only if its CUDA runtime library is loaded; otherwise it stores the
-source in the kernel's library. The runtime library links to cudart and the driver: if no
-driver is installed, a stub is loaded whose functions fail. Nothing here uses a GPU.
+source in the library. The runtime needs cudart and the CUDA driver. If no driver is
+installed, a stub is loaded whose functions fail. Nothing here uses a GPU.
 """
 
 import ctypes
@@ -59,7 +59,7 @@ class DeviceCode:
 
 @dataclass(slots=True)
 class Collected:
-    """The device code of all CUDA sources of a build, and the error if one was refused."""
+    """The device code of all CUDA sources of a build, and the error if nvcc refused one."""
 
     codes: list[DeviceCode] = field(default_factory=list)
     error: MallornError | None = None
@@ -69,7 +69,7 @@ _collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
 
 
 def find_toolchain() -> Toolchain:
-    """Look for nvcc, g++, cudart and CUDA's driver. Load the latter two if found."""
+    """Look for nvcc, g++, cudart and the CUDA driver, and load the latter two."""
     nvcc, cudart = find_nvcc(), load_cudart()
     try:
         ctypes.CDLL(DRIVER)
@@ -88,7 +88,7 @@ def find_toolchain() -> Toolchain:
 @lru_cache(maxsize=1)
 def load() -> None:
     """Load TVM's CUDA runtime library, and make TVM compile CUDA source with nvcc. Raises
-    HostFault, which names a missing tool and the command that installs it."""
+    HostFault if a tool is missing, with the command that installs it."""
     toolchain = find_toolchain()
     nvcc = str(toolchain.nvcc)
     if toolchain.missing:
@@ -120,7 +120,7 @@ def load() -> None:
 
 
 def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
-    """Compile CUDA source for an architecture such as `sm_90a`. Raises KernelRefused, HostFault."""
+    """Compile CUDA source for an `arch` like `sm_90a`. Raises KernelRefused, HostFault."""
     with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
         text, cubin = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
         text.write_text(source)
@@ -130,7 +130,8 @@ def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
 
 
 def _run(command: list[str], folder: str) -> str:
-    """Run a compiler and return its output. Raises KernelRefused with it, or HostFault."""
+    """Run a compiler and return its output. Raises KernelRefused if it rejects the source,
+    HostFault if it cannot run."""
     try:
         process = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=folder
@@ -146,9 +147,8 @@ def _run(command: list[str], folder: str) -> str:
 
 @contextmanager
 def collecting(target: Any) -> Iterator[Collected]:
-    """Make nvcc compile CUDA kernels inside this context, and collect their device code. Do
-    nothing for other targets. Raises KernelRefused, HostFault, which TVM would make a
-    RuntimeError."""
+    """Make nvcc compile CUDA kernels in this context and collect their device code; leave
+    other targets alone. Raises KernelRefused, HostFault in place of RuntimeError."""
     collected = Collected()
     if target.kind.name != "cuda":
         yield collected

@@ -1,9 +1,9 @@
 """Compile a model and its schedules to one library that takes only the model's inputs.
 
-Libraries have their own thread pool; thread_pool.c explains why. The machine code of each
-CPU kernel is cached while this process lives: a job compiles its model several times, with
-schedules that differ in some tasks. TVM's own build would compile all kernels again, on one
-core.
+The library has its own thread pool, for reasons given in thread_pool.c. CPU kernels are
+compiled in parallel, and their machine code is cached in this process, since a job compiles
+its model several times with schedules that differ in some tasks. TVM's own build would
+compile all kernels again, on one core.
 """
 
 import json
@@ -53,8 +53,8 @@ _latest_networks: dict[tuple[str, int, str, str], Networks] = {}  # at most one
 
 
 def export_kernels(mod: Any, library: str, target: Any) -> None:
-    """Write the library of a scheduled module for a CPU, as `relax.build` and
-    `export_library` do, but compile kernels in parallel and reuse cached ones."""
+    """Write a scheduled module's library for a CPU, like `relax.build` and `export_library`,
+    but compile kernels in parallel and reuse cached ones."""
     with target:
         mod = relax.get_pipeline("default_build")(relax.transform.DeadCodeElimination()(mod))
     builder = relax.ExecBuilder()
@@ -85,8 +85,8 @@ def export_kernels(mod: Any, library: str, target: Any) -> None:
 
 
 def export_with_pool(executable: Any, library: str, target: Any, kernels: Sequence[str] = ()) -> None:
-    """Write the library as `compile_network.export` does, but link it by `link_shared`.
-    `kernels` are paths of further objects to link."""
+    """Write an executable's library, with our thread pool for a CPU, and link it by
+    `link_shared`. `kernels` are the paths of further object files to link."""
     embedded = embedding() if stock.is_cpu(target) else {}
     pool = pool_object(tuple(stock.pool_options(target))) if stock.is_cpu(target) else b""
 
@@ -105,7 +105,7 @@ def export_with_pool(executable: Any, library: str, target: Any, kernels: Sequen
 
 @lru_cache(maxsize=8)
 def pool_object(options: tuple[str, ...]) -> bytes:
-    """Compile the libraries' thread pool to an object file's bytes; empty if that fails."""
+    """Compile our thread pool to an object file and return its bytes; none if that fails."""
     command = compiler()
     if command is None:
         log.warning(NO_COMPILER)
@@ -134,13 +134,13 @@ def compile_model(
     input_shapes: Shapes,
     dynamic: Dynamic | None = None,
 ) -> Compiled:
-    """Run the recipe's graph passes, apply the schedules, embed the weights and write
-    `out_so`.
+    """Run the recipe's graph passes, apply the schedules, embed the weights and write the
+    library `out_so`.
 
     With `dynamic`, the model is compiled for each size to tune, into one library whose
-    `main` takes any size in the range. The result counts the tasks with a schedule, because
-    TVM does not report those without one. Raises InvalidModel, NotFound, InvalidRequest; for
-    CUDA KernelRefused and, if no compiler is installed, HostFault.
+    `main` takes any size in the range. The result tells how many tasks have a schedule.
+    Raises InvalidModel, NotFound, InvalidRequest; for CUDA also KernelRefused and, if no
+    compiler is installed, HostFault.
     """
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
@@ -173,7 +173,7 @@ def compile_model(
 def read_ahead(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> None:
-    """Import a model in advance, unless it is too large to cache. Raises InvalidModel."""
+    """Import a model into the cache, unless it is too large. Raises InvalidModel."""
     if not is_large(os.path.getsize(model_path)):
         networks(model_path, target, recipe, input_shapes, dynamic)
 
@@ -181,8 +181,8 @@ def read_ahead(
 def networks(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> Networks:
-    """Import a model, at each size to tune if sizes are free, and run the recipe's passes
-    that precede tuning. The latest result is cached, unless the model is large."""
+    """Import a model, at each size to tune if it has free dimensions, and run the recipe's
+    passes that precede tuning. The latest result is cached, unless the model is large."""
     options = json.dumps([recipe.model_dump(mode="json"), input_shapes, dynamic and dynamic.model_dump()])
     key = model_path, os.stat(model_path).st_mtime_ns, target, options
     if key not in _latest_networks:
@@ -208,7 +208,7 @@ def networks(
 
 
 def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
-    """Compile the model as stock TVM does, as the baseline and reference for outputs."""
+    """Compile a model as stock TVM does, to compare speed and outputs with tuned models."""
     started_sec = time.monotonic()
     tvm_target = as_tvm_target(target)
     with collecting(tvm_target):

@@ -1,4 +1,4 @@
-"""Find calls in a network that only move data, and the operators that require them."""
+"""Find the calls in a network that only move data, and the operators that require them."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ Values = Mapping[int, int]  # by the hash of a variable
 
 
 def copies_left(mod: Any) -> list[CopyLeft]:
-    """Count calls that only move data, by function and by operator that requires them."""
+    """Count calls that only move data, by function and by the operator that requires it."""
     functions = {var.name_hint: function for var, function in mod.functions.items()}
     kinds = {name: kind_of_copy(function) for name, function in functions.items()}
     operators = {}
@@ -71,7 +71,7 @@ def _called(value: Any) -> str:
 
 
 def _origin(var: Any, values: Mapping[int, Any]) -> int:
-    """Return the hash of the variable whose data `var` views through a chain of reshapes."""
+    """Return the hash of the variable that `var` is a view of, through any reshapes."""
     value = values.get(hash(var))
     if value is None or _called(value) not in VIEWS:
         return hash(var)
@@ -81,7 +81,7 @@ def _origin(var: Any, values: Mapping[int, Any]) -> int:
 
 def kind_of_copy(function: Any) -> str:
     """Return how a function moves data: transpose, concatenation, pad, slice or copy. Return
-    an empty string if it computes or looks up values."""
+    an empty string if the function computes values or looks them up."""
     stores = collect(function, BufferStore) if has_static_shapes(function) else []
     values = [value for store in stores for value in _stored(store.value)]
     loads = [value for value in values if isinstance(value, TensorLoad)]
@@ -105,7 +105,7 @@ def kind_of_copy(function: Any) -> str:
 
 
 def _stored(value: Any) -> list[Any]:
-    """Return the values that a store may write, if only loop indices select among them."""
+    """Return what a store may write: several values if loop indices choose between them."""
     match value:
         case Cast():
             return _stored(value.value)
@@ -136,7 +136,7 @@ def _elements(buffers: Iterable[Any]) -> int:
 
 
 def _reorders(store: Any, extents: Values) -> bool:
-    """Return whether a store changes elements' row-major positions, judged by samples."""
+    """Return whether a store changes elements' row-major order, judged by a few samples."""
     for step in STEPS:
         point = {name: step * n % extent for n, (name, extent) in enumerate(extents.items(), start=1)}
         position = place(store.buffer, store.indices, point)

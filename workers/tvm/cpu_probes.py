@@ -1,4 +1,4 @@
-"""Probe kernels that measure a CPU's peak, its bandwidths and the cost of a parallel loop."""
+"""Build probes: small kernels that measure a CPU's peak, bandwidths and loop overhead."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ Sourced = tuple[Probe, str]
 
 
 class Dot(NamedTuple):
-    """An x86 dot-product instruction: it adds products of narrow numbers to each lane."""
+    """An x86 dot-product instruction, which adds products of narrow numbers to each lane."""
 
     dtype: str
     sums: str
@@ -45,7 +45,7 @@ class Dot(NamedTuple):
 
 
 def dots(target: Any) -> Iterator[Dot]:
-    """Yield a target's best dot-product instruction for bfloat16 and for int8, if any."""
+    """Yield the best dot-product instruction, if any, of a target for bfloat16 and int8."""
     # Imported late: `load_intrinsics` registers their intrinsics in a fifth of the time.
     from graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
     from graphc.quant.x86_int8_instructions import FEATURES, FUNCTION, QUAD
@@ -59,8 +59,8 @@ def dots(target: Any) -> Iterator[Dot]:
 
 
 def build_probes(target: str, folder: str) -> list[Probe]:
-    """Write the probe libraries into `folder`. Return all probes: of peaks by data type, of
-    bandwidths, and of the cost of a parallel loop."""
+    """Write libraries of probes into `folder`. Return the probes: for the peak of each data
+    type, for bandwidths, and for the cost of a parallel loop."""
     libraries = {
         "float32": list(_products(target)),
         "float64": [
@@ -80,8 +80,8 @@ def build_probes(target: str, folder: str) -> list[Probe]:
 
 
 def build_one_probe(target: str, folder: str) -> Probe:
-    """Write a library with a single probe and return the probe: float32 multiply-adds on one
-    core, in the target's widest vectors."""
+    """Write a library with a single probe, and return the probe. It does float32
+    multiply-adds on one core, in the target's widest vectors."""
     probe, text = next(_products(target))
     _export([(probe, text)], target, Path(folder, probe.library))
     return probe
@@ -103,8 +103,8 @@ def _cores(target: str) -> int:
 
 
 def _products(target: str) -> Iterator[Sourced]:
-    """Yield float32 multiply-add probes: for one core with each row count of `ROWS`, and for
-    all cores with each of `FEW_ROWS`."""
+    """Yield float32 multiply-add probes, in the widest vectors and in half as wide ones. One
+    core tries each number of output rows in `ROWS`, all cores each in `FEW_ROWS`."""
     widest = vector_lanes(target)
     for lanes in (count for count in (widest, widest // 2) if count >= LEAST_LANES):
         for rows in ROWS:
@@ -132,8 +132,7 @@ ATTRS
 
 
 def _dot_products(target: str, dot: Dot) -> Iterator[Sourced]:
-    """Yield all-core probes of a dot-product instruction, one per row count of
-    `FEW_ROWS`."""
+    """Yield all-core probes of a dot-product instruction, for row counts in `FEW_ROWS`."""
     cores, lanes = _cores(target), dot.lanes
     vector = f"T.ramp(0, 1, {lanes})"
     for rows in FEW_ROWS:
@@ -170,7 +169,7 @@ def tile_instructions(target: Any) -> list[tiles.TileInstruction]:
 
 
 def probe_tiles(instruction: tiles.TileInstruction, cores: int) -> Sourced:
-    """Return the probe of a tile instruction, and its function as TVMScript."""
+    """Return a probe of a tile instruction on `cores` cores, and its code in TVMScript."""
     numbers, dtype, tile_bytes = instruction.numbers, instruction.numbers.weights, tiles.BYTES
     rows, columns, words = tiles.ROWS, tiles.COLUMNS, TILE_STEPS * tiles.BYTES // 4
     all_rows, all_columns = tiles.FACTORS * rows, tiles.FACTORS * columns
@@ -199,8 +198,8 @@ ATTRS
 
 
 def _memory_probes(target: str) -> Iterator[Sourced]:
-    """Yield probes of one core's bandwidth at each working-set size, of all cores' memory
-    bandwidth, and of a parallel loop that does almost nothing."""
+    """Yield probes of one core's bandwidth for each size of its data, of all cores' memory
+    bandwidth, and of the cost of a parallel loop."""
     lanes, cores = vector_lanes(target), _cores(target)
     share = min(max(SHARED_BYTES // cores, SHARE_BYTES), MOST_BYTES // cores) >> 12 << 12
     for size in SIZES:
@@ -218,7 +217,7 @@ ATTRS
 
 
 def _read(finds: Finds, cores: int, lanes: int, share: int, size: int) -> Sourced:
-    """Return a probe in which each core rereads `size` bytes of its own `share` bytes."""
+    """Return a probe in which each core repeatedly reads `size` of its own `share` bytes."""
     floats, turns, block = share // 4, max(1, READ_BYTES // size), STREAMS * lanes
     text = f"""HEAD(data: T.Buffer(({cores * floats},), "float32"), size: T.Buffer((1,), "int32"),
          turns: T.Buffer((1,), "int32"), sums: T.Buffer(({cores}, {STREAMS}, {lanes}), "float32")) -> None:

@@ -42,7 +42,7 @@ _RULES: Final = (
 
 
 def generators(target: Any) -> list[Any]:
-    """Return a CUDA target's space generators: for WMMA and, on newer GPUs, `mma.sync`."""
+    """Return space generators for a CUDA target: for WMMA and, if it has it, `mma.sync`."""
     custom, wmma, mma, *simple_rules = ScheduleRule.create("cuda-tensorcore")
     spaces = [PostOrderApply(sch_rules=[custom, _wmma_with_wide_sums(), wmma, *simple_rules])]
     if capability(target.attrs["arch"]).number >= _OLDEST_ASYNC_COPY:
@@ -74,9 +74,8 @@ def _wmma_with_wide_sums() -> Any:
 
 
 def dlight_schedule(module: Any, target: Any) -> Any | None:
-    """Return the schedule of DLight's first rule whose kernel can launch, or None. DLight
-    uses tensor cores only if the architecture's name has no suffix, so `sm_90a` is passed as
-    `sm_90`."""
+    """Return the schedule of DLight's first rule whose kernel can launch, or None. `sm_90a`
+    is passed as `sm_90`, because DLight ignores tensor cores if there is a suffix."""
     plain = _with_attrs(target, arch=target.attrs["arch"].rstrip("af"))
     for rule in _RULES:
         try:
@@ -91,7 +90,7 @@ def dlight_schedule(module: Any, target: Any) -> Any | None:
 
 
 def opted_in(target: Any) -> Any:
-    """Return the target with the larger shared-memory limit of kernels that opt in to it."""
+    """Return the target with the larger shared-memory limit that kernels can opt in to."""
     return _with_attrs(target, **{_SHARED_LIMIT: capability(target.attrs["arch"]).shared_per_block_optin})
 
 
@@ -100,7 +99,7 @@ def _with_attrs(target: Any, **attributes: str | int) -> Any:
 
 
 def can_launch(module: Any, target: Any) -> bool:
-    """Return whether TVM can lower a scheduled module for a CUDA target, within the target's limits."""
+    """Return whether TVM lowers a scheduled module and its kernels fit the CUDA target."""
     pipeline, _, finalize = tvm.tirx.get_default_tir_pipeline(target)
     bind = tvm.tirx.transform.BindTarget(target.with_host(tvm.target.Target("llvm")))
     try:

@@ -1,4 +1,4 @@
-"""Find causes of slow kernels that no tiling removes: scalar calls and strided loads."""
+"""Find causes of slow kernels that no schedule removes: scalar calls and strided loads."""
 
 import re
 import tempfile
@@ -42,7 +42,7 @@ def explain_kernels(
     input_shapes: Shapes,
     dynamic: Dynamic | None,
 ) -> dict[str, list[str]]:
-    """Return remarks on each kernel's code by name. Raises the errors of `compile_model`."""
+    """Compile a model's kernels; return remarks by name. Raises as `compile_model` does."""
     steps_after = [step_json(step) for step in recipe_of(recipe).after]
     tvm_target = as_tvm_target(target)
     ranges = None if dynamic is None else dynamic.model_dump(mode="json")
@@ -66,7 +66,7 @@ def explain_kernels(
 
 
 def explain(kernel: Any, target: Any, weights: Collection[int]) -> list[str]:
-    """Return remarks on a kernel's code; `weights` are indices of its constant arguments."""
+    """Compile a kernel and return remarks on it. `weights` are its constant arguments."""
     loops = _Loops()
     mod = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
     code = compiled(mod, target, [loops]).inspect_source("asm")
@@ -79,7 +79,7 @@ def explain(kernel: Any, target: Any, weights: Collection[int]) -> list[str]:
 
 @pass_instrument
 class _Loops:
-    """Pass instrument that captures the function once it has only loops and no blocks."""
+    """TVM pass instrument that keeps the function once it is lowered to loops."""
 
     function: Any
 
@@ -104,8 +104,7 @@ def library_calls(target_kind: str, text: str) -> list[str]:
 
 def strided_loads(function: Any, weights: Collection[int]) -> list[str]:
     """Return the roles (weight, input, intermediate) of buffers that the hottest loop reads
-    with a stride. `function` has no blocks; `weights` are the indices of its constant
-    arguments."""
+    with a stride. `weights` are the positions of constant arguments."""
     loop = _hottest(function) if has_static_shapes(function) else None
     loads = [] if loop is None else collect(loop.body, TensorLoad)
     strided = {hash(load.source) for load in loads if _is_strided(load, loop)}
@@ -115,7 +114,7 @@ def strided_loads(function: Any, weights: Collection[int]) -> list[str]:
 
 
 def _hottest(function: Any) -> Any | None:
-    """Return the loop that runs most often among those that contain only unrolled loops."""
+    """Return the most frequent of the loops whose inner loops are all unrolled."""
     loops = [loop for loop in collect(function, For) if _is_not_unrolled(loop)]
     runs: dict[int, int] = {}
     for loop in loops:

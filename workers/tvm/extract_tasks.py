@@ -25,7 +25,7 @@ from workers.tvm.workload_key import canonical, structure_key, workload_key
 
 
 def operations(mod: Any) -> float:
-    """Count operations as TVM does, and by annotation in blocks that TVM cannot count."""
+    """Count a program's operations, by annotation in blocks that TVM cannot count."""
     annotated = sum(
         int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
     )
@@ -46,15 +46,15 @@ def operations(mod: Any) -> float:
 
 
 def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-    """Import a model, run the recipe's graph passes that precede tuning, and describe its
-    tasks. Tasks have canonical block names, so tasks with equal keys can exchange traces."""
+    """Import a model, run the graph passes that precede tuning, and return its tasks.
+    Canonical block names let a trace fit every task with the same key."""
     network = load_network(model_path, input_shapes, as_tvm_target(target))
     with naming_the_node(model_path, input_shapes):
         return describe_network(network, target, recipe)
 
 
 def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) -> Extraction:
-    """Return what `extract` returns, for a model that is already imported."""
+    """Do the same as `extract` for a model that is already imported."""
     tvm_target = as_tvm_target(target)
     recipe, mod, steps = run_or_leave_out(network.mod, recipe, tvm_target)
     tasks = merge(
@@ -81,7 +81,7 @@ def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) 
 
 
 def describe(mod: Any, name: str, weight: int) -> ModelTask:
-    """Describe a program as a task, in plain data; its blocks have canonical names."""
+    """Describe a program as a tuning task, in plain data and with canonical block names."""
     blocks = blocks_of(mod)
     return ModelTask(
         name=name,
@@ -107,8 +107,8 @@ def merge(tasks: Sequence[ModelTask]) -> list[ModelTask]:
 
 
 def input_ranges(inputs: Sequence[TensorSpec], tasks: Sequence[ModelTask]) -> Ranges:
-    """Return the values that each integer input of the model may have, so that all lookups
-    stay in bounds. Data flow is not traced: the smallest bound applies to all inputs."""
+    """Return the values that each integer input of a model may have so that all lookups stay
+    in bounds. Data flow is not traced: the smallest bound applies to all inputs."""
     lookups = [r for task in tasks for r in task.args.ranges.values() if r != FREE_RANGE]
     bound = min(lookups, key=lambda r: r[1], default=FREE_RANGE)
     integers = (i.name for i in inputs if i.dtype.startswith(("int", "uint", "bool")))

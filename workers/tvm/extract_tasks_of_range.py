@@ -1,9 +1,9 @@
 """Extract the tasks of a model with free dimensions, imported at a few of their sizes.
 
-A "point" is one such choice of sizes, for which the model is tuned. Whether it can serve
-smaller sizes, too, is not in an ONNX file: rows of a batch may depend on each other, and
-padding may need a mask. So onnxruntime runs zero-padded and split random inputs, and their
-results are compared with those of the original inputs.
+A "point" is one choice of sizes of all free dimensions, for which the model is tuned. An
+ONNX file does not tell whether a kernel for this point can serve smaller inputs, too: rows
+of a batch may depend on each other, and padding may need a mask. So onnxruntime runs random
+inputs zero-padded, split and unchanged, and the results are compared.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,11 +49,10 @@ Run = Callable[[Mapping[str, Array]], list[Array]]
 def extract_range(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
 ) -> Extraction:
-    """Import a model at each point of a range of sizes, and return the tasks of all points.
+    """Import a model at each point (sizes to tune) of a range, and return all points' tasks.
 
     Tasks of smaller points get larger weights, so that all points count the same. Raises
-    InvalidModel for an invalid range, and if the model cannot run at sizes between the
-    points.
+    InvalidModel if the range is invalid, or if the model cannot run at sizes between points.
     """
     model = read_model(model_path)
     dtypes = {spec["name"]: spec["dtype"] for spec in stock.input_specs(model, {})}
@@ -154,9 +153,9 @@ def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> lis
 def points_of(
     ranges: Bounds, exact: Collection[str] = (), divided: Collection[str] = ()
 ) -> list[dict[str, int]]:
-    """Return the sizes to tune, the largest last. They are few, but none is far below the
-    next. Dimensions in `exact` need each of their sizes; ValueError if these are more than
-    MOST_POINTS."""
+    """Return the sizes to tune, the largest last: few, and with small ratios between
+    neighbours. Dimensions in `exact` are tuned at every size of their range. Raises
+    ValueError if these sizes are more than MOST_POINTS."""
     sizes_in = {name: high - low + 1 for name, (low, high) in ranges.items()}
     counts = {name: size if name in exact else 1 for name, size in sizes_in.items()}
     if prod(counts.values()) > MOST_POINTS:
@@ -191,9 +190,9 @@ def sizes_of(low: int, high: int, count: int) -> list[int]:
 def behaviour(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
 ) -> tuple[list[str], list[str]]:
-    """Return the dimensions that may be padded with zeros, and those of them that may be
-    split. Each dimension is tested that has several sizes and does not grow. Without
-    onnxruntime both lists are empty."""
+    """Test which free dimensions may be padded with zeros, and which of these may also be
+    split. Dimensions with one size, and the growing one (whose range begins at 0), are not
+    tested. Without onnxruntime, both lists are empty."""
     open_ = growing_dimensions(ranges)
     free = [name for name, (low, high) in ranges.items() if low < high and name not in open_]
     if not free or find_spec("onnxruntime") is None:
@@ -216,9 +215,9 @@ def behaviour(
 def with_totals(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
 ) -> dict[str, list[int | str]]:
-    """Replace each dimension without a range by the sum of the growing dimension (one that
-    may be 0) and another, if the model then runs. An attention mask, for example, is as long
-    as the cache plus the new tokens, but its dimension mostly has a name of its own."""
+    """Replace each dimension without a range by the sum of the growing dimension (from 0)
+    and another, if the model then runs. An attention mask, for example, is as long as the
+    cache plus the new tokens, but its dimension mostly has a name of its own."""
     unchanged = {name: list(dims) for name, dims in inputs.items()}
     (open_,) = growing_dimensions(ranges)
     unranged = {
@@ -259,8 +258,8 @@ def _agrees(run_both: Callable[[], tuple[list[Array], list[Array]]]) -> bool:
 def _padded(
     run: Run, arrays: Mapping[str, Array], shapes: Mapping[str, list[int]]
 ) -> tuple[list[Array], list[Array]]:
-    """Run a part of each array twice, zero-padded and alone. Return the results of the
-    padded parts, cut to the size of the others, and the results of the parts alone."""
+    """Run the model on the first part of each array, padded with zeros and without padding.
+    Return both results, the first cut to the size of the second."""
 
     def first(shape: Sequence[int]) -> tuple[slice, ...]:
         return tuple(map(slice, shape))
@@ -276,7 +275,8 @@ def _padded(
 def _split(
     run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int
 ) -> tuple[list[Array], list[Array]]:
-    """Return the joined results of two parts of the arrays, and the results of the whole."""
+    """Run the model on two parts of the arrays, cut along dimension `name`, and on the
+    whole. Return the joined results of the parts, and the results of the whole."""
     halves = []
     for section in (slice(0, part), slice(part, None)):
         cuts = {
@@ -296,7 +296,7 @@ def _split(
 
 
 def _random(rng: Any, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Return random inputs. Integers are 0 or 1, valid as indices and masks, never all 0."""
+    """Return random inputs; integers are 0 or 1 (valid indices and masks), not all 0."""
     arrays = {}
     for name, dims in inputs.items():
         (shape,), dtype = shapes_at({name: dims}, sizes).values(), np.dtype(dtypes[name])

@@ -1,5 +1,5 @@
-"""Recipes: lists of graph passes that turn a network into tasks, and a tuned one into a
-library.
+"""Recipes: lists of graph passes that turn a network into tasks, and the tuned network into
+a library.
 
 Recipes are plain data, so that workers and manifests can name one without loading TVM. A
 recipe decides which tasks exist: after a change of its passes, older schedules match no
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The graph passes that run before and after MetaScheduleApplyDatabase."""
+    """The graph passes that run before and after tuned schedules are applied."""
 
     name: str
     version: int
@@ -61,8 +61,8 @@ _ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLA
 
 
 def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
-    """Return the recipe registered as `name`, or its variant for GPUs or for bfloat16.
-    Raises UnknownName, or InvalidRequest if it has no bfloat16 variant."""
+    """Return the recipe of this name, or its variant for GPUs or bfloat16. Raises
+    UnknownName if there is no such recipe, InvalidRequest if it has no bfloat16 variant."""
     recipe: Recipe = resolve("recipe", name)
     if precision == "bf16":
         if not target.is_cpu:
@@ -97,13 +97,13 @@ def recipe_of(recipe: StoredRecipe) -> Recipe:
 
 
 def left_out(recipe: StoredRecipe) -> dict[str, str]:
-    """Return the passes of a recipe that do not run on its model, with the reasons."""
+    """Return the passes of a recipe that are skipped for its model, with the reasons."""
     steps = *recipe.before, *recipe.after
     return {step.name: step.left_out for step in steps if step.left_out}
 
 
 def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecipe:
-    """Return the recipe with these passes left out, too, each for the given reason."""
+    """Return the recipe with further passes left out, for the given reasons."""
 
     def mark(steps: Sequence[RecipeStep]) -> list[RecipeStep]:
         return [
@@ -115,14 +115,13 @@ def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecip
 
 
 def is_form_of(candidate: StoredRecipe, recipe: StoredRecipe) -> bool:
-    """Return whether `candidate` equals `recipe` with the same or more passes left out."""
+    """Return whether `candidate` is `recipe` with the same or more passes left out."""
     has_all = left_out(recipe).keys() <= left_out(candidate).keys()
     return has_all and leaving_out(recipe, left_out(candidate)) == candidate
 
 
 def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
-    """Return the passes of a recipe that may still be left out: ours, and optional ones of
-    TVM."""
+    """Return the passes that may still be left out: ours, and TVM's optional ones."""
     names = (
         step.name
         for step in (*recipe.before, *recipe.after)
@@ -132,8 +131,8 @@ def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
 
 
 def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool]) -> Sequence[T] | None:
-    """Return parts without which the others work, or None if leaving out all does not help.
-    The bisection calls `works_without` about log2(len(parts)) times per faulty part."""
+    """Find parts without which the others work; None if leaving out all does not help. A
+    bisection calls `works_without` about log2(len(parts)) times per faulty part."""
     if not parts or not works_without(parts):
         return None
     faulty: list[T] = []
@@ -155,7 +154,7 @@ def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool
 
 
 def step_json(step: RecipeStep | PassStep) -> "Step":
-    """Return one step of a recipe (a pass) in the form that the exported script reads."""
+    """Return one step of a recipe (a pass) as JSON for the exported script."""
     return {
         "pass": step.name,
         "args": list(step.args),

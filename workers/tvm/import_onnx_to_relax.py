@@ -134,9 +134,9 @@ def _declared(graph: GraphProto, names: Iterable[str]) -> str:
 def load_point(
     model_path: str, dynamic: Dynamic, point: dict[str, int], target: Any
 ) -> tuple[ImportedModel, list[Ends]]:
-    """Import a model at a point (sizes to tune), with the growing dimension, if any, left
-    free. Also return the shapes of the imports that show how it grows. The returned model's
-    own `inputs` and `outputs` have that dimension's largest size."""
+    """Import a model at given sizes of its free dimensions. A growing dimension, whose range
+    begins at 0, stays free; `inputs` and `outputs` of the returned model have its largest
+    size. Also return the shapes of several imports, which show how outputs grow with it."""
     networks, ends = [], []
     for sizes in dispatch_by_shape.sample_sizes(dynamic.ranges, point):
         network = load_network(model_path, dynamic.shapes(sizes), target)
@@ -172,7 +172,7 @@ def load_point(
 
 @contextmanager
 def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[None]:
-    """Turn PassFailed into InvalidModel, naming a node whose output has no fixed size."""
+    """Turn PassFailed into InvalidModel that names a node whose output has no fixed size."""
     try:
         yield
     except PassFailed as error:
@@ -214,7 +214,7 @@ def naming_nodes() -> Iterator[None]:
 
 
 def node_of(error: BaseException) -> str:
-    """Return the node that the first note of an error names; empty if it has no note."""
+    """Return the node that an error's first note names; empty without notes."""
     return next(iter(getattr(error, "__notes__", ())), "")
 
 

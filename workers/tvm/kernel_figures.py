@@ -1,4 +1,4 @@
-"""Resources that CUDA kernels use on a multiprocessor: from ptxas and from launch sizes."""
+"""Compute the resources that CUDA kernels use, from ptxas's output and launch sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class CannotLaunch(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class KernelFigures:
-    """Resources of a kernel, and the number of its blocks that one multiprocessor can hold."""
+    """Resources of a kernel, and how many of its thread blocks fit on one multiprocessor."""
 
     name: str
     registers: int  # per thread
@@ -67,7 +67,7 @@ class KernelFigures:
 
 @pass_instrument
 class LaunchWatch:
-    """Pass instrument that records each kernel's grid, block and shared memory sizes."""
+    """TVM pass instrument that records each kernel's grid, block and shared-memory sizes."""
 
     def __init__(self) -> None:
         self.launches: dict[str, dict[str, int]] = {}
@@ -86,7 +86,7 @@ class LaunchWatch:
 
 @dataclass(frozen=True, slots=True)
 class CudaLibrary:
-    """A library that TVM compiled for CUDA, its device code and its kernels' resources."""
+    """A library compiled for CUDA, with its device code and its kernels' resources."""
 
     library: Any
     codes: Sequence[DeviceCode]
@@ -108,7 +108,7 @@ def compile_for_cuda(
 def kernel_figures(
     codes: Sequence[DeviceCode], launches: Mapping[str, Mapping[str, int]], arch: str
 ) -> list[KernelFigures]:
-    """Combine the figures that ptxas prints for each kernel with the sizes of its launch."""
+    """Combine the resources that ptxas prints for each kernel with its launch sizes."""
     gpu = capability(arch)
     figures_of = {name: figures for code in codes for name, figures in read_ptxas(code.log).items()}
     kernels = []
@@ -137,7 +137,7 @@ def kernel_figures(
 
 
 def read_ptxas(log: str) -> dict[str, dict[str, int]]:
-    """Parse `ptxas -v`: numbers by kernel and unit, such as `bytes spill stores`."""
+    """Parse the output of `ptxas -v` to numbers by kernel and unit."""
     figures: dict[str, dict[str, int]] = {}
     entry = function = ""
     for line in log.splitlines():
@@ -171,9 +171,8 @@ def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
 
 
 def launch_features(library: CudaLibrary, arch: str) -> Matrix:
-    """Return the features of the kernels' launches: log2(1 + value) per column, then the
-    occupancy. Blocks and instructions are summed over kernels; registers, bytes and threads
-    are maxima."""
+    """Return features of kernels: log2(1 + value) per column, then the occupancy. Blocks and
+    instructions are summed over kernels; registers, bytes and threads are maxima."""
     kernels = library.kernels
     needs = [max((getattr(kernel, name) for kernel in kernels), default=0) for name in _NEEDS]
     fits = [min((getattr(kernel, name) for kernel in kernels), default=0) for name in _FITS]

@@ -31,7 +31,7 @@ class LinkError(RuntimeError):
 
 @lru_cache(maxsize=1)
 def link_command() -> tuple[str, ...]:
-    """Return the command that links, without its output and its inputs. Raises NoLinker."""
+    """Return the command that links, without output and inputs. Raises NoLinker."""
     for name in _LINKERS:
         if path := shutil.which(name):
             return (path, "-shared")
@@ -47,7 +47,7 @@ def compiler() -> str | None:
 
 
 def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-    """Link a library, for TVM's `export_library`. Raises LinkError, HostFault."""
+    """Link a library, as `fcompile` of `export_library`. Raises LinkError, HostFault."""
     command = [*link_command(), "-o", output, *objects, *(options or ())]
     try:
         process = subprocess.run(
@@ -65,9 +65,9 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
 
 
 def prepare_linking() -> None:
-    """Link once in advance if a compiler driver links: zig's first link takes as long as
-    100 others. Call it before a candidate's time limit starts. Errors are left to the
-    next link."""
+    """Link once in advance if a compiler driver links: zig's first link takes as long as 100
+    others. Call it before a candidate's time limit starts. Errors are ignored, since the
+    next link reports them."""
     with suppress(HostFault):
         if Path(link_command()[0]).name not in _LINKERS:
             with TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Describe a program's loops and memory accesses for Roller, which constructs schedules."""
+"""Describe a program's loops and memory accesses for Roller, which constructs tilings."""
 
 from collections.abc import Iterable, Mapping, Set
 from functools import lru_cache
@@ -19,7 +19,7 @@ RELAID = "layout_free_buffers"
 
 @lru_cache(maxsize=64)
 def nests(tir: str) -> list[Nest]:
-    """Return loops and accesses of each block with exactly one store, in program order."""
+    """Return the loops and memory accesses of each block that has exactly one store."""
     function = parse_module(tir)["main"]
     params = [hash(param) for param in function.params]
     free = (function.attrs or {}).get(RELAID, ())
@@ -45,8 +45,7 @@ def nests(tir: str) -> list[Nest]:
 
 
 def place(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int:
-    """Return an element's row-major offset, for `values` of variables by hash (default
-    0)."""
+    """Return an element's row-major offset, given variables' values by hash (default 0)."""
     rules = [
         (TensorLoad, lambda load: IntImm(str(load.ty.dtype), 0)),
         (Ramp, lambda _: IntImm("int64", 0)),
@@ -72,7 +71,7 @@ def _access(
 
 
 def _coefficients(expression: Any, axis_numbers: dict[int, int]) -> Index:
-    """Return each axis's factor in an index; unknown operators are taken as additions."""
+    """Return each axis's factor in an index; an unknown operator counts as an addition."""
     factors: dict[int, int] = {}
 
     def walk(node: Any, factor: int) -> None:

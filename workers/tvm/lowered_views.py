@@ -1,6 +1,6 @@
 """Features of candidates that need lowering or code generation, in the compiler child.
 
-Each set (a view) is registered in `mallorn/core/registry.py` under `lowered_features`.
+Each set of features (a view) is registered in `mallorn/core/registry.py`.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ _EXTRACTOR: Final = PerStoreFeature()
 
 
 def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-    """Return each candidate's features in a view as the bytes of little-endian float32
-    numbers, or None if the candidate is invalid."""
+    """Return one set of features (a view) of each candidate, as bytes of little-endian
+    float32 numbers, or None if the candidate is invalid."""
     describe: Callable[[str, str, Any], Matrix] = resolve("lowered_features", view)
     schedules = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
     return [
@@ -39,7 +39,7 @@ def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[by
 
 
 def describe_statements(tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features of view `statements`: those of MetaSchedule for each store."""
+    """Return the features `statements`: those that MetaSchedule extracts for each store."""
     (features,) = _EXTRACTOR.extract_from(tune_context(tir, target), [ms.MeasureCandidate(schedule, [])])
     rows = np.nan_to_num(features.numpy()[:MOST].astype(np.float32))
     table = np.zeros((MOST, COLUMNS), dtype=np.float32)
@@ -49,21 +49,20 @@ def describe_statements(tir: str, target: str, schedule: Any) -> Matrix:
 
 
 def describe_code(_tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features of view `code`: counts of instructions in the generated code."""
+    """Return the features `code`: counts of the instructions in the generated code."""
     return code_features(parse_tvm_target(target).kind.name, _generated_code(target, schedule))
 
 
 def describe_executed(tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features of view `executed`: estimated executed instructions and cache-line
-    traffic."""
+    """Return the features `executed`: estimated instruction counts and cache traffic."""
     statements = describe_statements(tir, target, schedule)
     code = _generated_code(target, schedule)
     return executed_features(parse_tvm_target(target).kind.name, code, statements)
 
 
 def describe_launch(_tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features of view `launch` (resources of kernels). Raises InvalidRequest if
-    the target is not CUDA."""
+    """Return the features `launch`: the resources that CUDA kernels use. Raises
+    InvalidRequest if the target is not CUDA."""
     tvm_target = parse_tvm_target(target)
     if tvm_target.kind.name != "cuda":
         raise InvalidRequest(

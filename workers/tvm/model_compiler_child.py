@@ -28,9 +28,8 @@ from workers.tvm.tuning_database import replay, write_database
 def make_inputs(
     model_path: str, inputs_npz: str, seed: int, input_shapes: Shapes, input_ranges: Ranges
 ) -> list[str]:
-    """Write a random array per input, under the model's names, and return the names in
-    order. `input_ranges` come from `extract`; integer inputs without a range get zeros and
-    ones."""
+    """Write a random array per input of a model, by its name, and return the names in order.
+    Integers are drawn from `input_ranges`; inputs without a range get zeros and ones."""
     model = read_model(model_path)
     arrays = stock.random_inputs(model, input_shapes, input_ranges, seed)
     np.savez(inputs_npz, **arrays)
@@ -38,7 +37,7 @@ def make_inputs(
 
 
 def scripts(tir: str, trace: str) -> Scripts:
-    """Return a program before and after a full trace, and the trace itself, as TVMScript."""
+    """Return a program before and after a full trace, and the trace, as TVMScript."""
     mod = parse_module(tir)
     schedule = replay(mod, trace)
     # With int64 as default: `T.int64(4)` for every 4 would hide the loops.

@@ -1,4 +1,4 @@
-"""Caches of parsed programs and sketches: a compiler child gets the same few repeatedly."""
+"""Caches of parsed programs and traces: a compiler child gets the same few repeatedly."""
 
 import json
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def parse_module(tir: str) -> Any:
 
 @lru_cache(maxsize=64)
 def tune_context(tir: str, target: str) -> Any:
-    """Return a program's TuneContext, with MetaSchedule's generator and postprocessors."""
+    """Return a TuneContext of a program, with MetaSchedule's space generator."""
     generator = SPACE
     if PAIRS in tir:  # MetaSchedule's postprocessors for VNNI, which tensorize
         steps = ms.postproc
@@ -64,9 +64,8 @@ def tune_context(tir: str, target: str) -> Any:
 
 @lru_cache(maxsize=64)
 def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
-    """Return the tuning contexts whose space generators make a program's sketches. Those
-    for CUDA check kernels against the larger shared-memory limit, which kernels must opt
-    in to."""
+    """Return the tuning contexts whose space generators make a program's sketches. Those for
+    CUDA allow the larger shared-memory limit, which kernels must opt in to."""
     tvm_target = parse_tvm_target(target)
     if tvm_target.kind.name != "cuda":
         return (tune_context(tir, target),)
@@ -77,7 +76,7 @@ def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
 
 
 def with_rules(context: Any, rules: Sequence[Any]) -> Any:
-    """Return a context like this one whose space generator applies only `rules`."""
+    """Return a copy of a tuning context whose space generator applies only `rules`."""
     generator = ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=[], mutator_probs={})
     return _context(context.mod, context.target, generator)
 
@@ -88,8 +87,8 @@ def _context(module: Any, target: Any, generator: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def instructions(tir: str, trace: str) -> tuple[Any, ...]:
-    """Return the instructions of a sketch, whose trace is JSON without decisions. Raises
-    TraceRefused if one is not allowed."""
+    """Return the instructions of a sketch's trace, which is JSON without decisions. Raises
+    TraceRefused if an instruction is not allowed."""
     steps = read_trace(trace)
     load_intrinsics_of(trace)
     schedule = new_schedule(tir)
@@ -98,7 +97,7 @@ def instructions(tir: str, trace: str) -> tuple[Any, ...]:
 
 
 def new_schedule(tir: str, seed: int = _SEED) -> Any:
-    """Return a schedule without steps. Equal seeds sample equally in every process."""
+    """Return a schedule without steps. Equal seeds draw equal samples in every process."""
     return Schedule(parse_module(tir), seed=seed, debug_mask="none", error_render_level="none")
 
 
@@ -106,5 +105,5 @@ TILES: Final = ("SamplePerfectTile", "SamplePartitionedTile")  # they sample sev
 
 
 def is_choice(instruction: Any) -> bool:
-    """Return whether a trace's instruction samples a decision."""
+    """Return whether an instruction of a trace samples a decision."""
     return str(instruction.kind.name).startswith("Sample")

@@ -1,4 +1,4 @@
-"""Arguments of a tensor program: shapes, outputs, and integer ranges that stay in bounds."""
+"""Find a tensor program's arguments: shapes, outputs, and ranges of index values."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from workers.tvm.program_blocks import ProgramBlock, blocks_of
 
 
 def arguments(mod: Any) -> Arguments:
-    """Return a module's arguments: tensors, indices of outputs, value ranges of integers."""
+    """Return a program's tensors, the indices of outputs, and ranges of integer inputs."""
     params = [hash(param) for param in mod["main"].params]
     infos = tensor_args(mod)
     blocks = blocks_of(mod)
@@ -43,8 +43,8 @@ def tensor_args(mod: Any) -> tuple[Tensor, ...]:
 
 
 def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
-    """Return, by hash, the buffers whose values index another buffer, with the range of
-    values that stays in bounds."""
+    """Return the range of values of each buffer whose values index other buffers, so that
+    the indices stay in bounds. Keys are hashes of buffers."""
     bounds: dict[int, Range] = {}
     for load in (load for block in blocks for load in block.loads):
         for index, size in zip(load.indices, load.source.shape, strict=True):
@@ -56,7 +56,7 @@ def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
 
 
 def _with_sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
-    """Return a buffer's hash and those of all buffers from which the program computes it."""
+    """Return the hashes of a buffer and of all buffers from which it is computed."""
     sources, pending = set(), {buffer}
     while pending:
         name = pending.pop()

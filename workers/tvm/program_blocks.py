@@ -33,7 +33,7 @@ class ProgramBlock:
 
     @property
     def factors(self) -> tuple[Any, Any] | None:
-        """The two loads whose products the block sums up; None if it does something else."""
+        """The two loads whose products the block sums up; None for other blocks."""
         for store in self.stores if self.reduced else ():
             term = _without_casts(store.value.b) if isinstance(store.value, Add) else None
             if isinstance(term, Mul) and all(
@@ -69,15 +69,15 @@ def blocks_of(mod: Any) -> list[ProgramBlock]:
 
 
 def anchor_of(blocks: list[ProgramBlock]) -> ProgramBlock:
-    """Return the main block: one that sums products, else one that reduces, else one with an
-    operator's name; among equals, the largest."""
+    """Return the main block: one that sums products, else one with a reduction, else one
+    that an operator's name annotates. The largest of several counts."""
     return max(
         blocks, key=lambda b: (b.factors is not None, bool(b.reduced), bool(b.operator), prod(b.extents))
     )
 
 
 def operator_of(blocks: list[ProgramBlock]) -> str:
-    """Return the operator that a program computes, such as `conv2d`, from its structure."""
+    """Return the operator that a program computes, such as `conv2d`, by its structure."""
     anchor = anchor_of(blocks)
     products = [_product(block, *block.factors) for block in blocks if block.factors is not None]
     if len(products) > 1:
@@ -101,7 +101,7 @@ def operator_of(blocks: list[ProgramBlock]) -> str:
 
 
 def extent(axis: Any) -> int:
-    """Return the number of values of an iteration variable."""
+    """Return how many values an iteration variable has."""
     return int(axis.dom.extent)
 
 
@@ -123,8 +123,8 @@ def _product(block: ProgramBlock, left: Any, right: Any) -> str:
 
 
 def _sliding(block: ProgramBlock, batch: Names) -> Names:
-    """Return the reduction axes of sliding windows: those that index a load together with a
-    spatial axis that is not in `batch`."""
+    """Return the reduction axes of sliding windows, which index a load together with a
+    spatial axis outside `batch`."""
     spatial = frozenset(hash(axis.var) for axis in block.spatial) - batch
     reduction = frozenset(hash(axis.var) for axis in block.reduced)
     index_vars = [variables(index) for load in block.loads for index in load.indices]

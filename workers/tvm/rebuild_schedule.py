@@ -31,8 +31,8 @@ ANSWERED: Final = 4096  # cached validity: searchers check the same candidates i
 
 
 def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any | None:
-    """Return a candidate's postprocessed schedule, or None if it is invalid. The schedule is
-    cached and shared, so do not modify it."""
+    """Return a candidate's schedule after postprocessing, or None if it is invalid. Do not
+    modify it, since it is cached and shared."""
     return _rebuild(tir, target, trace, tuple(decisions))
 
 
@@ -50,9 +50,9 @@ def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> A
 
 
 def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> bool:
-    """Apply MetaSchedule's postprocessors; return whether they and CUDA's limits accept the
-    schedule. MetaSchedule's own check of CUDA kernels treats all shared memory alike, and
-    refuses vectors that DLight uses."""
+    """Apply MetaSchedule's postprocessors, and return whether the schedule is valid. CUDA
+    kernels are checked here, because MetaSchedule's own check treats static and dynamic
+    shared memory alike and refuses vectors that DLight uses."""
     tvm_target = parse_tvm_target(target)
     is_fixed = not any(map(is_choice, insts))
     opts_in = tvm_target.kind.name == "cuda" and (is_fixed or any(DYNAMIC in inst.attrs for inst in insts))
@@ -109,7 +109,7 @@ def initialize_repeated_sums(schedule: Any) -> bool:
 
 
 def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
-    """Split a decision vector into the decision of each sampling instruction."""
+    """Map sampling instructions to their decisions. Raises ValueError if some are left."""
     numbers = iter(decisions)
     bound: dict[Any, Any] = {}
     for inst in filter(is_choice, insts):
@@ -131,6 +131,6 @@ def _is_valid(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> 
 
 
 def full_trace(tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
-    """Return the trace with decisions and postprocessing as JSON; None if invalid."""
+    """Return the trace with decisions and postprocessing as JSON, or None if invalid."""
     schedule = rebuild(tir, target, trace, decisions)
     return None if schedule is None else json.dumps(plain(schedule.trace.as_json()), separators=(",", ":"))

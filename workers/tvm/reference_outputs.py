@@ -3,7 +3,7 @@
 The worker's host computes them, with code that any processor can run.
 
 A candidate is checked as a whole program, which takes weights in their original layout and
-re-lays them inside, whereas the timed candidate gets re-laid weights.
+converts them inside. When it is timed, it takes weights that are already converted.
 
 A float16 program is computed in float32. A float16 sum of n terms of both signs has an error
 of about 0.15 eps sqrt(n), relative to the usual size of such sums: a random walk of rounding
@@ -67,7 +67,7 @@ _HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
 
 
 def portable(mod: Any) -> Any:
-    """Replace LLVM IR functions that use a processor's own instructions by portable ones."""
+    """Replace LLVM IR for special instructions by IR that any processor can run."""
 
     def replace_llvm(statement: Any) -> Any:
         if statement.attr_key != _IMPORT:
@@ -83,13 +83,13 @@ def portable(mod: Any) -> Any:
 
 
 def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:
-    """Apply a full trace and build the program; its weights keep their original layout."""
+    """Apply a full trace and build the program, whose weights keep their original layout."""
     _build(replay(parse_module(tir), trace).mod, target, out_so)
 
 
 def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:
-    """Write random arguments and the unscheduled program's results, as arrays `arg_<index>`.
-    Return the terms on which candidates are compared with them.
+    """Run the unscheduled program on random arguments; write arguments and results to the
+    two files, as arrays `arg_<index>`. Return how candidates' outputs are to be compared.
 
     Before the run, outputs hold NaN or large integers, unless the program reads them. A
     float16 program is computed in float32, and its results are rounded to float16.
@@ -122,7 +122,7 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
 
 
 def _run(mod: Any, arrays: list[Array]) -> list[Array]:
-    """Run a program on this host; convert arrays to its data types and results back."""
+    """Run a program on this host. Arrays are converted to its data types and back."""
     dtypes = [np.dtype(dtype_of(dtype)) for _, dtype, _ in tensor_args(mod)]
     inputs = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=True)]
     # A new path each time: for a known path the loader returns the library that it has loaded.
@@ -157,14 +157,14 @@ def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
 
 
 def needs_positive(mod: Any) -> bool:
-    """Return whether roots, logarithms or quotients of inputs would diverge around zero."""
+    """Return whether a program has roots, logarithms or quotients that diverge near 0."""
     blocks = blocks_of(mod)
     divisors = (node.b for block in blocks for store in block.stores for node in collect(store, Div))
     return any(block.calls & _DELICATE for block in blocks) or any(collect(d, TensorLoad) for d in divisors)
 
 
 def reduction_length(mod: Any) -> int:
-    """Return the largest number of terms that a block of the program sums up."""
+    """Return the largest number of terms in the sums of any block of the program."""
     return max((block.terms for block in blocks_of(mod)), default=1)
 
 
@@ -186,15 +186,15 @@ def _named(arrays: list[Array]) -> dict[str, Array]:
 
 
 def widened(tir: str) -> Any | None:
-    """Return the program with float32 in place of float16. Return None if it has no float16,
-    or works on the bits of numbers."""
+    """Return the program with float32 in place of float16, or None if it has no float16 or
+    works on the bits of numbers."""
     if f'"{_FLOAT16}' not in tir or any(name in tir for name in _OF_BITS):
         return None
     return tvm.ir.load_json(tir.replace(f'"{_FLOAT16}', '"float32'))
 
 
 def rounding_error(mod: Any) -> float:
-    """Return the error that float16 arithmetic causes; 0 if the program only moves data."""
+    """Return the relative error of float16 arithmetic; 0 if a program only moves data."""
     stores = [(block, store) for block in blocks_of(mod) for store in block.stores]
     sums = [block.terms for block, store in stores if block.reduced and _is_float16(store.value)]
     computes = any(
@@ -211,9 +211,8 @@ def _is_float16(value: Any) -> bool:
 
 
 def parallel(mod: Any) -> Any:
-    """Return the program with its large blocks parallelised and its large sums tiled. Any
-    processor then runs it in seconds, with bit-identical results: each element is summed in
-    the same order."""
+    """Parallelise a program's large blocks and tile large sums, so that any processor runs
+    it in seconds. Results are bit-identical, as elements are summed in the same order."""
     schedule = Schedule(mod, error_render_level="none")
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
         if _terms(schedule.get(block)) >= LARGE:
@@ -225,7 +224,7 @@ def parallel(mod: Any) -> Any:
 
 
 def _spread(schedule: Any, block: Any) -> None:
-    """Parallelise a block's outer loops; tile its sums if they reuse their inputs enough."""
+    """Parallelise a block's outer loops; tile sums that use each input often enough."""
     definition, loops = schedule.get(block), schedule.get_loops(block)
     axes = list(definition.iter_vars)
     if len(loops) != len(axes):
@@ -277,7 +276,6 @@ def _terms(block: Any) -> int:
 
 
 def _split(schedule: Any, loop: Any, largest: int) -> Sequence[Any]:
-    """Split a loop by the largest divisor of its extent that is at most `largest`."""
     factor = _divisor(int(schedule.get(loop).extent), largest)
     split: Sequence[Any] = schedule.split(loop, [None, factor])
     return split

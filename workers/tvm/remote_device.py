@@ -1,4 +1,4 @@
-"""The client of an RPC session with a device: run candidates and models, explain errors."""
+"""Client of an RPC session with a device: runs candidates and models, explains errors."""
 
 import json
 import logging
@@ -93,8 +93,8 @@ class CandidateUnheard(CandidateKilled):
 
 
 class RemoteDevice:
-    """A session with a device, which is held exclusively until `close`. `entry` is the name
-    of the library function that is called."""
+    """An RPC session with a device, which no other client can use until `close`. `entry` is
+    the name of the library function that is called."""
 
     entry = "main"
 
@@ -114,12 +114,12 @@ class RemoteDevice:
             raise Unavailable(f"device {self.identity['name']} is of another class than the job's times")
 
     def is_like(self, like: DeviceClass | None) -> bool:
-        """Return whether the device is of the class `like`; None accepts any."""
+        """Return whether the device is of the class `like`. None stands for any class."""
         return like in (None, self._class)
 
     def run(self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], T]) -> T:
         """Upload a library and call `work` with it, for at most `timeout_sec`. Raises
-        CandidateFailed or CandidateTimeout; Unavailable if the device itself was lost."""
+        CandidateFailed, CandidateTimeout, or Unavailable if the device was lost."""
         name = self.upload(artifact)
         result = self.attempt(candidate_key, timeout_sec, lambda: work(self.session.load_module(name)))
         with suppress(*_BROKEN):  # the result is valid; the next call notices a broken session
@@ -134,8 +134,7 @@ class RemoteDevice:
         return name
 
     def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
-        """Call `work` on the device for at most `timeout_sec`. Raises errors as `run`
-        does."""
+        """Call `work` for at most `timeout_sec`. Raises the same errors as `run`."""
         asleep_sec = _asleep_sec()
         with self._judged():
             self.call("mallorn.begin", candidate_key, timeout_sec)
@@ -148,19 +147,18 @@ class RemoteDevice:
         return result
 
     def free_memory(self) -> int:
-        """Return the bytes of free memory; negative if unknown. Raises Unavailable."""
+        """Return the free memory in bytes; negative if unknown. Raises Unavailable."""
         with _or_lost():
             return int(self.call("mallorn.free_memory"))
 
     def load(self) -> Load:
-        """Return other programs' load of its host since the last call. Raises
-        Unavailable."""
+        """Return other programs' load on the host since last call. Raises Unavailable."""
         with _or_lost():
             return _LOAD.validate_json(self.call("mallorn.load"))
 
     def hold(self, wait_sec: float) -> None:
-        """Reserve the device's host for the next timing. Raises Unavailable if it stays busy
-        for `wait_sec`."""
+        """Reserve the device's host for the next timing. Raises Unavailable if other jobs
+        keep it for `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with _or_lost():
             while not self.call("mallorn.hold", _HOLD_SEC):
@@ -171,11 +169,11 @@ class RemoteDevice:
                     )
 
     def answers(self) -> bool:
-        """Return whether the session still answers."""
+        """Return whether the session still works."""
         return self._death() is None
 
     def _death(self) -> str | None:
-        """Return the error of a session that no longer answers; None if it answers."""
+        """Return the error if the session no longer works, else None."""
         try:
             self.call("mallorn.end")
         except _BROKEN as error:
@@ -183,8 +181,8 @@ class RemoteDevice:
         return None
 
     def random_args(self, spec: Arguments) -> list[Tensor]:
-        """Create random arguments on the device, or reuse those of the last candidate with
-        equal type, shape and range. Raises the errors of `run`."""
+        """Create random arguments on the device. An argument is reused from the last
+        candidate if type, shape and range are equal. Raises the errors of `run`."""
         for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
         with self._judged():
@@ -200,7 +198,7 @@ class RemoteDevice:
         return [self._args[index][1] for index in range(len(spec.args))]
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
-        """Copy arrays to the device as arguments. Raises the errors of `run`."""
+        """Copy a candidate's arguments to the device. Raises the errors of `run`."""
         with self._judged():
             return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
 
@@ -213,8 +211,8 @@ class RemoteDevice:
         function: str | None = None,
         cold: bool = False,
     ) -> SliceTimes:
-        """Time `count` slices of `number` runs each; return their mean times and what
-        disturbed them. With `cold`, a GPU's L2 cache is flushed before each run. Raises
+        """Time `count` series of `number` runs each. Return the mean time of each series and
+        what disturbed it. With `cold`, a GPU's L2 cache is flushed before each run. Raises
         CandidateFailed if the device's answer is invalid."""
         timer = "mallorn.time_cold_slices" if cold else "mallorn.time_slices"
         answer = self.call(timer, library, function or self.entry, self.kind, number, count, *tensors)
@@ -245,8 +243,8 @@ class RemoteDevice:
     @contextmanager
     def _judged(self) -> Iterator[None]:
         """Turn RPC errors into CandidateFailed if the candidate caused them, else into
-        Unavailable. The candidate is at fault if its session still answers, or if the
-        device's server saw it die."""
+        Unavailable. The candidate is to blame if its session still works, or if the device's
+        server saw it crash."""
         try:
             yield
         except _BROKEN as error:
@@ -274,7 +272,7 @@ class RemoteDevice:
 
 
 class RemoteModel:
-    """A whole model and its inputs on a device, driven over RPC; callers set deadlines."""
+    """A whole model and its inputs on a device. Callers have to set time limits."""
 
     def __init__(self, device: RemoteDevice, library: Path, inputs: Path) -> None:
         self._device = device
@@ -299,7 +297,7 @@ class RemoteModel:
         return results
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
-        """Return each kernel's microseconds per run, in a VM without CUDA graphs."""
+        """Return each kernel's microseconds per run, measured without CUDA graphs."""
         if self._kernel_vm is None:
             self._kernel_vm = self._create_machine(uses_graphs=False)
         answer = self._device.call("mallorn.kernel_times", self._kernel_vm.module, self._device.kind, seconds)
@@ -307,9 +305,8 @@ class RemoteModel:
         return times
 
     def _create_machine(self, uses_graphs: bool = True) -> VirtualMachine:
-        """Return a virtual machine of the model with its inputs. Without `uses_graphs`, it
-        launches kernels one by one even if the model has CUDA graphs, so that each can be
-        timed."""
+        """Return a virtual machine of the model with its inputs. If not `uses_graphs`, it
+        launches even the kernels of CUDA graphs one by one, so that each can be timed."""
         if self._device.kind == "cuda":
             self._device.call("mallorn.use_graphs", int(uses_graphs))
         machine = VirtualMachine(self._device.session.load_module(self._name), self._device.device)
@@ -317,8 +314,8 @@ class RemoteModel:
         return machine
 
     def _outputs(self, *place: int) -> Iterator[Any]:
-        """Yield the output tensors in order, also of nested tuples. TVM's own get_outputs
-        leaves a reference cycle, which keeps the session open for a while."""
+        """Yield the output tensors in order, including those in nested tuples. TVM's
+        get_outputs would leave a reference cycle that keeps the session open for a while."""
         module = self._machine.module
         arity = module["get_output_arity"](RemoteDevice.entry, *place)
         if arity == -1:
@@ -329,7 +326,7 @@ class RemoteModel:
 
 @contextmanager
 def _or_lost() -> Iterator[None]:
-    """Turn errors of calls that run no candidate into Unavailable: the device was lost."""
+    """Turn errors into Unavailable, in calls that run no candidate: the device was lost."""
     try:
         yield
     except _UNREADABLE as error:
@@ -337,7 +334,7 @@ def _or_lost() -> Iterator[None]:
 
 
 def _asleep_sec() -> float:
-    """Return the seconds that this machine was suspended since it booted."""
+    """Return how many seconds this machine has been suspended since it booted."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
@@ -348,9 +345,9 @@ def _lost(text: str) -> Unavailable:
 
 
 def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | None = None) -> rpc.RPCSession:
-    """Wait for a free device of a class and open a session with it. Raises NoDevice if none
-    is registered. Raises Unavailable if all stay busy, cannot be reached, refuse a session,
-    or lack the key that the devices of our fleet share."""
+    """Wait for a free device of a class and open a session with it. Raises NoDevice if no
+    such device is registered. Raises Unavailable if all stay busy, cannot be reached, refuse
+    a session, or lack the secret key that our devices share."""
     deadline_sec = time.monotonic() + wait_sec
     while True:
         session_offer = _gateway().open(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
@@ -381,7 +378,7 @@ def _gateway() -> GatewayClient:
 
 
 def meaning(text: str) -> str | None:
-    """Explain the CUDA error that an error text of TVM names; None if it is not known."""
+    """Explain the CUDA error that a TVM message names; return None if it names none."""
     if _NO_SHARED_MEMORY in text:
         return _TOO_LARGE
     names = "".join(char if char.isalnum() or char == "_" else " " for char in without_source(text)).split()
@@ -393,5 +390,5 @@ def meaning(text: str) -> str | None:
 
 
 def without_source(text: str) -> str:
-    """Return an error text without the kernel's source, which TVM appends at launches."""
+    """Remove the kernel's source from an error text; TVM appends it if a launch fails."""
     return text.partition("\n// func_name=")[0]

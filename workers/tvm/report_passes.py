@@ -17,9 +17,9 @@ from workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, naming_the_
 def report_passes(
     model_path: str, target: str, recipe: str, input_shapes: Shapes, without: list[str], dump_dir: str | None
 ) -> RecipeReport:
-    """Run the recipe's passes that precede tuning, except those in `without`; report on
-    each. The module after each phase is written to `dump_dir`, if given, as TVMScript.
-    Raises InvalidModel, InvalidRequest; UnknownName if `without` names no pass."""
+    """Run the recipe's passes that precede tuning, except those in `without`, and report on
+    each. Write the module after each phase to `dump_dir`, if given, as TVMScript. Raises
+    InvalidModel, InvalidRequest; UnknownName if `without` names no pass."""
     phases = BEFORE_SCHEDULES[recipe]
     stored_names = {entry.stored_name for entry in pass_table()}
     of_tvm = {step.name for phase in phases for step in phase.steps} - stored_names

@@ -1,4 +1,4 @@
-"""Convert tuning records, ours or stock MetaSchedule's, to workloads and candidates."""
+"""Convert tuning records of Mallorn or of stock MetaSchedule to workloads and candidates."""
 
 import json
 from collections.abc import Mapping
@@ -29,21 +29,20 @@ _TVMS_OWN: Final = frozenset({"keys", "tag"})  # attributes that TVM adds to eve
 
 
 class _WorkloadLine(NamedTuple):
-    """A program in a workload file, and our names of its blocks by those in the file."""
+    """A program from a workload file. `names` maps the file's block names to ours."""
 
     task: ModelTask
     names: Mapping[str, str]
 
 
 def read_export(directory: str, target: str) -> RestoredLog:
-    """Read every record of a schedule directory for `target`; report bad lines as
-    problems."""
+    """Read all records for `target` in a schedule directory, and report bad lines."""
     return _read(directory, target, 0, None)
 
 
 def read_log(directory: str, start: int, count: int) -> RestoredLog:
-    """Read `count` records of a stock MetaSchedule log from line `start`. Problems in its
-    workload file are reported only if `start` is 0."""
+    """Read `count` records of a stock MetaSchedule log from line `start` on. Bad lines of
+    its workload file are reported only if `start` is 0."""
     return _read(directory, None, start, count)
 
 
@@ -103,7 +102,7 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
 
 
 def plain_target(written_for: Any) -> str:
-    """Return a target's text without the attributes that TVM adds. Raises InvalidTarget."""
+    """Return a target's text without attributes that TVM adds. Raises InvalidTarget."""
     attributes = json.loads(str(tvm.target.Target(written_for)))
     added_by_tvm = set(_TVMS_OWN)
     if attributes.get("mtriple") == llvm_get_system_triple():

@@ -1,4 +1,4 @@
-"""Run a recipe's graph passes one by one, and report what each did."""
+"""Run a recipe's graph passes one by one, and report what each of them did."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,13 +36,13 @@ class PassFailed(InvalidRequest):
 
 
 def as_tvm_target(target: TargetLike) -> Any:
-    """Return the TVM target for a target in any form that `parse_target` reads."""
+    """Convert a target, in any form that `parse_target` reads, to a TVM target."""
     return parse_tvm_target(parse_target(target).text)
 
 
 def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, list[GraphStep]]:
-    """Run the passes and return the module, with the numbers of functions and calls before
-    and after each pass."""
+    """Run graph passes on a module. Return the resulting module, and for each pass the
+    numbers of functions and calls before and after it."""
     report: list[GraphStep] = []
     functions, ops = _sizes(mod)
     for step in steps:
@@ -103,7 +103,7 @@ def run_or_leave_out(
 
 
 def operators(mod: Any) -> dict[str, int]:
-    """Count the graph's calls by name of the operator or tensor function that is called."""
+    """Count a graph's calls by the name of the operator or tensor function."""
     functions = [value for value in mod.functions.values() if isinstance(value, relax.Function)]
     return dict(Counter(callee(call) for function in functions for call in _calls(function)))
 
@@ -124,7 +124,6 @@ def _calls(value: Any) -> Iterator[Any]:
 
 
 def callee(call: Any) -> str:
-    """Return the name of the called operator or tensor function."""
     name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else "call"
     if name == "relax.call_tir":
         return str(call.args[0].name_hint)

@@ -1,4 +1,4 @@
-"""Main module of the child process that drives devices; it keeps their RPC sessions open."""
+"""Main module of the child process that runs candidates and models on devices over RPC."""
 
 import os
 import time
@@ -55,8 +55,8 @@ def identity(
     hold: bool = False,
     like: DeviceClass | None = None,
 ) -> Endpoint:
-    """Acquire a device of class `like` unless one is held, and return its endpoint. With
-    `hold`, also reserve its host."""
+    """Open a session with a device of class `like`, unless one is open, and return the
+    device's endpoint. With `hold`, also reserve its host for timings."""
     _classes[tracker, target] = like
     current = _devices.get((tracker, target))
     if current is not None and not (current.is_like(like) and current.answers()):
@@ -105,8 +105,8 @@ def measure(
 
 
 def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:
-    """Return the shortest run of each probe of a library, or an empty list if a probe fails.
-    The shortest counts because other load only makes runs longer."""
+    """Return the shortest run of each of a library's probes, since other load only makes
+    runs longer. Return an empty list if a probe fails."""
     device = _device(tracker, target)
     library = probes[0].library
     slices: list[Slice] = []
@@ -180,8 +180,8 @@ def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
 
 
 def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
-    """Run `work` with a model on a reserved device; load the model there if necessary.
-    Raises CannotRun, Unavailable."""
+    """Run `work` with a model on a device, and load the model first if it is not there. The
+    host is reserved meanwhile. Raises CannotRun, Unavailable."""
     from workers.tvm.remote_device import RemoteModel
 
     identity(model.tracker, model.target, hold=True, like=model.like)
@@ -207,7 +207,7 @@ def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteM
 def _on_device(
     tracker: str, target: str, key: str, timeout_sec: float, work: Callable[["RemoteDevice"], T]
 ) -> T:
-    """Run `work` on the device; a failure ends its session. Raises CannotRun, Unavailable."""
+    """Run `work` on a device; end the session on failure. Raises CannotRun, Unavailable."""
     from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
     device = _device(tracker, target)
@@ -226,7 +226,7 @@ def _on_device(
 
 
 def release() -> None:
-    """Release all devices, so that other workers can use them."""
+    """Close the sessions with all devices, so that other workers can use the devices."""
     _models.clear()
     while _devices:
         _devices.popitem()[1].close()
@@ -249,9 +249,8 @@ def _attempt(
     work: Callable[[Any], list[float]],
     prepare: Callable[[], object] = tuple,
 ) -> LibraryRun:
-    """Upload a library and run `work`, which returns microseconds. A failure ends the
-    session and is returned as an outcome. `prepare` is called first, outside the time
-    limit."""
+    """Call `prepare`, without a time limit, then upload a library and run `work`, which
+    returns microseconds. A failure ends the session and is returned as an outcome."""
     from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()

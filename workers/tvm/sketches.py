@@ -1,4 +1,4 @@
-"""A program's sketches: the traces in MetaSchedule's design space, without decisions."""
+"""Generate a program's sketches: MetaSchedule's traces with all decisions left open."""
 
 import hashlib
 import json
@@ -38,8 +38,8 @@ Samples = dict[str, list[list[Any]]]  # sampled decisions by the sketch's steps 
 
 @lru_cache(maxsize=64)
 def design_space(tir: str, target: str) -> list[Sketch]:
-    """Return the sketches of a program on a target, in TVM's order. Raises Unschedulable if
-    TVM has no schedule for the program."""
+    """Return all sketches of a program for a target, in TVM's order. Raises Unschedulable if
+    TVM finds no schedule for the program."""
     try:
         traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
         samples: Samples = {}
@@ -70,9 +70,9 @@ def _schedules(tir: str, target: str) -> Iterator[Any]:
 
 
 def _generate(context: Any) -> list[Any]:
-    """Return the schedules that a context's rules generate. A rule that raises is left out.
-    If expressions would become too long, no block is inlined or moved into another's loops.
-    Raises ScheduleError, or Unschedulable if leaving out one rule does not help."""
+    """Return the schedules that a context's rules generate. If a rule raises, it is left
+    out. If inlining would make expressions too long, rules that inline or move blocks are
+    left out. Raises ScheduleError; Unschedulable if leaving out one rule does not help."""
     rules = list(context.space_generator.sch_rules)
     if inlines_too_much(context.mod["main"]):
         remaining = [rule for rule in rules if not isinstance(rule, _FUSING)]
@@ -103,7 +103,7 @@ def sketch_key(trace: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Convert TVM's numbers, strings and nested arrays to values of JSON."""
+    """Convert TVM's numbers, strings and nested arrays to plain values for JSON."""
     if isinstance(value, IntImm):
         return int(value)
     if isinstance(value, FloatImm):
@@ -114,7 +114,7 @@ def plain(value: Any) -> Any:
 
 
 def choices_of(tir: str, insts: Sequence[Any], trace: Any, samples: Samples) -> tuple[Choice, ...]:
-    """Return the choices that a sketch leaves open; `samples` caches TVM's samples."""
+    """Return the choices that a sketch leaves open; `samples` caches what TVM draws."""
     indices = [index for index, inst in enumerate(insts) if is_choice(inst)]
     if not indices:
         return ()
@@ -139,8 +139,8 @@ def choices_of(tir: str, insts: Sequence[Any], trace: Any, samples: Samples) -> 
 
 
 def _sampled_decisions(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield TVM's samples of all decisions; if a compute location is free, also one sample
-    per loop depth."""
+    """Yield samples that TVM draws of all decisions. If a compute location is open, also
+    yield one sample for each loop depth."""
     locations = [inst for inst in choices if inst.kind.name == "SampleComputeLocation"]
     for seed in range(1, _SAMPLES + 1 if locations else 2):
         yield _apply(tir, insts, {}, seed)

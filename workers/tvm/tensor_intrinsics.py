@@ -1,4 +1,4 @@
-"""Register tensor intrinsics of one target: importing all that TVM has takes ten seconds."""
+"""Register the tensor intrinsics of one target, since importing all takes ten seconds."""
 
 import importlib
 import inspect
@@ -36,9 +36,9 @@ _BY_MACHINE: Final = {
 
 
 def load_intrinsics(target_kind: str, triple: str = "") -> None:
-    """Register the intrinsics that schedules of this kind of target may use, and no others.
-    Call it once per kind, before TuneContext and TVM's builders, which otherwise import the
-    whole package. For CPUs, `triple` names the machine if it is not this one."""
+    """Register the intrinsics that schedules for a kind of target may use, and keep TVM from
+    importing all others. Call this once per kind, before TuneContext and TVM's builders. For
+    CPUs, `triple` names the target machine if it is not this one."""
     if _PACKAGE not in sys.modules:
         import tvm.s_tir
 
@@ -58,16 +58,15 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
 
 
 def load_intrinsics_of(trace: str) -> None:
-    """Register CUDA's intrinsics if a trace names one, for callers without a target."""
+    """Register CUDA's intrinsics if a trace names any, for callers without a target."""
     if any(name in trace for name in _OF_TENSOR_CORES):
         load_intrinsics("cuda")
 
 
 @contextmanager
 def _stacks_without_sources() -> Iterator[None]:
-    """Make inspect.stack() read no sources in this block. TVM's parser needs only its
-    callers' variables, and reading sources takes most of the time of registering CUDA's
-    intrinsics."""
+    """Make inspect.stack() read no source files here: TVM's parser needs only variables, and
+    files take most of the time of registering CUDA's intrinsics."""
     real = inspect.stack
     inspect.stack = _stack
     try:

@@ -1,4 +1,4 @@
-"""Time probes by the shortest of many short runs: other load only makes runs longer."""
+"""Time probes (small kernels) by their shortest run: other load only makes runs longer."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ ATTEMPTS: Final = 5
 
 
 def shortest(time_runs: Callable[[int], Sequence[Slice]]) -> Slice:
-    """Return the shortest of the runs that fit into PROBE_SEC, an undisturbed one if
-    possible. `time_runs` times a given number of runs."""
+    """Return the shortest of the runs that fit into PROBE_SEC, preferring runs that nothing
+    disturbed. `time_runs` times a given number of runs."""
     rough_sec = min(run.mean_sec for run in time_runs(LEAST_RUNS))
     count = min(max(LEAST_RUNS, int(PROBE_SEC / max(rough_sec, 1e-7))), MOST_RUNS)
     runs: list[Slice] = []
@@ -32,7 +32,7 @@ def shortest(time_runs: Callable[[int], Sequence[Slice]]) -> Slice:
 
 
 def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
-    """Return the shortest run on this host of each probe of a library in `folder`."""
+    """Return for each of a library's probes the shortest run on this host."""
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     import tvm
     import tvm_ffi

@@ -1,4 +1,4 @@
-"""Read and write directories of schedules, which may be damaged, foreign or untrusted."""
+"""Write directories of schedules, and read ones that may be damaged or untrusted."""
 
 import base64
 import json
@@ -37,17 +37,17 @@ T = TypeVar("T")
 
 
 class Readable(NamedTuple):
-    """The number of good records in a directory of schedules, and its bad lines."""
+    """How many good records a directory of schedules has, and its bad lines."""
 
     records: int
     problems: list[BadLine]
 
 
 def write_database(directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
-    """Write records where stock `JSONDatabase(work_dir=...)` finds them.
+    """Write records to a directory that stock `JSONDatabase(work_dir=...)` reads.
 
-    Records that do not rebuild are skipped and returned: one bad line makes TVM refuse the
-    whole file. Each file appears complete or not at all.
+    Records that cannot be rebuilt are skipped and returned, because one bad line makes TVM
+    refuse the whole file. Each file appears complete or not at all.
     """
     Path(directory).mkdir(parents=True, exist_ok=True)
     bad_records = []
@@ -66,13 +66,13 @@ def write_database(directory: str, target: str, records: Sequence[Tuned]) -> lis
 
 
 def words_of(error: Exception) -> str:
-    """Return the message of one of the errors in BROKEN, without its hint, shortened."""
+    """Return the shortened message, without its hint, of one of the errors in BROKEN."""
     words = error.message if isinstance(error, MallornError) else str(error) or repr(error)
     return words[:_LONGEST]
 
 
 def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float], target: Any) -> None:
-    """Add a record if its full trace can be applied to `mod`, else raise one of BROKEN."""
+    """Add a record. Raises an error of BROKEN if its full trace does not fit `mod`."""
     if not run_secs or not all(0 < seconds < 1e9 for seconds in run_secs):
         raise ValueError("a record needs run times above zero")
     schedule = replay(mod, trace)
@@ -82,7 +82,7 @@ def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float
 
 
 def replay(mod: Any, trace: str | list[Any]) -> Any:
-    """Apply a full trace (as JSON) and return the schedule. Raises one of BROKEN."""
+    """Apply a full trace (JSON) and return the schedule. Raises one of BROKEN."""
     value = json.loads(trace) if isinstance(trace, str) else trace
     check_trace(*value)
     load_intrinsics_of(str(value))
@@ -93,7 +93,7 @@ def replay(mod: Any, trace: str | list[Any]) -> Any:
 
 def read_database(directory: str, target: str, scratch: str) -> Readable:
     """Copy a directory's good records into `scratch`; return their number and the bad lines.
-    Raises NotFound if a file is missing, InvalidRequest if they are for another target."""
+    Raises NotFound if a file is missing, InvalidRequest if it is for another target."""
     source = Path(directory)
     for name in FILES:
         if not (source / name).is_file():
@@ -140,7 +140,7 @@ def good_lines(
     start: int = 0,
     count: int | None = None,
 ) -> Iterator[tuple[int, T]]:
-    """Yield number (from 0) and value of each readable line; add others to `problems`."""
+    """Yield number (from 0) and value of readable lines; add the others to `problems`."""
     end = None if count is None else start + count
     for number, line in islice(enumerate(path.read_text(errors="replace").splitlines()), start, end):
         try:
@@ -150,7 +150,7 @@ def good_lines(
 
 
 def program(line: list[Any]) -> Any:
-    """Return the module in a workload file's line. Raises Unschedulable if not allowed."""
+    """Return the program in a workload file's line. Raises Unschedulable if not allowed."""
     # TVM's own reader would refuse files from a platform whose structural hash differs.
     # The first eight bytes are the length of the text.
     text = base64.b64decode(line[1], validate=True)[8:].decode()
@@ -159,7 +159,7 @@ def program(line: list[Any]) -> Any:
 
 
 def _essence(tvm_target: Any, text: str) -> dict[str, object]:
-    """Return a target's attributes without those that TVM adds and `text` does not name."""
+    """Return a target's attributes except those that TVM adds and `text` does not name."""
     added_by_tvm = {"tag", "keys", "mtriple"} - parse_target(text).attrs.keys()
     attributes = json.loads(str(tvm_target))
     return {name: value for name, value in attributes.items() if name not in added_by_tvm}

@@ -1,4 +1,4 @@
-"""A program's search space of MetaSchedule's sketches; the compiler child checks them."""
+"""A program's search space of MetaSchedule's sketches; a child process checks candidates."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -57,7 +57,7 @@ class TvmSpace(DecisionSpace):
         return super().viewed(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Return which candidates are valid; check them singly if one kills the child."""
+        """Return which candidates can be built; check each alone if the child crashes."""
         if not candidates:
             return []
         traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]
@@ -76,7 +76,8 @@ class TvmSpace(DecisionSpace):
         return self.likeliest(_MAX_DEFAULTS)
 
     def likeliest(self, count: int) -> list[Candidate]:
-        """Return the first `count` default candidates; check no more than needed."""
+        """Return the first `count` valid default candidates, and check no more than needed.
+        If no default is valid, return random valid candidates."""
         guesses = ranked(self.sketches, self.nests, self.machine, _MAX_DEFAULTS)
         defaults: list[Candidate] = []
         while guesses and len(defaults) < count:

@@ -1,8 +1,8 @@
 """A tensor program's key, independent of process, platform and the importer's names.
 
 TVM's structural hash differs between platforms and TVM versions, and variable names (`lv5`,
-`param_0`) differ between models. The key is a hash of the program's text in which every name is
-replaced by its order of appearance, so equal keys mean equal programs.
+`param_0`) differ between models. The key is a hash of the program's text in which every name
+is replaced by a number in order of appearance, so equal keys mean equal programs.
 """
 
 import hashlib
@@ -26,8 +26,7 @@ _RESERVED = frozenset({*keyword.kwlist, "T", "I", "Module", "main"})
 
 def canonical(mod: Any) -> Any:
     """Return the program with its blocks named b0, b1, ... in order. Traces find blocks by
-    name, so a schedule fits all programs with equal keys only if their blocks have equal
-    names."""
+    name, so these names let a schedule fit all programs with the same key."""
     names = canonical_names(mod)
 
     def rename(block: Any) -> Any:
@@ -52,7 +51,7 @@ def canonical(mod: Any) -> Any:
 
 
 def canonical_names(mod: Any) -> dict[str, str]:
-    """Return the names that `canonical` gives to a program's blocks, by their old names."""
+    """Return the new names that `canonical` gives to blocks, by their old names."""
     names: dict[str, str] = {}
 
     def note(block: Any) -> None:
@@ -64,18 +63,18 @@ def canonical_names(mod: Any) -> dict[str, str]:
 
 
 def workload_key(mod: Any) -> str:
-    """Return the SHA-256 of the program's normalised text."""
+    """Return a program's key, the SHA-256 of its normalised text."""
     return hashlib.sha256(normalised_text(mod).encode()).hexdigest()
 
 
 def structure_key(mod: Any) -> str:
-    """Return a hash of the program without numbers, equal for all sizes of its loops."""
+    """Return a hash of a program without numbers, equal for all sizes of its loops."""
     text = _INTEGER.sub("_", normalised_text(mod))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def normalised_text(mod: Any) -> str:
-    """Return the program as TVMScript, with every name replaced by its order of appearance."""
+    """Return a program as TVMScript, with names numbered in order of appearance."""
     names: dict[str, str] = {}
     numbers = count()
 

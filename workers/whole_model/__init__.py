@@ -1,1 +1,1 @@
-"""Compiles whole models, loads them in engines, compares their outputs, and times them in turn."""
+"""Compile whole models, run them in engines, compare outputs and time the engines."""

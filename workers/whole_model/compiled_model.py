@@ -1,4 +1,4 @@
-"""Compiles one model on this host, with and without schedules, and creates its engines."""
+"""Compiles one model on this host, with or without schedules, and creates its engines."""
 
 import json
 from collections import defaultdict
@@ -32,18 +32,17 @@ ONNXRUNTIME: Final = "onnxruntime"  # the only engine that needs no library
 
 
 def _kind(engine: str) -> str:
-    """Return the kind of process for an engine: TVM engines never share one with onnxruntime."""
     return ONNXRUNTIME if engine == ONNXRUNTIME else "tvm"
 
 
 class IdleEngines:
-    """Suspended engine processes for reuse, by kind; leaving the `with` block kills them."""
+    """Suspended engine processes for reuse, by kind. Leaving the `with` block kills them."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Engine]] = defaultdict(list)
 
     def take(self, kind: str) -> Engine | None:
-        """Resume a process of this kind and return it; None if there is none."""
+        """Resume an idle process of this kind and return it, or None if there is none."""
         while self._waiting[kind]:
             engine = self._waiting[kind].pop()
             if engine.alive:
@@ -77,14 +76,14 @@ class ModelEngine(KernelRacer, Protocol):
 
 
 class Loading(Protocol):
-    """The pending load of a model into an engine."""
+    """A load of a model into an engine that has begun; `wait` returns its result."""
 
     def wait(self) -> LoadedEngine: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class WholeModel:
-    """A model, its target and its graph passes. The process `graphs` compiles it."""
+    """A model, its target and its graph passes. The child process `graphs` compiles it."""
 
     path: Path
     target: Target
@@ -102,14 +101,14 @@ class WholeModel:
     idle: IdleEngines | None = None  # None: processes are not reused
 
     def begin_reading(self) -> PendingCall[None]:
-        """Start importing the model; `graphs` is busy until the result is taken."""
+        """Start importing the model. `graphs` is busy until the result is taken."""
         return self.graphs.read_ahead.begin(
             str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
         )
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
-        """Compile with a directory's schedules. Return how many tasks have a schedule, and
-        which lines are invalid."""
+        """Compile the model with a directory of schedules, and write the library. The result
+        counts the tasks with a schedule and lists invalid lines."""
         with HostLock().shared():
             return self.graphs.compile_model(
                 model_path=str(self.path),
@@ -122,14 +121,14 @@ class WholeModel:
             )
 
     def compile_untuned(self, library: Path) -> Untuned:
-        """Compile with TVM's defaults, without tuned schedules."""
+        """Compile the model to a library with TVM's defaults, without tuned schedules."""
         with HostLock().shared():
             return self.graphs.compile_default(
                 str(self.path), self.target.text, str(library), self.input_shapes
             )
 
     def explain_kernels(self, schedules: Path) -> Mapping[str, Sequence[str]]:
-        """Return, by kernel, the causes of slow code that more trials would not remove."""
+        """Return, by kernel, causes of slow code that no schedule would remove."""
         return self.graphs.explain_kernels(
             model_path=str(self.path),
             schedules_dir=str(schedules),
@@ -140,20 +139,20 @@ class WholeModel:
         )
 
     def extraction(self) -> Extraction:
-        """Return the model's tasks after the passes before tuning, and a graph report."""
+        """Run the passes that precede tuning; return the tasks and a report of passes."""
         return self.graphs.extract(str(self.path), self.target.text, self.recipe, self.input_shapes)
 
     @cached_property
     def inputs(self) -> Path:
-        """File of random inputs, made once and shared by all engines."""
+        """Path of a file of random inputs for all engines, written at its first use."""
         shapes = sha256(json.dumps(self.input_shapes).encode()).hexdigest()[:16]  # one folder for all shapes
         path = self.folder / f"inputs-{shapes}.npz"
         self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
         return path
 
     def engine(self, name: str) -> ModelEngine:
-        """Return an idle engine process or a new one, which starts on demand; for a device,
-        a model on it. onnxruntime always runs on this host."""
+        """Return an idle engine process, or a new one that starts on demand. If the job uses
+        a device, TVM's engines are models on it; onnxruntime runs on this host."""
         if self.device_pool is not None and name != ONNXRUNTIME:
             return DeviceEngine(self.device_pool, name)
         if self.idle is not None and (waiting := self.idle.take(_kind(name))):
@@ -169,15 +168,15 @@ class WholeModel:
         )
 
     def _own_folder(self, kind: str) -> Path | None:
-        """Return the only folder that engines of this kind may write, since they run
-        untrusted code; None if they are not sandboxed."""
+        """Return the only folder that engines of this kind may write, and create it. Return
+        None if engines are not sandboxed."""
         if self.room is None:
             return None
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)
         return folder
 
     def release(self, name: str, engine: ModelEngine, kills: bool) -> None:
-        """Suspend an engine's process for the next engine of its kind. Kill it if engines
+        """Suspend an engine's process for the next engine of its kind. Kill it if processes
         are not reused, or if `kills` is set."""
         if self.idle is not None and isinstance(engine, Engine) and engine.alive and not kills:
             self.idle.put(_kind(name), engine)
@@ -185,8 +184,8 @@ class WholeModel:
             engine.kill()
 
     def begin_loading(self, engine: ModelEngine, library: Path | None) -> Loading:
-        """Start loading a library into an engine, or the model's file into onnxruntime if
-        `library` is None."""
+        """Start loading a library into an engine. If `library` is None, the engine is
+        onnxruntime, which loads the model's file."""
         if isinstance(engine, DeviceEngine) and library is not None:
             return engine.begin_loading(library, self.inputs)
         if not isinstance(engine, Engine):
@@ -196,8 +195,8 @@ class WholeModel:
         return engine.load_library.begin(str(library), self.target.text, str(self.inputs))
 
     def meter(self, own_pids: Callable[[], Sequence[int]]) -> Meter:
-        """Return a meter of other programs' load on the host of TVM's engines. Processes in
-        `own_pids` do not count."""
+        """Return a meter of other programs' load on the host where TVM's engines run. On
+        this host, processes in `own_pids` do not count."""
         return DeviceMeter(self.device_pool) if self.device_pool is not None else LoadMeter(own_pids)
 
     def release_device(self) -> None:
@@ -217,12 +216,12 @@ class WholeModel:
         return self.graphs.compare_models(str(outputs), str(expected_outputs))
 
     def largest_error(self, own_error: float | None = None) -> float:
-        """Return the accepted relative error; for a quantised model, it allows for
-        onnxruntime's `own_error`."""
+        """Return the accepted relative error between engines. For a quantised model, the
+        error of onnxruntime itself (`own_error`) raises it."""
         return max(LARGEST_ERROR[precision_of(self.recipe)], largest_allowed_error(self.path, own_error))
 
     def machine(self) -> Machine:
-        """Return this host's peak compute and bandwidth. Raises Unavailable, ChildError."""
+        """Return this host's peak compute and bandwidths. Raises Unavailable, ChildError."""
         # Imported here because only `profile` may load numpy.
         from workers.hardware_probe.measure_machine import machine_here
 

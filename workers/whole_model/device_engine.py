@@ -1,4 +1,4 @@
-"""An engine that runs a whole model on a device over RPC, with a local one's interface."""
+"""An engine that runs a whole model on a device, with the interface of a local engine."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ class DeviceFailed(ChildError):
 
 @dataclass(frozen=True, slots=True)
 class DevicePool:
-    """Devices that may run a model, and the runner that holds the session with one of them."""
+    """The devices that may run a model, and the process that has a session with one."""
 
     runner: Runner
     tracker: str
@@ -34,9 +34,8 @@ class DevicePool:
 
 
 class DeviceEngine:
-    """A model on a device. All engines share the runner's session, since a device serves one
-    at a time. If a model crashes the session, the other models are reloaded at their next
-    call."""
+    """A model on a device. All engines share one session, since a device serves only one at
+    a time. If a model crashes it, the others are reloaded at their next call."""
 
     pid: Final = None  # no process of this host
 
@@ -47,7 +46,7 @@ class DeviceEngine:
         self.alive = True
 
     def start(self) -> None:
-        """Do nothing: the runner starts with its first call."""
+        """Do nothing: the process that runs the model starts with its first call."""
 
     def suspend(self) -> None:
         """Do nothing: between calls the engine is idle, and TVM's threads sleep."""
@@ -62,8 +61,7 @@ class DeviceEngine:
         self.alive = False
 
     def begin_loading(self, library: Path, inputs: Path) -> "DeferredLoad":
-        """Prepare to load a library. A local engine would start at once; this starts at
-        `wait`."""
+        """Prepare to load a library; unlike a local engine's, the load begins in `wait`."""
         pool = self._pool
         self._model = DeviceModel(
             pool.tracker, pool.target.text, str(library), str(inputs), f"model/{self._name}", pool.like
@@ -76,12 +74,12 @@ class DeviceEngine:
         return self._ask(lambda model: save(model, outputs_npz, RUN_TIMEOUT_SEC))
 
     def time_bursts(self, bursts: int, number: int) -> list[float]:
-        """Return each burst's median latency (us) of `number` calls. Raises DeviceFailed."""
+        """Return the median latency (us) of each burst of calls. Raises DeviceFailed."""
         run = self._pool.runner.time_model
         return [median(self._ask(lambda model: run(model, number, RUN_TIMEOUT_SEC))) for _ in range(bursts)]
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
-        """Return each kernel's us per run, timed for `seconds`. Raises DeviceFailed."""
+        """Time kernels for `seconds`; return the us per run of each. Raises DeviceFailed."""
         run = self._pool.runner.time_model_kernels
         return self._ask(lambda model: run(model, seconds, RUN_TIMEOUT_SEC + seconds))
 
@@ -94,13 +92,13 @@ class DeviceEngine:
 
 @dataclass(frozen=True, slots=True)
 class DeferredLoad:
-    """A load that starts when `wait` is called."""
+    """A load of a library on a device, which begins when `wait` is called."""
 
     wait: Callable[[], LoadedEngine]
 
 
 class DeviceMeter:
-    """Measures the load of other programs on the device's host, as the device counts it."""
+    """Reads from a device how much other programs use its host."""
 
     def __init__(self, pool: DevicePool) -> None:
         self._pool = pool

@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 class Attempt(Protocol):
-    """Runs a step; returns its result, or None if it failed and the other engines continue."""
+    """Runs a named step for one engine. Returns the step's result, or None if it failed and
+    the comparison goes on without that engine."""
 
     def __call__(self, step: str, work: Callable[[], T], /) -> T | None: ...
 
@@ -41,8 +42,8 @@ def title(name: str) -> str:
 
 
 class Engines:
-    """The engines of one comparison: one process each, or one device for all TVM engines. An
-    engine is dropped if `attempt` returns None for one of its steps."""
+    """The engines of one comparison. Each is a process, or all TVM engines share one device.
+    An engine is dropped if `attempt` returns None for a step on it."""
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = raise_failures) -> None:
         self._model = model
@@ -53,9 +54,9 @@ class Engines:
         self.own_error: float | None = None  # of onnxruntime with a quantised file
 
     def load(self, libraries: Mapping[str, Path], names: Iterable[str] | None = None) -> None:
-        """Load the model in these engines, by default in all. Each runs it once and is
-        suspended. They load at once, or one after another if the model is large for this
-        host's memory."""
+        """Load the model in the named engines, by default in all, run it once in each and
+        save the outputs; then suspend the engine. Engines load in parallel, but one by one
+        if the model is large for this host's memory."""
         pending = [name for name in names or self._engines if name in self._engines and name not in self._ran]
         self._large |= any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
         loads: dict[str, Loading] = {}
@@ -75,7 +76,7 @@ class Engines:
         self._for_each(pending, "run", save_outputs)
 
     def errors(self, name: str) -> dict[str, float]:
-        """Return an engine's relative output error against each other engine that ran."""
+        """Return an engine's relative output error against each other one that ran."""
         error_by_engine: dict[str, float] = {}
         if name not in self._engines:
             return error_by_engine
@@ -93,7 +94,7 @@ class Engines:
         return self._model.largest_error(self.own_error)
 
     def latencies(self, passes: int = PASSES) -> dict[str, ModelLatency]:
-        """Time all engines, even if other programs use this host; return latencies."""
+        """Time all engines in turn, disturbed or not, and return their latencies."""
         return time_interleaved(self._engines, passes)
 
     def kernel_times(self, seconds: float) -> dict[str, dict[str, float]]:
@@ -104,9 +105,9 @@ class Engines:
 
     def race(self, is_alone: bool) -> FairRace:
         """Time all engines, if possible undisturbed. Return their latencies and the
-        disturbances, or an empty race if no engine is left. An engine that fails is dropped,
-        and the rest timed again. Without `is_alone`, other work of this service runs
-        meanwhile, which is a disturbance."""
+        disturbances, or an empty result if no engine is left. If an engine fails, it is
+        dropped and the rest are timed again. `is_alone` is False if this service does other
+        work meanwhile, which is reported as a disturbance."""
         meter = self._model.meter(lambda: [engine.pid for engine in self._engines.values() if engine.pid])
         while self._engines:
             try:
@@ -121,7 +122,7 @@ class Engines:
         return FairRace({}, (), 0.0)
 
     def leave_out(self, name: str) -> None:
-        """Drop an engine; the others continue."""
+        """Drop an engine and release its process; the other engines continue."""
         self._model.release(name, self._engines.pop(name), kills=self._large)
 
     def __contains__(self, name: str) -> bool:

@@ -40,14 +40,14 @@ class Timeable(Protocol):
 
 
 class KernelRacer(Timeable, Protocol):
-    """An engine that can also time each kernel."""
+    """An engine that can also time each kernel of its model."""
 
     def time_kernels(self, seconds: float) -> dict[str, float]: ...
 
 
 def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> dict[str, ModelLatency]:
-    """Return each engine's latency in microseconds: its bursts' times, their median and
-    interval.
+    """Return each engine's latency in microseconds: the time of each burst (a series of
+    calls), their median and its confidence interval.
 
     Engines run in turn, so that a slow phase of the machine affects all. The others are
     suspended, because onnxruntime's threads keep spinning after a call and would slow the
@@ -69,9 +69,9 @@ def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> d
 def tell_apart(
     engines: Mapping[str, Timeable], latency_us: Mapping[str, ModelLatency]
 ) -> dict[str, ModelLatency]:
-    """Time the tuned model and its rival until their ratio is known to 3 %, or time is up.
-    The rival is onnxruntime, or else the untuned model. The interval is checked each time
-    the number of pairs of bursts has doubled: checking more often stops too early."""
+    """Time the tuned model and its rival (onnxruntime, else the untuned model) until their
+    ratio is known to 3 % or time is up. The precision is checked each time the number of
+    pairs of bursts has doubled, because checking more often would stop too early."""
     latencies, until_sec = dict(latency_us), time.monotonic() + PAIRS_SEC
     while (race := raced(latencies)) is not None and 0 < race.pairs < MOST_PAIRS and not race.precise:
         bursts = {name: list(latencies[name].bursts) for name in (TUNED, race.rival)}
@@ -89,7 +89,7 @@ def tell_apart(
 def time_kernels_interleaved(
     engines: Sequence[KernelRacer], seconds: float, passes: int = PASSES
 ) -> list[dict[str, float]]:
-    """Return each engine's microseconds per kernel, as medians over bursts run in turn."""
+    """Return each engine's microseconds per kernel: medians of bursts, run in turn."""
     bursts: list[list[dict[str, float]]] = [[] for _ in engines]
     for engine in engines:
         engine.suspend()
@@ -101,7 +101,7 @@ def time_kernels_interleaved(
 
 
 def _calls(once_us: float) -> int:
-    """Return how many calls make a burst, from the microseconds of one call."""
+    """Return how many calls make up a burst, from the time of one call in microseconds."""
     return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
 
 
@@ -127,7 +127,7 @@ def _running(engine: Timeable) -> Iterator[None]:
 
 
 class Meter(Protocol):
-    """Measures a host's load since the last look; workers.host.load_meter implements it."""
+    """Measures other programs' load since the last look; can wait until a host is quiet."""
 
     def look(self) -> Load: ...
     def wait_for_quiet(self, patience_sec: float) -> None: ...
@@ -135,7 +135,7 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FairRace:
-    """Latencies of engines that were timed in turn (a race), and what disturbed them."""
+    """Latencies of engines that were timed in turn, and what disturbed the timing."""
 
     latency_us: dict[str, ModelLatency]
     disturbances: tuple[str, ...]
@@ -144,7 +144,7 @@ class FairRace:
 
     @property
     def conditions(self) -> Conditions:
-        """Whether the race was undisturbed, and a sentence on it for the report."""
+        """Whether the timing was undisturbed, and a sentence on it for the report."""
         if not self.disturbances:
             return Conditions(steady=True, note="")
         repeats = f" It was timed {self.races} times, and the quietest counts." if self.races > 1 else ""
@@ -153,11 +153,11 @@ class FairRace:
 
 
 def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, is_alone: bool) -> FairRace:
-    """Time all engines, and repeat it while other programs disturb it, up to MOST_RACES
-    times. Return the best race.
+    """Time all engines, and repeat this up to MOST_RACES times while other programs disturb
+    it. Return the least disturbed result.
 
-    An engine that is so slow that it was called only once is not called again. While the
-    ratio of the tuned model to its rival is uncertain, these two are timed further.
+    An engine that was so slow that it was called only once is not timed again. At the end,
+    the tuned model and its rival are timed further until their ratio is precise.
     """
     started_sec = time.monotonic()
     races: list[FairRace] = []

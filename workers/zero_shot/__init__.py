@@ -1,1 +1,1 @@
-"""Zero- and one-shot tuning: sources of candidates for tasks that are not measured."""
+"""Zero- and one-shot tuning: propose candidates for tasks without measuring the tasks."""

@@ -1,4 +1,4 @@
-"""Interface of the sources that propose candidates without measuring, with their reasons."""
+"""Interface of sources that propose candidates without measuring, and tell their reasons."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from searchers.space import Candidate, Sketch, Space
 
 @dataclass(frozen=True, slots=True)
 class ZeroShotQuery:
-    """A task that needs a candidate without being measured."""
+    """A task for which a candidate is wanted without measuring, and the user who asks."""
 
     owner: str  # the asking user; private rows of other users are not used
     workload: Workload
@@ -37,19 +37,19 @@ class ZeroShotAnswer:
 
 
 class AnswerSource(ABC):
-    """A source of candidates that need no measuring. They are well-formed, but may be
-    invalid: the caller checks whether they can be rebuilt."""
+    """A source of candidates for a task, found without measuring. The candidates fit a
+    sketch, but may be invalid: the caller checks whether they can be rebuilt."""
 
     @abstractmethod
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        """Yield the source's answers, best first."""
+        """Yield the proposed candidates, the best first."""
 
 
 def in_order(
     sources: Sequence[AnswerSource], ask: Callable[[AnswerSource], Iterable[ZeroShotAnswer]]
 ) -> Iterator[ZeroShotAnswer]:
-    """Yield the answers of each source in turn, each candidate once. A source is asked only
-    if the answers of earlier ones do not suffice."""
+    """Yield the candidates of each source in turn, without repeats. A source is asked only
+    if the caller has used up the candidates of earlier ones."""
     answered: set[Candidate] = set()
     for source in sources:
         for answer in ask(source):

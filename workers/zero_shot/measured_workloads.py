@@ -1,5 +1,4 @@
-"""Sources of candidates from measurements of the same workload or of the most similar
-ones."""
+"""Sources of candidates from earlier measurements of the same or similar workloads."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice, product
@@ -29,8 +28,8 @@ Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which i
 
 
 class SameWorkload(AnswerSource):
-    """Proposes the workload's fastest trials: first those of the job's measuring context
-    (host, threads, versions), then those of other contexts, then those of similar
+    """Proposes the fastest trials of the same workload: first those in the job's conditions
+    (host, threads, versions), then those in other conditions, then those on similar
     targets."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
@@ -50,13 +49,13 @@ class SameWorkload(AnswerSource):
 def ranked(
     session: Session, question: ZeroShotQuery, workload_id: int, target_id: int, few: int = FEW
 ) -> Iterator[Timed]:
-    """Yield a workload's fastest trials in each measuring context (host, threads, code) but
-    the query's own.
+    """Yield a workload's fastest trials from each measuring context (host, threads, code)
+    except the query's own.
 
     Times of two contexts are not comparable, so equally similar contexts take turns: the
     best trial of each, then the second best. Contexts with the query's host class, threads
     and TVM come first, then those whose candidates were built by the same code, then those
-    timed beside fewer programs. Imported trials come last.
+    timed while fewer other programs ran. Imported trials come last.
     """
     own = None if question.context_id is None else Contexts(session).get(question.context_id)
 
@@ -82,7 +81,7 @@ def ranked(
 
 
 def _conditions(context: Context, imported: bool) -> str:
-    """Describe in words under which conditions the trials of a context were timed."""
+    """Describe in words the host, load and TVM version of a context's timings."""
     programs = count_other_programs(context)
     setting = "alone" if programs is None else "inside a model"
     load = f" beside {programs} other programs" if programs else ""
@@ -92,8 +91,8 @@ def _conditions(context: Context, imported: bool) -> str:
 
 
 def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
-    """Return other targets of equal vector width and number of cores, for which tiles fit as
-    well, nearest first."""
+    """Return the other targets with as many cores and equally wide vectors, to which the
+    same tilings are suited; the nearest first."""
     similar = []
     for row in Targets(session).list():
         target = Target(row.text)
@@ -112,9 +111,8 @@ def describe_target(target: Target) -> str:
 def _answer(
     session: Session, trial: Trial, because: str, sure: Sure, is_timed_here: bool = True
 ) -> ZeroShotAnswer:
-    """Return an answer with the sketch that was measured, since a sketch of stock
-    MetaSchedule may not be in our space. Unless `is_timed_here`, the trial's time is another
-    target's and predicts nothing."""
+    """Propose a trial's candidate with the sketch that was measured, since our space may
+    lack it. The trial's time is left out unless it is of the query's own target."""
     key = trial.candidate.sketch
     sketch = Sketches(session).by_key({key})[key]
     expected_us = trial.latency_us if is_timed_here else None
@@ -122,7 +120,8 @@ def _answer(
 
 
 class SimilarWorkload(AnswerSource):
-    """Adapts trials of workloads with the same loops in other sizes, nearest ones first."""
+    """Proposes trials of workloads that have the same loops in other sizes, adapted to this
+    workload's sizes. The nearest workloads come first."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         workload = question.workload
@@ -152,7 +151,7 @@ class SimilarWorkload(AnswerSource):
 
 
 def doublings_between(left: Workload, right: Workload) -> float:
-    """Return the distance of two workloads with the same loops: the sum of their extents'
-    absolute log2 ratios."""
+    """Return the distance of two workloads with the same loops: the sum over loops of the
+    absolute log2 ratio of their extents."""
     pairs = zip(left.features["extents"], right.features["extents"], strict=False)
     return sum(abs(log2(a / b)) for a, b in pairs if a and b)

@@ -1,4 +1,4 @@
-"""Sources of candidates from models: Roller's, analytic and pretrained cost models."""
+"""Sources of candidates that models choose: Roller, analytic and pretrained cost models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ FOUND: Final = 16  # proposals of the searcher, and as many first guesses
 
 
 class FromRoller(AnswerSource):
-    """Proposes the space's default candidates, which Roller ranks, the best guess first."""
+    """Proposes the space's default candidates, in the order of Roller's ranking."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         because = "constructed for what the machine computes and moves"
@@ -32,8 +32,8 @@ class FromRoller(AnswerSource):
 
 @dataclass(frozen=True)
 class RankedByMachine(AnswerSource):
-    """Ranks default and searched candidates by the job's cost model, if that needs no
-    training (`draft`, `tuna`)."""
+    """Ranks default and searched candidates by the job's cost model, if it is one that needs
+    no training (`draft` or `tuna`)."""
 
     cost_model: str
     search: str
@@ -55,11 +55,12 @@ class RankedByMachine(AnswerSource):
 
 @dataclass(frozen=True)
 class RankedByModel(AnswerSource):
-    """Ranks other sources' candidates by the target's pretrained cost model of the operator.
+    """Ranks other sources' candidates by the cost model pretrained for the operator and
+    target.
 
-    Models of similar targets are not used: on recordings they chose worse than Roller. Nor
-    are thousands of candidates sampled: a model's favourite is often misjudged
-    (docs/knowledge.md).
+    Models of similar targets are not used, because on recordings they chose worse than
+    Roller. Nor are thousands of candidates sampled, because the one that a model likes best
+    of so many is often misjudged (docs/knowledge.md).
     """
 
     sources: Sequence[AnswerSource]
