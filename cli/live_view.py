@@ -269,7 +269,6 @@ class Eta:
         return "" if left_sec <= 0 else about(left_sec)
 
     def _update_end(self, job: JobStatus, now_sec: float) -> None:
-        """Update the estimated end of tuning if trials were measured since the last call."""
         trials, budget = job.progress.trials, job.expected_trials if job.minutes is None else job.trials
         if self._start is None:
             self._start, self._seen = (now_sec, trials), trials

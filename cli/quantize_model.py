@@ -221,7 +221,6 @@ def _weight_bytes(network: Any) -> int:
 
 
 def _narrow(network: Any, bits: int, group: int) -> int:
-    """Replace products with constant weights by MatMulNBits nodes; return their number."""
     graph, count = network.graph, 0
     constants = {tensor.name: tensor for tensor in graph.initializer}
     transposes = {
@@ -301,7 +300,6 @@ def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
 
 
 def _drop_unread(graph: Any, transposes: Mapping[str, NodeProto]) -> None:
-    """Remove initializers that nothing reads any more, and unread Transposes of weights."""
     reads = _read(graph)
     for name, node in transposes.items():
         if not reads[name]:

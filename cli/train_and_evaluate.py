@@ -330,7 +330,6 @@ def _figures_by_arm(
 
 
 def _number(value: Any) -> float | None:
-    """Convert a number for JSON, which has no NaN: that becomes None."""
     return None if value != value else float(value)
 
 

@@ -202,7 +202,6 @@ def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
 
 
 def _varint(data: mmap.mmap, start: int, end: int) -> tuple[int, int]:
-    """Return a protobuf varint and the position after it. Raises NoProtobuf."""
     value = 0
     for offset in range(10):
         if start + offset >= end:

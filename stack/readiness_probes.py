@@ -62,7 +62,6 @@ def tracker_answers(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
 
 
 def _registered(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
-    """Return the tracker's keys of registered devices; None if the tracker does not answer."""
     from workers.device.tracker_client import TrackerClient
 
     try:

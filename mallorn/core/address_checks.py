@@ -146,7 +146,6 @@ def _held(uid: int, inode: int) -> End | None:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """Return the lines of the kernel's TCP socket tables with this text, split at spaces."""
     rows = []
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):  # not Linux, or no IPv6

@@ -90,7 +90,6 @@ def blame_plugins(*parts: tuple[str, str]) -> Iterator[None]:
 
 
 def _source_files(seam: str, name: str) -> set[str | None]:
-    """Return the source files of a user's class and its bases; empty if it does not load."""
     try:
         plugin = resolve(seam, name)
     except MallornError:

@@ -183,7 +183,6 @@ def _load(location: str) -> Any:
 
 
 def _entry(seam: str, name: str) -> str:
-    """Return the MODULE:CLASS of an installed package's entry point; empty if none exists."""
     entries = entry_points(group=f"mallorn.{seam}", name=name)
     return next((entry.value for entry in entries), "")
 

@@ -63,7 +63,6 @@ def judge(job: JobStatus) -> Verdict:
 
 
 def _performance(job: JobStatus, race: Speedup | None) -> list[str]:
-    """Return texts on the model's speed, the effort spent and the expected gain."""
     if race is None:
         cause = job.finish_report.not_timed
         effort = _trials(job.progress.trials) if job.options.searches else _answered(job)

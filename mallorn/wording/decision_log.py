@@ -89,7 +89,6 @@ def _line(row: LoggedRound, is_under_heading: bool = False) -> str:
 
 
 def _why(row: LoggedRound, is_under_heading: bool) -> str:
-    """Return why the round was planned, unless a heading says so, and what disturbed it."""
     failed_parts = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
     disturbance = None if row.stats is None else row.stats.disturbance
     cause = "" if is_under_heading else row.why
@@ -111,7 +110,6 @@ def _interval(row: LoggedRound) -> str:
 
 
 def _found(row: LoggedRound) -> str:
-    """Return the state or the result of a round as text."""
     match row.state:
         case RoundState.QUEUED:
             return "waits for a worker"
@@ -131,7 +129,6 @@ def _found(row: LoggedRound) -> str:
 
 
 def _total(row: LoggedRound) -> str:
-    """Return the weighted total before and after; empty if unknown or if the round is open."""
     before_us, after_us = row.total_before_us, row.total_after_us
     if after_us is None or row.state.open:
         return ""
@@ -141,7 +138,6 @@ def _total(row: LoggedRound) -> str:
 
 
 def _pair(one_us: float, other_us: float, joint: str) -> str:
-    """Format two latencies with the same unit."""
     if max(one_us, other_us) >= 1000:
         return f"{one_us / 1000:.3f} {joint} {other_us / 1000:.3f} ms"
     return f"{one_us:.1f} {joint} {other_us:.1f} us"

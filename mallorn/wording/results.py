@@ -223,7 +223,6 @@ def _with_hint(text: str, hint: str) -> str:
 
 
 def _gain_from_trials(report: FinishReport) -> list[str]:
-    """Return a line on what trials gained over none, and how schedules were found."""
     latencies = report.inside_the_model and report.inside_the_model.beside_guesses
     if not latencies:
         return []
@@ -240,7 +239,6 @@ def _gain_from_trials(report: FinishReport) -> list[str]:
 
 
 def _on_busy_host(report: FinishReport) -> list[str]:
-    """Return a line on the latency while other programs run, and on schedules for busy hosts."""
     contention = report.contention
     if contention is None or not contention.loads:
         return []

@@ -30,7 +30,7 @@ def cookie_name(request: Request, name: str) -> str:
 
 
 def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
-    """Return a request's API key and cookie, both unverified, and its peer process."""
+    """Return a request's API key and cookie, neither checked yet, and its peer process."""
     scheme, key = get_authorization_scheme_param(request.headers.get("authorization"))
     cookie = request.cookies.get(cookie_name(request, COOKIE))
     peer: LocalPeer | None = getattr(request.state, PEER, None)  # None: this process
@@ -40,7 +40,7 @@ def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
 def admit(parts: AppContext, request: Request) -> Caller:
     """Authenticate the caller of a request, and count the request once for the rate limit.
 
-    Raises Unauthorized and TooMany. The audit log contains admitted callers only.
+    Raises Unauthorized if no valid credentials are given, TooMany above the rate limit.
     """
     caller: Caller | None = getattr(request.state, "caller", None)
     if caller is None:
