@@ -87,7 +87,7 @@ class RoundsSoFar:
 
 
 class LiveView(Protocol):
-    """A view that is given a job's status repeatedly, and drawn again in between."""
+    """A view that is given a job's status repeatedly, and is drawn again in between."""
 
     def show(self, job: JobStatus) -> None: ...
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Taught(NamedTuple):
-    """Training data, and the compiler that some feature views need."""
+    """Training data, and the compiler that some sets of features (views) need."""
 
     data: "TrainingData"
     lowering: "Lowering | None"

@@ -20,7 +20,7 @@ def frame(kind: type[Value], rows: Iterable[Value]) -> "pandas.DataFrame":
 
 
 def history_frame(points: Sequence[CurvePoint], rounds: Iterable[RoundStatus]) -> "pandas.DataFrame":
-    """Return a job's best-so-far curve with the round that ended at each point."""
+    """Return a job's best-so-far curve, with the round that ended at each point."""
     round_by_index = {row.index: row for row in rounds}
     lines: list[dict[str, object]] = []
     for point in points:

@@ -46,7 +46,7 @@ class AnswerLost(Unavailable):
 
 
 class Retries:
-    """Doubling pauses, with random jitter, between the attempts of one request."""
+    """Pauses between attempts of a request, which double each time, with random jitter."""
 
     def __init__(self, limit: int, deadline_sec: float = math.inf) -> None:
         self._most = limit
@@ -133,7 +133,7 @@ class Connection:
                 return
 
     def read(self, kind: type[V], body: object) -> V:
-        """Parse JSON of the coordinator as `kind`. Raises Unavailable if it does not fit."""
+        """Parse the coordinator's JSON as `kind`. Raises Unavailable if it does not fit."""
         try:
             return kind.model_validate(body)
         except ValidationError as error:

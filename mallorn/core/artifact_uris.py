@@ -52,7 +52,7 @@ def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
 
 
 def scripts_uri(artifacts: str, workload_key: str, trace: str) -> str:
-    """Return the URI of a schedule's TVMScript texts, which all jobs with it share."""
+    """Return the URI of a schedule's TVMScript texts, shared by all jobs that found it."""
     return f"{artifacts.rstrip('/')}/scripts/{sha256(f'{workload_key}:{trace}'.encode()).hexdigest()}.json"
 
 
@@ -91,5 +91,5 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
 
 
 def away(uri: str, error: Exception) -> StoreAway:
-    """Return the StoreAway error that reports an error of the store."""
+    """Return a StoreAway error that describes this error of the store."""
     return StoreAway(f"the artifact store does not answer for {uri}: {type(error).__name__}: {error}")

@@ -218,7 +218,7 @@ EXTRAS: Final = {"flaml": "automl", "torch": "neural"}  # all other libraries: `
 
 
 def libraries_of(cost_model: str) -> frozenset[str]:
-    """Return the libraries that a cost model and the models it consists of import."""
+    """Return the libraries that a cost model, and any models inside it, import."""
     own = LIBRARIES.get(cost_model, frozenset())
     return own.union(*(libraries_of(part) for part in PARTS.get(cost_model, ())))
 

@@ -22,7 +22,7 @@ LONGEST_NAME: Final = 400
 
 
 def is_built_by_tvm(options: JobOptions) -> bool:
-    """Return whether TVM builds the candidates; their measuring context names a builder."""
+    """Return whether TVM builds the candidates, so that times depend on the builder."""
     return options.measurer in ON_DEVICES
 
 

@@ -18,7 +18,7 @@ RIVALS: Final = {"onnxruntime": "onnxruntime", "untuned": "TVM's default build, 
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """Ratio of the tuned model's speed to its rival's, with its 95 % interval."""
+    """How many times faster a tuned model is than its rival, with the 95 % interval."""
 
     rival: str
     times: float
@@ -28,7 +28,7 @@ class Speedup:
 
     @property
     def by_default_build(self) -> bool:
-        """Return whether the rival is TVM's default build; a win is then only `fair`."""
+        """Return whether the rival is TVM's default build; beating it is only `fair`."""
         return self.rival != "onnxruntime"
 
     @property

@@ -79,7 +79,6 @@ def _performance(job: JobStatus, race: Speedup | None) -> list[str]:
 
 
 def _answered(job: JobStatus) -> str:
-    """Return a text on whether the schedules of a job without a search were checked."""
     if job.options.mode == ZERO_SHOT:
         return NOT_BUILT
     return NOT_TUNED if all(answer.checked for answer in job.finish_report.answers.values()) else PARTLY
@@ -95,7 +94,7 @@ def _trials(count: int) -> str:
 
 
 def _next_command(job: JobStatus, race: Speedup | None) -> str:
-    """Return the next command; figures that are uncertain are to be measured again first."""
+    """Return the next command; uncertain figures are to be measured again first."""
     stem = PurePath(job.name).stem
     model = shlex.quote(f"{stem}.onnx")
     files = f"{model} --schedules {shlex.quote(f'{stem}-tuned')}"

@@ -13,7 +13,7 @@ from mallorn.wording.format_values import Cell, Column, first_line, latency
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """Table row of a round, or heading above a first pass (the first rounds of tasks)."""
+    """Table row of a round, or the heading above a first pass (tasks' first rounds)."""
 
     round: Cell
     task: str
@@ -38,7 +38,7 @@ ROUND_COLUMNS: Final = (
 
 
 def log_lines(rounds: Sequence[LoggedRound]) -> Iterator[str]:
-    """Yield a line per round, and a heading with the reason above those of a first pass."""
+    """Yield a line per round; tasks' first rounds get a heading with their common reason."""
     for heading, group in _groups(rounds):
         if heading:
             yield f"first pass: {heading.why}; {heading.task}, {heading.trials} trials"
@@ -47,7 +47,7 @@ def log_lines(rounds: Sequence[LoggedRound]) -> Iterator[str]:
 
 
 def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
-    """Yield a table row per round, and a heading above those of a first pass."""
+    """Yield a table row per round; tasks' first rounds get a heading."""
     for heading, group in _groups(rounds):
         if heading:
             yield heading
@@ -65,7 +65,7 @@ def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
 
 
 def _groups(rounds: Sequence[LoggedRound]) -> Iterator[tuple[LogRow | None, list[LoggedRound]]]:
-    """Yield groups of consecutive rounds, with a heading for a first pass, else None."""
+    """Yield groups of consecutive rounds; only first passes have a heading, else None."""
     for first_pass, neighbours in groupby(rounds, key=lambda row: row.policy == FIRST_VISITS):
         group, heading = list(neighbours), None
         if first_pass and len(group) > 1:

@@ -45,7 +45,7 @@ ANSWER_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """Tasks of one family (they share a cost model) that are in it for the same reason."""
+    """Tasks that are in one family (sharing a cost model) for the same reason."""
 
     family: str
     why: str
@@ -67,7 +67,7 @@ def task_columns(tasks: Iterable[TaskStatus]) -> Sequence[Column[TaskStatus]]:
 
 
 def stock_words(tasks: Iterable[TaskStatus]) -> str:
-    """Return a text that compares latencies in stock MetaSchedule's logs with the job's."""
+    """Return a text that compares latencies of stock MetaSchedule's logs with the job's."""
     pairs = [
         (task.weight * task.stock_us, task.weight * task.latency_us)
         for task in tasks

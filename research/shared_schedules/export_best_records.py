@@ -92,7 +92,6 @@ def _write(
     graphs: ModelCompiler,
     folder: WrittenFolder,
 ) -> None:
-    """Write the records that TVM can rebuild, and count these and the others."""
     schedules: list[Tuned] = []
     provenance: list[SharedRecord] = []
     with database.session() as session:

@@ -52,7 +52,7 @@ class ReadSteps:
 
 
 def read_steps(steps: str) -> ReadSteps:
-    """Translate a record's steps from JSON. Raises ValueError if one is unknown or invalid."""
+    """Translate a record's steps from JSON. Raises ValueError for an unknown or bad step."""
     reader = _Reader()
     try:
         for step in json.loads(steps):

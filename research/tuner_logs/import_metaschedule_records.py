@@ -41,7 +41,7 @@ def load_metaschedule(database: Database, directory: Path, report: Report) -> tu
 
 
 def _read(graphs: ModelCompiler, directory: Path, start: int, count: int) -> RestoredLog:
-    """Read lines; after a crash or timeout, halve them until the line that caused it is found."""
+    """Read lines; after a crash or timeout, halve the range until the bad line is found."""
     try:
         return graphs.read_log(str(directory), start, count)
     except (ChildCrashed, ChildTimeout) as error:
@@ -58,7 +58,7 @@ EXPORT: Final = "export"
 
 
 def load_export(database: Database, directory: Path, report: Report) -> LoadedLog:
-    """Store a tuning export's new records. Raises InvalidRequest if invalid or unmeasured."""
+    """Store a tuning export's new records. Raises InvalidRequest if bad or unmeasured."""
     manifest = read_manifest(directory / MANIFEST)
     if manifest.mode != SEARCH:
         raise InvalidRequest(
