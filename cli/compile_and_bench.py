@@ -52,7 +52,7 @@ class Callee:
 
 
 def write_runners(callee: Callee) -> list[Path]:
-    """Write programs that call the library, and return their paths; keep users' own files."""
+    """Write programs that call the library, and return their paths; keep users' files."""
     programs = []
     for name, text in _programs(callee).items():
         path = callee.library.with_name(name)

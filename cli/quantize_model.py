@@ -159,7 +159,7 @@ class _SampleReader(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 
 def _quantise(real: Path, quantised_file: Path, samples: Sequence[Sample]) -> None:
-    """Write an ONNX model in QDQ form with unsigned data and signed weights, fast on CPUs."""
+    """Write an ONNX model in QDQ form, with unsigned data and signed weights as for CPUs."""
     nodes = onnx.load(str(real)).graph
     constant = {tensor.name for tensor in nodes.initializer}
     loose = [node.name for node in nodes.node if node.op_type == "MatMul" and node.input[1] not in constant]

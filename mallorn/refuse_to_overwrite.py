@@ -50,7 +50,7 @@ def default_directory(name: str) -> Path:
 
 
 def check_model(directory: Path, model_id: Callable[[], str], force: bool) -> None:
-    """Raise Conflict, unless `force`, if a folder has another model's or other files."""
+    """Raise Conflict if the directory holds another model's schedules, or other files."""
     existing = None if force else ExistingSchedules.read(directory)
     if existing is not None and existing.model != model_id():
         raise Conflict(f"{directory} holds the schedules of another model", hint=CHOOSE)

@@ -125,7 +125,7 @@ class DataDir:
         return Path(base) / f"mallorn-{os.getuid()}-{name}"
 
     def prepare(self) -> None:
-        """Create the directories. Raises InvalidRequest for an unfit path, else StorageFull."""
+        """Create the directories. Raises InvalidRequest for a bad path, or StorageFull."""
         mount = mount_of(self.path)
         if mount is not None and mount.has_local_locks:
             raise InvalidRequest(

@@ -64,7 +64,7 @@ class DeviceDemand:
             self._stopped.set()
 
     def update(self) -> None:
-        """Update `targets` and waiting jobs' reasons. Raises Unavailable if offline."""
+        """Update `targets` and why jobs wait. Raises Unavailable without SQL or tracker."""
         from db.repositories.devices import Devices
         from db.repositories.jobs import JobsWaitingForDevice
 

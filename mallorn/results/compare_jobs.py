@@ -52,7 +52,7 @@ class Judgement:
 
 
 def judge(jobs: Sequence[JobResult]) -> Judgement:
-    """Name the fastest job, by whole-model latency if all have one, else by task sums."""
+    """Name the fastest job by undisturbed whole-model latencies, or else by task sums."""
     # Why the whole model's latency cannot decide; empty if it can.
     doubt = next(
         (f"the whole model of {job.id} was not timed" for job in jobs if job.model_us is None),

@@ -18,7 +18,7 @@ RIVALS: Final = {"onnxruntime": "onnxruntime", "untuned": "TVM's default build, 
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """How many times faster a tuned model is than its rival, with the 95 % interval."""
+    """Ratio of a tuned model's speed to that of its rival, with the 95 % interval."""
 
     rival: str
     times: float

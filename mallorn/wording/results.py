@@ -81,7 +81,7 @@ def stock_words(tasks: Iterable[TaskStatus]) -> str:
 
 
 def kinships(tasks: Iterable[TaskStatus]) -> list[FamilyRow]:
-    """Return one row per family and reason why tasks are in it."""
+    """Return a row per family (tasks with one cost model) and reason for being in it."""
     members: dict[tuple[str, str], list[int]] = {}
     for task in tasks:
         if task.family:

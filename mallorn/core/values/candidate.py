@@ -48,7 +48,7 @@ class Sketch:
 
     @property
     def places(self) -> list[tuple[slice, Choice]]:
-        """Each choice with the slice of the decision vector that belongs to it."""
+        """Pairs of a choice's slice of the decision vector and the choice itself."""
         starts = accumulate((choice.width for choice in self.choices), initial=0)
         pairs = zip(starts, self.choices, strict=False)
         return [(slice(start, start + choice.width), choice) for start, choice in pairs]

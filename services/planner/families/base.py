@@ -8,10 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How well models ranked a round's candidates: shares of pairs in correct order.
-
-    A model that guesses gets 0.5.
-    """
+    """Shares of a round's candidate pairs that models ordered correctly; guessing gives 0.5."""
 
     round: int  # orders the rounds of a target
     model: str  # the family whose model proposed the batch
@@ -21,7 +18,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A workload on a target, its family, and how well models ranked its rounds there."""
+    """A workload, its family, and how well models ranked its rounds since it joined that."""
 
     id: int  # the workload's id
     key: str
