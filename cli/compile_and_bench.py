@@ -249,7 +249,7 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
 
 
 def check_numbers(model: "WholeModel", library: Path) -> float:
-    """Return the error of a library against the untuned model. Raises WrongNumbers."""
+    """Return a library's error against the untuned model. Raises WrongNumbers if large."""
     from graphc.export.export_checks import is_quantised
     from workers.whole_model.compiled_model import ONNXRUNTIME
     from workers.whole_model.engines import TUNED, UNTUNED, Engines

@@ -66,7 +66,7 @@ def tvm_process() -> "ModelCompiler":
 
 
 def tvm(graphs: "ModelCompiler", target: Target) -> str:
-    """Load TVM for the target in a child process. Raises MissingPackage or ChildError."""
+    """Load TVM in a child process. Raises MissingPackage if absent, ChildError on failure."""
     for library in ("tvm", "onnx"):
         if find_spec(library) is None:
             raise MissingPackage(f"{library} is not installed", hint=install_line("server,worker"))
@@ -75,7 +75,7 @@ def tvm(graphs: "ModelCompiler", target: Target) -> str:
 
 
 def kernel(target: Target) -> str:
-    """Build and run a kernel in the sandboxes that candidates get. Raises HostFault."""
+    """Build and run a kernel in candidates' sandboxes. Raises HostFault if that fails."""
     from workers.interfaces.candidate_compiler import CandidateCompiler
     from workers.interfaces.whole_model_engine import Engine
     from workers.subprocesses.errors import ChildError

@@ -200,7 +200,7 @@ MOST_BYTES: Final = 1 << 30
 
 
 def narrowed(model: Path, data: Path | None, output: Path, bits: int, group: int) -> Quantised:
-    """Write the model with 4- or 8-bit weights. Raises InvalidModel or InvalidRequest."""
+    """Write the model with 4- or 8-bit weights. Raises InvalidModel if it gains nothing."""
     network = read_network(model)
     samples = [] if data is None else list(read_samples(network, data))
     old_bytes = _weight_bytes(network)

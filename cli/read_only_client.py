@@ -68,7 +68,7 @@ def reader(url: str | None, api_key: str | None, data: Path | None = None) -> It
 
 
 def find_job(api: Client, job: str | None) -> Job:
-    """Return the job with this id or id prefix; the newest for None. Raises NotFound."""
+    """Return the job with this id or id prefix, by default the newest. Raises NotFound."""
     if job is not None:
         return api.job(job)
     newest = api.newest_job()

@@ -152,7 +152,7 @@ class Client:
         target: Wanted | None = None,
         outcome: str | None = None,
     ) -> "pandas.DataFrame":
-        """Return the newest `limit` measurements as a DataFrame. Raises MissingPackage."""
+        """Return the newest `limit` measurements as a DataFrame; this needs pandas."""
         return frame(Record, islice(self.records(job, workload, target, outcome), limit))
 
     def dataset_stats(self) -> DatasetStats:

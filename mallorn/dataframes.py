@@ -15,7 +15,7 @@ HISTORY: Final = ("round", "trials", "seconds", "total_us", "task", "found_us", 
 
 
 def frame(kind: type[Value], rows: Iterable[Value]) -> "pandas.DataFrame":
-    """Return a DataFrame with a column per field of `kind`. Raises MissingPackage."""
+    """Return a DataFrame with a column per field. Raises MissingPackage without pandas."""
     return _frame((row.model_dump(mode="json") for row in rows), kind.model_fields)
 
 

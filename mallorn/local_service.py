@@ -77,7 +77,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
 
 
 def wait_for_device(stack: Connected) -> None:
-    """Wait until a service on this machine has a device online. Raises NoDevice."""
+    """Wait until a local service has a device online. Raises NoDevice if none comes."""
     deadline = time.monotonic() + DEVICE_TIMEOUT_SEC
     while stack.data is not None and not any(device.online for device in stack.api.devices()):
         if time.monotonic() > deadline:
@@ -154,7 +154,10 @@ class Starter:
             self._process = None  # another command started a stack first: use that
 
     def wait_until_ready(self) -> StackInfo:
-        """Return the service once it answers; start it if none runs. Raises Unavailable."""
+        """Return the service once it answers; start it first if none runs.
+
+        Raises Unavailable if it does not answer in time.
+        """
         deadline = time.monotonic() + START_TIMEOUT_SEC
         try:
             while time.monotonic() < deadline:

@@ -115,7 +115,7 @@ def print_line(line: str) -> None:
 
 @dataclass
 class FirstVersion:
-    """Downloads a job's first export to the folder `to`; a text is only shown instead."""
+    """Downloads a job's first export to the folder `to`, or shows `to` if it is a text."""
 
     job: Job
     to: Path | str

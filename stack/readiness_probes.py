@@ -18,7 +18,7 @@ TIMEOUT_SEC = 2.0
 
 
 def http_ok(url: str) -> Probe:
-    """Return a function that is True once a GET of the URL answers with status 200."""
+    """Return a probe that is True once a GET of the URL answers with status 200."""
     parts = urlsplit(url)
 
     def probe() -> bool:
@@ -33,7 +33,7 @@ def http_ok(url: str) -> Probe:
 
 
 def redis_answers(socket_path: Path) -> Probe:
-    """Return a function that is True once the broker on a unix socket answers a PING."""
+    """Return a probe that is True once the broker on a unix socket answers a PING."""
 
     def probe() -> bool:
         try:
@@ -49,7 +49,7 @@ def redis_answers(socket_path: Path) -> Probe:
 
 
 def device_registered(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
-    """Return a function that is True once a device, for `target` if given, is registered."""
+    """Return a probe that is True once a device, for `target` if given, is registered."""
     from workers.device.tracker_client import device_key
 
     server_key = f"server:{device_key(target)}" if target else None
@@ -57,7 +57,7 @@ def device_registered(tracker: tuple[str, int], fleet: FleetKey, target: Target 
 
 
 def tracker_answers(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
-    """Return a function that is True once the tracker answers a request."""
+    """Return a probe that is True once the tracker answers a request for its summary."""
     return lambda: _registered(tracker, fleet) is not None
 
 

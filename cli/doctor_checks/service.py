@@ -13,7 +13,7 @@ from stack.readiness_probes import tracker_answers
 
 
 def ready(api: Client) -> str:
-    """Raise Unavailable, naming the part, if coordinator, database, tables or broker fail."""
+    """Raise Unavailable if coordinator, database, tables or broker fail; name which."""
     api.connection.get("/readyz")
     return f"{api.connection.url}: database, tables and broker are ready"
 

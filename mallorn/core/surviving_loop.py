@@ -1,4 +1,4 @@
-"""Loops of services that survive errors: an error is logged, and ends one part of a turn."""
+"""Loops of services that survive errors: one is logged, and ends only a part of a turn."""
 
 import logging
 import math

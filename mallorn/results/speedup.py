@@ -113,7 +113,7 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the median's 95 % confidence interval; the whole range below six values."""
+    """Return the median's 95 % confidence interval; below six values, their whole range."""
     ordered = sorted(values)
     count = len(ordered)
     omitted = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0

@@ -45,7 +45,7 @@ class TaskData:
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """Tasks with the measurements of a snapshot or of files."""
+    """Tasks with measurements of a database snapshot or of files, to train cost models."""
 
     tasks: Sequence[TaskData]
     snapshot: str  # name of the snapshot or, for files, of their content

@@ -36,7 +36,7 @@ class FamilySeer(Policy):
 
 
 def foresee_size(size: int) -> int:
-    """Return the size of a small ("foresee") round: a quarter of a full one, or a minimum."""
+    """Return the size of a small (foresee) round: a quarter of a full one, or a minimum."""
     return min(size, max(SMALLEST_FORESEE, size // FORESEE_SHARE))
 
 

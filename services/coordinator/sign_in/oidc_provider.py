@@ -102,7 +102,7 @@ class Provider:
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":
-        """Return the provider; None if no issuer is set. Raises as `AllowList.of` does."""
+        """Return the provider; None if unset. Raises InvalidRequest for a bad allow-list."""
         if not settings.oidc_issuer:
             return None
         return cls(

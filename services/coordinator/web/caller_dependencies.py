@@ -51,7 +51,7 @@ def admit(parts: AppContext, request: Request) -> Caller:
 
 
 def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
-    """Admit the caller and check its scopes. Raises Unauthorized, TooMany and Forbidden."""
+    """Admit the caller. Raises Forbidden without a scope for the route, and as `admit`."""
     caller = admit(parts, request)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
     return caller
@@ -68,7 +68,7 @@ OwnerDep = Annotated[str, Depends(get_owner)]
 
 
 def take_turn(parts: PartsDep, owner: OwnerDep) -> Iterator[None]:
-    """Limit the owner's concurrent slow requests. Raises TooMany."""
+    """Limit the owner's concurrent slow requests. Raises TooMany if all are taken."""
     with parts.few.one(owner):
         yield
 

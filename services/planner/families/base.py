@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Shares of a round's candidate pairs that models ordered correctly; guessing gives 0.5."""
+    """Shares of a round's candidate pairs that models ordered correctly; 0.5 is a guess."""
 
     round: int  # orders the rounds of a target
     model: str  # the family whose model proposed the batch
