@@ -66,7 +66,7 @@ def tvm_process() -> "ModelCompiler":
 
 
 def tvm(graphs: "ModelCompiler", target: Target) -> str:
-    """Load TVM in a child process. Raises MissingPackage if absent, ChildError on failure."""
+    """Load TVM in a child process. Raises MissingPackage if absent, else ChildError."""
     for library in ("tvm", "onnx"):
         if find_spec(library) is None:
             raise MissingPackage(f"{library} is not installed", hint=install_line("server,worker"))

@@ -14,8 +14,8 @@ from mallorn.core.os_errors import os_error
 def open_store(url: str) -> tuple[Any, str]:
     """Return the file system and the path of an fsspec URL.
 
-    Listings are not cached, since other hosts write there, too. Raises MissingPackage, or
-    InvalidRequest for an unknown protocol.
+    Listings are not cached, since other hosts write there, too. Raises MissingPackage if the
+    protocol's package is missing, InvalidRequest if it is unknown.
     """
     from fsspec.core import url_to_fs  # not installed in clients
 

@@ -54,10 +54,9 @@ class Kind:
 
 
 def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
-    """Read the kinds of tasks in a rule file; `builders` maps builders to dimension names.
+    """Read the kinds of tasks in a rule file; `builders` gives each builder's dimensions.
 
-    Raises NotFound if the file cannot be opened, InvalidRequest if anything in it is
-    invalid.
+    Raises NotFound if it cannot be opened, InvalidRequest if anything in it is invalid.
     """
     kinds = [_kind(raw, builders) for raw in _parse_file(path).kind]
     if len({kind.name for kind in kinds}) < len(kinds):

@@ -51,7 +51,7 @@ class TaskSample:
     def add(
         self, key: TaskKey, sketch: str, decisions: bytes, outcome: Outcome, latency_us: float | None
     ) -> None:
-        """Add or drop a row, depending only on its number, task and latency."""
+        """Keep a task's new best and a fixed sample by row number; drop other rows."""
         self._number += 1
         if outcome in UNINFORMATIVE:
             return

@@ -31,7 +31,7 @@ def read_database(
 
 
 def check(directory: Path) -> None:
-    """Raise NotFound unless both files exist."""
+    """Raise NotFound unless a directory has both files of a MetaSchedule database."""
     for name in (WORKLOADS, RECORDS):
         if not (directory / name).is_file():
             raise NotFound(
