@@ -291,6 +291,5 @@ def about(seconds: float) -> str:
 
 
 def _finish_sec(job: JobStatus) -> float:
-    """Return how long the job's last stage took before, else the time reserved for it."""
     last_sec = job.report.finish_sec if job.report else None
     return finish_sec(job.progress.tasks) if last_sec is None else last_sec

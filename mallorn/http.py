@@ -265,7 +265,7 @@ class Connection:
 
 
 def error_from(response: httpx.Response) -> MallornError:
-    """Return an error response as the exception class that the coordinator named."""
+    """Convert an error response to an exception of the class that it names."""
     is_answer_lost = response.status_code in (502, 504)
     fallback = AnswerLost if is_answer_lost else _BY_STATUS.get(response.status_code, MallornError)
     try:

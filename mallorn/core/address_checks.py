@@ -160,7 +160,6 @@ def _plain(address: Address) -> Address:
 
 
 def _written(host: str) -> tuple[str, ...]:
-    """Return a host as the kernel's tables write it; an IPv4 host also in IPv6 form."""
     address = ipaddress.ip_address(host)
     if address.version == 6:
         return (_words(address.packed),)

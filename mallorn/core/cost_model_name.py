@@ -53,5 +53,5 @@ def scope_of(owner: str) -> str:
 
 
 def in_scope(family: str, scope: str) -> bool:
-    """Return whether a family has an owner's prefix or, if that is empty, is a public one."""
+    """Return whether a family has an owner's prefix or, if that is empty, is public."""
     return family.startswith(scope) if scope else not family.startswith(PRIVATE)

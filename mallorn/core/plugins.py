@@ -34,7 +34,7 @@ def check_classes(options: JobOptions, plugins: Sequence[str]) -> None:
 
 
 def check_fit(options: JobOptions, seams: Sequence[str]) -> None:
-    """Raise ClassRefused if a user's class has the wrong base class; skip missing ones."""
+    """Raise ClassRefused if a user's class is installed here but has a wrong base class."""
     for seam, name in own_classes(options):
         if seam in seams:
             # Another worker may have the class; a round without it continues and reports that.

@@ -128,7 +128,6 @@ def _fit(
 
 
 def _sample(tasks: Sequence[TaskData], target: str) -> Sequence[TaskData]:
-    """Sample at most BASE_ROWS rows, preferring those of the target itself."""
     own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
     foreign = [task for task in tasks if task.target != target]
     room = BASE_ROWS - sum(len(task.trials) for task in own)

@@ -56,7 +56,7 @@ def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
 
 
 def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
-    """Return the job after a turn: its passes grow by `candidates`, over its weight."""
+    """Return the job with the passes that it has after a turn of `candidates` candidates."""
     job = next(job for job in in_turn(jobs) if job.id == job_id)
     return replace(
         job,

@@ -32,7 +32,7 @@ class Curve:
 
 
 def draws_shift(size: int) -> float:
-    """Return how much lower (log) a round's best is with `size` than STANDARD_SIZE draws."""
+    """Return by how much a round of `size` candidates beats one of STANDARD_SIZE (log)."""
     return BATCH_SPREAD * (_draws(size) - _draws(STANDARD_SIZE))
 
 

@@ -68,7 +68,7 @@ class _Decision:
         return rounds
 
     def changes(self) -> dict[int, str]:
-        """Return, by id, why tasks now get no more rounds; "" for those that do again."""
+        """Map tasks (by id) that now stop to the reason, those that go on again to ""."""
         reasons = zip(self._job.tasks, self._retired, strict=True)
         return {task.id: words for task, words in reasons if bool(words) != bool(task.retired)}
 
@@ -134,7 +134,11 @@ class _Decision:
         return arms
 
     def _tunable(self) -> list[int]:
-        """Return positions of tasks to tune; once gains do not pay, only undertried ones."""
+        """Return the positions of tasks that get more rounds.
+
+        With the budget `auto`, once no gain is worth its time, these are only tasks that
+        have too few results.
+        """
         left = [i for i, words in enumerate(self._retired) if not words]
         return left if not self._job.auto or pays(self._prospects) else self._undertried(left)
 
