@@ -187,7 +187,7 @@ def times(database: Database) -> str:
 
 
 def cost_models(database: Database) -> str:
-    """Check the active cost models' bytes. Raises Lacking, naming damaged versions."""
+    """Check the active cost models' bytes. Raises Lacking if versions are damaged."""
     with database.session() as session:
         checked = [(version.name, damaged(version)) for version in StoredFiles(session).cost_models()]
     bad = [f"{name} is damaged" for name, is_damaged in checked if is_damaged]

@@ -200,7 +200,8 @@ class RecordedProposals:
     def land(self, proposals: Sequence[Proposal]) -> list[Proposal]:
         """Replace each proposal whose candidate is not free by the nearest free candidate.
 
-        It then loses its prediction; it is dropped if no candidate of its sketch is free.
+        Such a proposal loses its prediction, and is dropped if no candidate of its sketch is
+        free.
         """
         exact = {proposal.candidate for proposal in proposals if proposal.candidate in self._free}
         for candidate in exact:

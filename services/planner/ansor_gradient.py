@@ -42,7 +42,6 @@ def gradient_us(task: TaskView) -> float:
 
 
 def _recent_gain(task: TaskView) -> float:
-    """Return the drop of latency (us) per round over the last WINDOW_ROUNDS rounds."""
     if len(task.curve_us) <= WINDOW_ROUNDS:
         return 0.0
     return (task.curve_us[-1 - WINDOW_ROUNDS] - task.curve_us[-1]) / WINDOW_ROUNDS

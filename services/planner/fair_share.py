@@ -20,7 +20,7 @@ USUAL_ROUND: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class JobShare:
-    """A tuning job of a target, for fair share; its passes are None until its first turn."""
+    """A tuning job, with its passes (weighted use of devices so far); None before any."""
 
     id: str
     owner: str
@@ -34,7 +34,7 @@ class JobShare:
 
 
 def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
-    """Return the jobs with current passes, the next one first; owners have equal weight."""
+    """Return the jobs in order of fair share, with current passes (weighted use so far)."""
     of_owner = defaultdict[str, list[JobShare]](list)
     for job in jobs:
         of_owner[job.owner].append(job)

@@ -51,7 +51,7 @@ def admit(parts: AppContext, request: Request) -> Caller:
 
 
 def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
-    """Admit the caller. Raises Forbidden without a scope for the route, and as `admit`."""
+    """Admit the caller. Raises Forbidden if a scope is missing, or what `admit` raises."""
     caller = admit(parts, request)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
     return caller
