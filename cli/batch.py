@@ -110,7 +110,6 @@ def drop(
 
 
 def _runtime(data: Path | None) -> "Runtime":
-    """Return a worker's runtime for this process, which builds the batches itself."""
     if data is not None:
         os.environ["MALLORN_DATA_DIR"] = str(data.expanduser().absolute())
         settings.cache_clear()

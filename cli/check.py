@@ -85,7 +85,6 @@ def _findings(
 
 
 def _devices_of_service(target: Target, address: Address) -> str:
-    """Return the names of the service's devices for a target. Raises NoDevice."""
     with client(*address) as api:
         devices = api.devices()
     names = [row.name for row in devices if row.online and row.target == target.text]

@@ -229,7 +229,7 @@ def bench(
 
 
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
-    """Compile; warn if workloads lack a schedule. Raises InvalidRequest if all do."""
+    """Compile a model; warn if tasks lack a schedule. Raises InvalidRequest if all do."""
     print_note(f"compiling for {exported.target}")
     build = model.compile(exported.records(model.folder), library)
     for problem in build.problems[:PROBLEMS_SHOWN]:
@@ -249,7 +249,7 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
 
 
 def check_numbers(model: "WholeModel", library: Path) -> float:
-    """Return a library's relative error against the untuned model. Raises WrongNumbers."""
+    """Return a library's error against the untuned model. Raises WrongNumbers if large."""
     from graphc.export.export_checks import is_quantised
     from workers.whole_model.compiled_model import ONNXRUNTIME
     from workers.whole_model.engines import TUNED, UNTUNED, Engines
@@ -271,7 +271,7 @@ def check_numbers(model: "WholeModel", library: Path) -> float:
 
 
 def copy_library(library: Path, output: Path) -> None:
-    """Copy a library out of a sandbox. Raises TamperedFile unless it is a regular file."""
+    """Copy a library out of a sandbox. Raises TamperedFile if it is no regular file."""
     from workers.sandbox.sandbox import FILE_BYTES
     from workers.sandbox.untrusted_files import copy_out
 

@@ -153,7 +153,7 @@ def rollback(
 
 
 def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
-    """Return the named version, or a model's active version. Raises NotFound or Conflict."""
+    """Return the named or active version. Raises NotFound, or Conflict if ambiguous."""
     if model.isdecimal():
         return api.cost_model(int(model))
     name = CostModelName.parse(model)

@@ -62,10 +62,10 @@ class RowFilter(NamedTuple):
 
 @contextmanager
 def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterator["Database"]:
-    """Open the database in a data directory, at a URL, or of this process's settings.
+    """Open the database in a data directory, at a URL, or else of this process's settings.
 
-    Raises NotFound if it does not exist, unless `create`, and Conflict for old or newer
-    tables.
+    Raises NotFound if it does not exist and `create` is False, Conflict if its tables are
+    older or newer than this version's.
     """
     with installed("server"):
         from db.engine import parse_url

@@ -141,7 +141,7 @@ def machine_words(probed: DeviceMachine | None) -> str:
 
 
 def sandbox_word(level: str) -> str:
-    """Return `full`, `off` or `partly` for a sandbox's description; a dash if empty."""
+    """Return `full`, `off` or `partly` for a sandbox's description; `-` for an empty one."""
     if not level:
         return "-"
     return level if level in _WORDS else PARTLY

@@ -100,7 +100,7 @@ def _check_running_parts(config: Settings, address: Address) -> Iterator[Finding
 
 
 def _check_stored_data(config: Settings, backup: Path | None) -> Iterator[Finding]:
-    """Run checks that need the database; stop once a failure prevents all further ones."""
+    """Run the checks that need the database; stop if it or its tables are unusable."""
     from cli.doctor_checks import stored_data
     from db.session import Database
 

@@ -137,7 +137,6 @@ def _facts(comparison: Comparison) -> Iterator[Line]:
 
 
 def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int | None] = ()) -> Line:
-    """Return a line with latencies, their ratios to the first, and their trials if given."""
     first, *later_values = values
     ratios = (f" (x{value / first:.3f})" if value is not None and first else "" for value in later_values)
     texts = [

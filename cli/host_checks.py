@@ -1,4 +1,4 @@
-"""Checks, each by itself, of what this machine needs to tune a model."""
+"""Independent checks of what this machine needs to tune a model."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ WAYS_TO_FULL: Final = (
 
 
 def look(name: str, check: Callable[[], str], necessary: bool = True) -> Finding:
-    """Run a check and return its text, or its error, as a finding."""
+    """Run a check, and return its text or its error as a finding."""
     try:
         return Finding(name, True, check(), necessary=necessary)
     except MallornError as error:
@@ -66,7 +66,7 @@ def tvm_process() -> "ModelCompiler":
 
 
 def tvm(graphs: "ModelCompiler", target: Target) -> str:
-    """Load TVM for the target in a child process. Raises MissingPackage or ChildError."""
+    """Load TVM in a child process. Raises MissingPackage if absent, else ChildError."""
     for library in ("tvm", "onnx"):
         if find_spec(library) is None:
             raise MissingPackage(f"{library} is not installed", hint=install_line("server,worker"))
@@ -75,7 +75,7 @@ def tvm(graphs: "ModelCompiler", target: Target) -> str:
 
 
 def kernel(target: Target) -> str:
-    """Build and run a kernel in the sandboxes that candidates get. Raises HostFault."""
+    """Build and run a kernel in candidates' sandboxes. Raises HostFault if that fails."""
     from workers.interfaces.candidate_compiler import CandidateCompiler
     from workers.interfaces.whole_model_engine import Engine
     from workers.subprocesses.errors import ChildError
@@ -145,7 +145,7 @@ def sandbox(mode: str) -> str:
 
 
 def cores(cpus: Path = CPUS) -> str:
-    """Raise HostFault if some cores are slower than others: each gets equal work."""
+    """Raise HostFault if some cores are slower than others, as all get equal work."""
     clocks = {}
     for core in sorted(os.sched_getaffinity(0)):
         try:
@@ -161,14 +161,14 @@ def cores(cpus: Path = CPUS) -> str:
 
 
 def onnxruntime() -> str:
-    """Raise MissingPackage if onnxruntime, with which results are compared, is missing."""
+    """Raise MissingPackage if onnxruntime, to compare results with, is not installed."""
     if find_spec("onnxruntime") is None:
         raise MissingPackage("not installed: nothing to compare results with", hint="pip install onnxruntime")
     return "installed: results are compared with it"
 
 
 def check_host(data: Path) -> None:
-    """Run fast checks before a service is started here. Raises the first error."""
+    """Run the fast checks before a service starts here. Raises the first check's error."""
     from workers.host.core_lock import CoreLock
 
     compiler()
@@ -178,7 +178,7 @@ def check_host(data: Path) -> None:
 
 @contextmanager
 def _path_of_child_processes() -> Iterator[None]:
-    """Use in the block the PATH of the service's processes, to find the same programs."""
+    """Use the PATH of the service's processes in the block, to find the same programs."""
     old_path = os.environ.get("PATH")
     os.environ["PATH"] = search_path()
     try:

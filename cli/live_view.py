@@ -87,7 +87,7 @@ class RoundsSoFar:
 
 
 class LiveView(Protocol):
-    """A view that is given a job's status repeatedly, and drawn again in between."""
+    """A view that is given a job's status repeatedly, and is drawn again in between."""
 
     def show(self, job: JobStatus) -> None: ...
 
@@ -269,7 +269,6 @@ class Eta:
         return "" if left_sec <= 0 else about(left_sec)
 
     def _update_end(self, job: JobStatus, now_sec: float) -> None:
-        """Update the estimated end of tuning if trials were measured since the last call."""
         trials, budget = job.progress.trials, job.expected_trials if job.minutes is None else job.trials
         if self._start is None:
             self._start, self._seen = (now_sec, trials), trials
@@ -292,6 +291,5 @@ def about(seconds: float) -> str:
 
 
 def _finish_sec(job: JobStatus) -> float:
-    """Return how long the job's last stage took before, else the time reserved for it."""
     last_sec = job.report.finish_sec if job.report else None
     return finish_sec(job.progress.tasks) if last_sec is None else last_sec

@@ -67,7 +67,7 @@ def profile(
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel's time in the model; figures that need its task are None if it has none."""
+    """A kernel's time in the model; figures that need its task are None without one."""
 
     kernel: str
     calls: int | None
@@ -117,7 +117,7 @@ def describe(
 
 
 def copies(kernel: Kernel, left: "Iterable[CopyLeft]", machine: "Machine | None") -> Iterator[str]:
-    """Yield a text if a kernel only copies data: for which operator, and how fast."""
+    """Yield a text if the kernel only copies data: for which operator, and how fast."""
     for copy in (copy for copy in left if copy.function == kernel.kernel):
         label = "a copy" if copy.kind == "copy" else f"a copy: {copy.kind}"
         rate = f", {kernel.gbytes_per_sec:.3g} GB/s" if kernel.gbytes_per_sec else ""

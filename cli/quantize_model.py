@@ -36,7 +36,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Quantised:
-    """Number of samples, sizes and errors of a quantised model."""
+    """Sizes and errors of a quantised model, and the number of samples used."""
 
     samples: int
     bytes: int
@@ -101,7 +101,7 @@ def _cut(value: Any, array: Any) -> list[Any]:
 
 
 def errors_of(model: Path, candidate: Path, samples: Sequence[Sample]) -> dict[str, Error]:
-    """Return, by output, the second model's errors against the first, in onnxruntime."""
+    """Return, by output, the second model's error against the first, in onnxruntime."""
     sessions = [make_session(str(file)) for file in (model, candidate)]
     outputs = [value.name for value in sessions[0].get_outputs()]
     results: dict[str, list[Error]] = {name: [] for name in outputs}
@@ -122,7 +122,7 @@ PRODUCTS: Final = ("MatMul", "Gemm")
 
 
 def quantised(model: Path, data: Path, output: Path) -> Quantised:
-    """Write the model with 8-bit operators. Raises InvalidModel or InvalidRequest."""
+    """Write the model with 8-bit operators. Raises InvalidModel, or InvalidRequest."""
     network = read_network(model)
     opset = max(
         (entry.version for entry in network.opset_import if entry.domain in ("", "ai.onnx")), default=0
@@ -159,7 +159,7 @@ class _SampleReader(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 
 def _quantise(real: Path, quantised_file: Path, samples: Sequence[Sample]) -> None:
-    """Write a QDQ model with unsigned data and signed weights, as CPUs multiply them."""
+    """Write an ONNX model in QDQ form, with unsigned data and signed weights as for CPUs."""
     nodes = onnx.load(str(real)).graph
     constant = {tensor.name for tensor in nodes.initializer}
     loose = [node.name for node in nodes.node if node.op_type == "MatMul" and node.input[1] not in constant]
@@ -200,7 +200,7 @@ MOST_BYTES: Final = 1 << 30
 
 
 def narrowed(model: Path, data: Path | None, output: Path, bits: int, group: int) -> Quantised:
-    """Write the model with 4- or 8-bit weights. Raises InvalidModel or InvalidRequest."""
+    """Write the model with 4- or 8-bit weights. Raises InvalidModel if it gains nothing."""
     network = read_network(model)
     samples = [] if data is None else list(read_samples(network, data))
     old_bytes = _weight_bytes(network)
@@ -221,7 +221,6 @@ def _weight_bytes(network: Any) -> int:
 
 
 def _narrow(network: Any, bits: int, group: int) -> int:
-    """Replace products with constant weights by MatMulNBits nodes; return their number."""
     graph, count = network.graph, 0
     constants = {tensor.name: tensor for tensor in graph.initializer}
     transposes = {
@@ -266,7 +265,6 @@ _REAL: Final = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
 def _packed(node: NodeProto, weights: Any, bits: int, group: int) -> list[Any]:
-    """Change a node to a MatMulNBits; return its packed weights and their scales."""
     inputs, outputs = weights.shape
     numbers, scales = rounded(weights, bits, group)
     if bits == NIBBLE:
@@ -285,7 +283,7 @@ def _packed(node: NodeProto, weights: Any, bits: int, group: int) -> list[Any]:
 
 
 def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
-    """Return integers [outputs, blocks, group], offset by half their range, and scales.
+    """Return the weights as unsigned integers [outputs, blocks, group], and scales.
 
     A block's value of largest magnitude becomes the smallest integer, because there is one
     more negative value than positive ones.
@@ -301,7 +299,6 @@ def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
 
 
 def _drop_unread(graph: Any, transposes: Mapping[str, NodeProto]) -> None:
-    """Remove initializers that nothing reads any more, and unread Transposes of weights."""
     reads = _read(graph)
     for name, node in transposes.items():
         if not reads[name]:

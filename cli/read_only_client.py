@@ -27,7 +27,7 @@ FIRST_STEP: Final = "mallorn tune model.onnx"
 
 @dataclass(frozen=True)
 class ReadFrom:
-    """A read-only client; `still` is the data directory that it reads without a service."""
+    """A client that only reads; `still` is the data directory if no service runs on it."""
 
     api: Client
     named: DataDir | None = None
@@ -41,7 +41,7 @@ class ReadFrom:
 
 @contextmanager
 def source(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[ReadFrom]:
-    """Yield a client of the coordinator at `url` or on `data`, or one that reads `data`."""
+    """Yield a client of the coordinator at `url` or on `data`, else one that reads files."""
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
     stack = None if url else directory.running_stack()
     uses_defaults = data is None and "MALLORN_DATA_DIR" not in os.environ
@@ -68,7 +68,7 @@ def reader(url: str | None, api_key: str | None, data: Path | None = None) -> It
 
 
 def find_job(api: Client, job: str | None) -> Job:
-    """Return the job with this id or id prefix; the newest for None. Raises NotFound."""
+    """Return the job with this id or id prefix, by default the newest. Raises NotFound."""
     if job is not None:
         return api.job(job)
     newest = api.newest_job()
@@ -79,13 +79,13 @@ def find_job(api: Client, job: str | None) -> Job:
 
 
 def check_open(origin: ReadFrom, job: Job) -> None:
-    """Raise Conflict for a job that has ended, if there is no service to raise it."""
+    """Raise Conflict if the job has ended and no service runs that would say so."""
     if origin.still is not None and job.status.state.final:
         raise Conflict(f"job {job.id} has ended: {job.status.state}", hint=f"mallorn show {job.id}")
 
 
 def check_moves(origin: ReadFrom, job: Job) -> None:
-    """Raise Unavailable, with the next command, if a job needs a service and none runs."""
+    """Raise Unavailable, with the next command, if an unfinished job lacks a service."""
     state = job.status.state
     if origin.still is None or state.final:
         return

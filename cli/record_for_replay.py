@@ -32,7 +32,7 @@ MOST_TASKS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class WrittenTask:
-    """Contents of a recording for one of its tasks."""
+    """Numbers and times of one task that was written to a recording."""
 
     name: str
     op: str

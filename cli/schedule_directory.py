@@ -53,8 +53,8 @@ class ScheduleDirectory:
 def read_exported(directory: Path, target: str | None, version: Version = Version.ALONE) -> ScheduleDirectory:
     """Read a directory's manifest; one that stock TVM wrote has none and needs `target`.
 
-    Raises NotFound for a missing directory, InvalidRequest for another target, an invalid
-    manifest or a missing version.
+    Raises NotFound if the directory is missing, InvalidRequest if it is for another target,
+    its manifest is invalid or it lacks the version.
     """
     if not directory.is_dir():
         raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")

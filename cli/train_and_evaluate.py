@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Taught(NamedTuple):
-    """Training data, and the compiler that some feature views need."""
+    """Training data, and the compiler that some sets of features (views) need."""
 
     data: "TrainingData"
     lowering: "Lowering | None"
@@ -330,7 +330,6 @@ def _figures_by_arm(
 
 
 def _number(value: Any) -> float | None:
-    """Convert a number for JSON, which has no NaN: that becomes None."""
     return None if value != value else float(value)
 
 

@@ -23,7 +23,7 @@ class NotTuned(MallornError):
 
 
 def wait_until_tuned(job: Job, hint: str) -> None:
-    """Wait until all trials are done; cancel the job's last stage. Raises NotTuned."""
+    """Wait for all trials; cancel the job's last stage. Raises NotTuned if cut short."""
     with bar(f"job {job.id}") as advance:
         while job.state in OPEN:
             status = job.status

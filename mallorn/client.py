@@ -140,7 +140,7 @@ class Client:
         outcome: str | None = None,
         page_size: int = 200,
     ) -> Iterator[Record]:
-        """Iterate over measurements, newest first; `page_size` are fetched per request."""
+        """Iterate over matching measurements, newest first, in pages of `page_size`."""
         filters = {"job": job, "workload": workload, "target": _text(target), "outcome": outcome}
         return self.connection.pages(Record, "/records", **filters, limit=page_size)
 
@@ -152,7 +152,7 @@ class Client:
         target: Wanted | None = None,
         outcome: str | None = None,
     ) -> "pandas.DataFrame":
-        """Return the newest `limit` measurements as a DataFrame. Raises MissingPackage."""
+        """Return the newest `limit` measurements as a DataFrame; this needs pandas."""
         return frame(Record, islice(self.records(job, workload, target, outcome), limit))
 
     def dataset_stats(self) -> DatasetStats:
@@ -162,7 +162,7 @@ class Client:
     def schedules(
         self, workload: str | None = None, target: Wanted | None = None, beaten: bool = False
     ) -> Iterator[VerifiedSchedule]:
-        """Iterate over the best schedules per workload and target, or all if `beaten`."""
+        """Iterate over the best schedule per workload and target; if `beaten`, over all."""
         filters = {"workload": workload, "target": _text(target), "beaten": beaten or None}
         return self.connection.pages(VerifiedSchedule, "/schedules", **filters)
 
@@ -174,7 +174,7 @@ class Client:
         version: int | None = None,
         active: bool | None = None,
     ) -> Iterator[CostModelVersion]:
-        """Iterate over cost-model versions, newest first; new rounds use the active ones."""
+        """Iterate over cost-model versions, newest first; `active` ones serve new rounds."""
         filters = {"family": family, "target": _text(target), "name": name, "version": version}
         return self.connection.pages(CostModelVersion, "/costmodels", **filters, active=active)
 
@@ -218,7 +218,7 @@ class Client:
         return self.connection.read(NewApiKey, self.connection.post(path))
 
     def revoke_key(self, key_id: str) -> None:
-        """Revoke an API key: requests with it are refused from now on."""
+        """Revoke an API key, so that the service refuses it from now on."""
         self.connection.delete(f"/keys/{key_id}")
 
     def owners(self) -> list[OwnerStatus]:
@@ -226,7 +226,7 @@ class Client:
         return self.connection.values(OwnerStatus, "/owners")
 
     def treat_owner(self, owner: str, deed: OwnerDeed) -> OwnerStatus:
-        """Sign out, ban, readmit or erase an owner. Needs an admin's key."""
+        """Sign out, ban, readmit or erase an owner, as `deed` says. Needs an admin's key."""
         return self.connection.read(OwnerStatus, self.connection.post(f"/owners/{deed}", {"owner": owner}))
 
     def audit(self, page_size: int = 50) -> Iterator[AuditEntry]:
@@ -243,7 +243,7 @@ class Client:
 
 
 def is_model_id(text: str) -> bool:
-    """Return whether a text is a SHA-256 in hex, and so a model's id instead of a path."""
+    """Return whether a text is a model's id (a SHA-256 in hex) rather than a path."""
     return len(text) == 64 and all(c in "0123456789abcdef" for c in text)
 
 

@@ -15,12 +15,12 @@ HISTORY: Final = ("round", "trials", "seconds", "total_us", "task", "found_us", 
 
 
 def frame(kind: type[Value], rows: Iterable[Value]) -> "pandas.DataFrame":
-    """Return a DataFrame with a column per field of `kind`. Raises MissingPackage."""
+    """Return a DataFrame with a column per field. Raises MissingPackage without pandas."""
     return _frame((row.model_dump(mode="json") for row in rows), kind.model_fields)
 
 
 def history_frame(points: Sequence[CurvePoint], rounds: Iterable[RoundStatus]) -> "pandas.DataFrame":
-    """Return a job's best-so-far curve with the round that ended at each point."""
+    """Return a job's best-so-far curve, with the round that ended at each point."""
     round_by_index = {row.index: row for row in rounds}
     lines: list[dict[str, object]] = []
     for point in points:

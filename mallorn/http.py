@@ -46,7 +46,7 @@ class AnswerLost(Unavailable):
 
 
 class Retries:
-    """Doubling pauses, with random jitter, between the attempts of one request."""
+    """Pauses between attempts of a request, which double each time, with random jitter."""
 
     def __init__(self, limit: int, deadline_sec: float = math.inf) -> None:
         self._most = limit
@@ -133,7 +133,7 @@ class Connection:
                 return
 
     def read(self, kind: type[V], body: object) -> V:
-        """Parse JSON of the coordinator as `kind`. Raises Unavailable if it does not fit."""
+        """Parse the coordinator's JSON as `kind`. Raises Unavailable if it does not fit."""
         try:
             return kind.model_validate(body)
         except ValidationError as error:
@@ -265,7 +265,7 @@ class Connection:
 
 
 def error_from(response: httpx.Response) -> MallornError:
-    """Return an error response as the exception class that the coordinator named."""
+    """Convert an error response to an exception of the class that it names."""
     is_answer_lost = response.status_code in (502, 504)
     fallback = AnswerLost if is_answer_lost else _BY_STATUS.get(response.status_code, MallornError)
     try:

@@ -105,11 +105,11 @@ class Job:
         return self._connection.pages(Record, "/records", **filters, limit=RECORDS_A_PAGE)
 
     def records(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
-        """Return the result of `measurements` as a DataFrame. Raises MissingPackage."""
+        """Return the result of `measurements` as a DataFrame; this needs pandas."""
         return frame(Record, self.measurements(outcome))
 
     def history(self) -> "pandas.DataFrame":
-        """Return a DataFrame of total latency after each round. Raises MissingPackage."""
+        """Return a DataFrame of total latency after each round; this needs pandas."""
         rounds = list(self.rounds())
         points = curve(rounds, self.tasks(), self.status.created_at)
         return history_frame(points, rounds)
@@ -124,7 +124,8 @@ class Job:
     def watch(self) -> Self:
         """Show the job below a notebook cell and return it once it ended or is stuck.
 
-        Interrupting the cell does not stop the job. Raises InvalidRequest elsewhere.
+        Interrupting the cell does not stop the job. Raises InvalidRequest outside a
+        notebook.
         """
         watch(self)
         return self
@@ -215,7 +216,7 @@ class Job:
         return self._take(self._connection.delete(f"/jobs/{self.id}/export"))
 
     def schedules(self, directory: str | Path) -> Path:
-        """Download the schedules for TVM's `JSONDatabase`. Raises InvalidRequest."""
+        """Download schedules for TVM's JSONDatabase. Raises InvalidRequest if unwritable."""
         with self._connection.stream(f"/jobs/{self.id}/schedules") as response:
             content = response.read()
         try:

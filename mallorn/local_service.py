@@ -31,13 +31,13 @@ LAST_LINES: Final = 12  # shown of the log of a service that ended
 
 @dataclass(frozen=True)
 class Connected:
-    """A client of a running service, and its data directory if it is on this machine."""
+    """A client of a running service, with its data directory if it is on this machine."""
 
     api: Client
     data: DataDir | None = None
 
     def check_runs(self) -> None:
-        """Raise Unavailable, with the end of the log, if the service here has ended."""
+        """Raise Unavailable, quoting the log, if the service on this machine has ended."""
         if self.data is None or self.data.is_locked():
             return
         lines = _log(self.data).read_text(errors="replace").splitlines() if _log(self.data).exists() else []
@@ -45,7 +45,7 @@ class Connected:
         raise Unavailable(f"the service on this machine has ended\n{words}", hint=f"ls {self.data.logs}")
 
     def readable_later(self, job: Job) -> Job:
-        """Return a handle that can read the job even after the service here has ended."""
+        """Return a handle that can read the job even after a local service has ended."""
         if self.data is None:
             return job
         api = Client(self.api.connection.url, transport=DataDirTransport(self.data))
@@ -77,7 +77,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
 
 
 def wait_for_device(stack: Connected) -> None:
-    """Wait until a service on this machine has a device online. Raises NoDevice."""
+    """Wait until a local service has a device online. Raises NoDevice if none comes."""
     deadline = time.monotonic() + DEVICE_TIMEOUT_SEC
     while stack.data is not None and not any(device.online for device in stack.api.devices()):
         if time.monotonic() > deadline:
@@ -131,7 +131,7 @@ class Starter:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start_unless_held(self) -> None:
-        """Start a service unless one runs. Raises Unavailable if it ended before ready."""
+        """Start a service unless one runs. Raises Unavailable if it ended at once."""
         is_held = self._directory.is_locked()
         if self._process is None and not is_held:
             print_line(f"starting the service on this machine, data in {self._directory.path}")
@@ -154,7 +154,10 @@ class Starter:
             self._process = None  # another command started a stack first: use that
 
     def wait_until_ready(self) -> StackInfo:
-        """Return the service once it answers; start it if needed. Raises Unavailable."""
+        """Return the service once it answers; start it first if none runs.
+
+        Raises Unavailable if it does not answer in time.
+        """
         deadline = time.monotonic() + START_TIMEOUT_SEC
         try:
             while time.monotonic() < deadline:

@@ -30,14 +30,14 @@ WIDTHS: Final = {FIXED64: 8, FIXED32: 4}
 
 @dataclass(frozen=True, slots=True)
 class ModelUpload:
-    """A model as a stream: its file, or a tar with its weights; equal files, equal bytes."""
+    """A model as a stream: its file, or a tar with its weight files; reproducible bytes."""
 
     model: Path
     weights: tuple[str, ...]  # file names relative to the model's directory
 
     @classmethod
     def of(cls, model: Path) -> Self:
-        """Check an ONNX file. Raises InvalidModel if it is none or lacks a weight file."""
+        """Check an ONNX file. Raises InvalidModel if invalid or without a weight file."""
         weights = tuple(check_onnx_file(model))
         for name in weights:
             place = Path(name)
@@ -148,7 +148,7 @@ class Field:
 
 
 def check_onnx_file(file: Path) -> list[str]:
-    """Return the names of an ONNX file's weight files. Raises InvalidModel if not ONNX."""
+    """Return the names of an ONNX file's weight files. Raises InvalidModel if invalid."""
     try:
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             foreign = foreign_format(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:])
@@ -182,7 +182,7 @@ def _locations(data: mmap.mmap, graph: Field) -> Iterator[str]:
 
 
 def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
-    """Iterate over the fields of a protobuf message in a byte range. Raises NoProtobuf."""
+    """Iterate over the fields of a protobuf message. Raises NoProtobuf if it is invalid."""
     position = start
     while position < end:
         key, position = _varint(data, position, end)
@@ -202,7 +202,6 @@ def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
 
 
 def _varint(data: mmap.mmap, start: int, end: int) -> tuple[int, int]:
-    """Return a protobuf varint and the position after it. Raises NoProtobuf."""
     value = 0
     for offset in range(10):
         if start + offset >= end:

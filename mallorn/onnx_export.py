@@ -54,7 +54,7 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
 
 
 def existing(model: str | Path) -> Path:
-    """Return the path of a file, or of a folder's only ONNX file. Raises InvalidModel."""
+    """Return a file, or a folder's only ONNX file. Raises InvalidModel if there is none."""
     file = Path(model)
     if file.is_dir():
         files = sorted(file.glob("*.onnx"))

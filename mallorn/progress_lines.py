@@ -27,10 +27,7 @@ NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def share(job: JobStatus) -> float:
-    """Return the share of a job that is done, by the tasks in its message or its budget.
-
-    The budget is in trials or minutes; without one, the share is an estimate.
-    """
+    """Return the share of a job that is done, by the tasks in its message or its budget."""
     if match := COUNTED.search(words(job)):
         finished_count, total = (int(number) for number in match.groups())
         return min(1.0, finished_count / total) if total else 0.0
@@ -44,12 +41,12 @@ def share(job: JobStatus) -> float:
 
 
 def words(job: JobStatus) -> str:
-    """Return the text of what a job waits for or is doing; empty while it tunes."""
+    """Return what a job waits for or is doing, as text; empty while it tunes."""
     return first_line(job.reason) or ("" if job.state is JobState.TUNING else DOING.get(job.state, ""))
 
 
 def best(job: JobStatus) -> str:
-    """Return a text on the best latency so far and how many tasks have one; may be empty."""
+    """Return a text on the best latency so far and how many tasks have a time."""
     progress = job.progress
     if job.state not in (JobState.TUNING, JobState.PAUSED):
         return ""
@@ -118,7 +115,7 @@ def print_line(line: str) -> None:
 
 @dataclass
 class FirstVersion:
-    """Downloads a job's first export to a folder; if `to` is a text, shows it instead."""
+    """Downloads a job's first export to the folder `to`, or shows `to` if it is a text."""
 
     job: Job
     to: Path | str

@@ -26,7 +26,7 @@ class ExistingSchedules:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Read the manifest; None if there are no files. Raises Conflict for other files."""
+        """Read the manifest; None for no files. Raises Conflict if there are other files."""
         if not directory.is_dir() or not any(directory.iterdir()):
             return None
         try:
@@ -85,7 +85,7 @@ def model_id_of(file: Path) -> str:
 
 @contextmanager
 def out_directory(directory: Path) -> Iterator[Path]:
-    """Create a directory; remove it on exit if still empty. Raises InvalidRequest."""
+    """Create a directory; remove it on exit if empty. Raises InvalidRequest if it cannot."""
     new_folders = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)

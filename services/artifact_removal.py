@@ -35,8 +35,9 @@ def remove_export(database: Database, job_id: str, uri: str) -> None:
 def delete_model(database: Database, artifacts: str, model_id: str, owner: str) -> None:
     """Delete an owner's model, and then its bytes if no other owner has the model.
 
-    The bytes are removed after the commit, so that a failed deletion leaves a complete model.
-    Raises NotFound; Conflict while jobs of the owner refer to the model.
+    The bytes are removed after the commit, so that a failed deletion leaves a complete
+    model. Raises NotFound if the owner lacks the model, Conflict while the owner's jobs
+    refer to it.
     """
     with database.transaction() as session:
         is_last = Models(session).delete(model_id, owner)

@@ -125,7 +125,7 @@ class DataDir:
         return Path(base) / f"mallorn-{os.getuid()}-{name}"
 
     def prepare(self) -> None:
-        """Create the directories. Raises InvalidRequest if `path` is unsuitable, else StorageFull."""
+        """Create the directories. Raises InvalidRequest for a bad path, or StorageFull."""
         mount = mount_of(self.path)
         if mount is not None and mount.has_local_locks:
             raise InvalidRequest(
@@ -167,7 +167,7 @@ class DataDir:
             return None
 
     def running_stack(self) -> StackInfo | None:
-        """Return `stack.json` if its stack still runs, else None. Raises DataDirInUse as `is_locked`."""
+        """Return `stack.json` if its stack runs, else None; raises as `is_locked`."""
         return self.read_stack() if self.is_locked() else None
 
     @contextmanager
@@ -186,7 +186,8 @@ class DataDir:
         """Lock the directory for one stack, and create `runtime`, until the block ends.
 
         Yields a function that writes the stack's URL into the lock file, for other
-        processes' errors. Raises DataDirInUse or InvalidRequest.
+        processes' errors. Raises DataDirInUse if another stack has the lock, else
+        InvalidRequest.
         """
         with self.lock_file.open("r+") as file:
             if not _lock_within(file, LOCK_PATIENCE_SEC):
@@ -208,7 +209,7 @@ class DataDir:
                 shutil.rmtree(self.runtime)
 
     def is_locked(self) -> bool:
-        """Return whether a stack has the lock. Raises DataDirInUse for one elsewhere."""
+        """Return whether a stack has the lock. Raises DataDirInUse for another host's."""
         with suppress(FileNotFoundError, NotADirectoryError), self.lock_file.open() as file:
             if _try_lock(file, fcntl.LOCK_SH):
                 return False
@@ -228,7 +229,7 @@ class DataDir:
             yield
 
     def has_users(self, patience_sec: float = 0.0) -> bool:
-        """Return whether a process is in `used()`; wait for brief locks of other checks."""
+        """Return whether any process holds `used()`; wait for short checks by others."""
         with self.users_file.open("r+") as file:
             return not _lock_within(file, patience_sec)
 
@@ -242,7 +243,7 @@ def _sign(file: IO[str], url: str) -> None:
 
 
 def _signature(file: IO[str]) -> dict[str, object]:
-    """Return pid, URL and host that the lock's holder wrote; empty until it has."""
+    """Return pid, URL and host that the lock's holder wrote; empty before that."""
     file.seek(0)
     try:
         holder = json.loads(file.read())

@@ -98,7 +98,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
 
 @contextmanager
 def _settings(directory: DataDir) -> Iterator[Settings]:
-    """Yield service settings for the directory; without a database, with a temporary one."""
+    """Yield settings for the directory; without a database there, with an empty one."""
     from db.engine import parse_url
     from db.migrate import upgrade
 
@@ -115,7 +115,7 @@ def _settings(directory: DataDir) -> Iterator[Settings]:
 
 @contextmanager
 def hints_for(directory: DataDir) -> Iterator[None]:
-    """Add `--data DIR`, if required, to commands in the hints of errors from the block."""
+    """Add `--data DIR`, if it is not the default, to commands in hints of errors."""
     try:
         yield
     except MallornError as error:

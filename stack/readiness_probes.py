@@ -49,7 +49,7 @@ def redis_answers(socket_path: Path) -> Probe:
 
 
 def device_registered(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
-    """Return a probe that is True once a device, of `target` if given, is registered."""
+    """Return a probe that is True once a device, for `target` if given, is registered."""
     from workers.device.tracker_client import device_key
 
     server_key = f"server:{device_key(target)}" if target else None
@@ -62,7 +62,6 @@ def tracker_answers(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
 
 
 def _registered(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
-    """Return the tracker's keys of registered devices; None if the tracker does not answer."""
     from workers.device.tracker_client import TrackerClient
 
     try:

@@ -1,4 +1,4 @@
-"""Runs the embedded stack until it is stopped, with devices on demand; tells the user."""
+"""Runs the embedded stack until it is stopped; starts devices that waiting jobs need."""
 
 import logging
 import os
@@ -32,7 +32,10 @@ WhyNot = Callable[[Target], str]
 
 
 class DeviceDemand:
-    """Thread that finds targets in need of a device here; tells other jobs why they wait."""
+    """Thread that finds the targets for which waiting jobs need a device on this machine.
+
+    It also stores, in the jobs whose target this machine cannot run, why they wait.
+    """
 
     def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
         from db.session import Database
@@ -53,7 +56,7 @@ class DeviceDemand:
 
     @contextmanager
     def updating(self) -> Iterator[Self]:
-        """Run the thread while the block lasts; do not wait for a pending check by TVM."""
+        """Run the thread while the block lasts; do not wait for its last check to end."""
         self._thread.start()
         try:
             yield self
@@ -61,7 +64,7 @@ class DeviceDemand:
             self._stopped.set()
 
     def update(self) -> None:
-        """Update `targets` once. Raises Unavailable if the database or the tracker does not answer."""
+        """Update `targets` and why jobs wait. Raises Unavailable without SQL or tracker."""
         from db.repositories.devices import Devices
         from db.repositories.jobs import JobsWaitingForDevice
 
@@ -115,7 +118,7 @@ class DevicesOnDemand:
         self._running: dict[Target, str] = {}
 
     def adjust(self, targets: Collection[Target]) -> None:
-        """Start and stop devices for these targets. The supervisor's thread calls this repeatedly."""
+        """Start and stop devices to match these targets; called repeatedly."""
         for target in set(targets) - self._running.keys():
             self._say(f"  starting a device for {target}")
             spec = self._spec_of(target)
@@ -221,7 +224,7 @@ class Announcer:
         self.say(f"  {name} is ready")
 
     def everything_ready(self, has_device: bool) -> None:
-        """Say once that everything is ready, which is when a worker has reported the local device."""
+        """Say once that all is ready: a worker must have reported the local device."""
         if has_device and not self._is_all_told:
             prefix = "" if self.layout.url == "http://127.0.0.1:8000" else f"MALLORN_URL={self.layout.url} "
             self.say(f"everything is ready; try   {prefix}mallorn tune model.onnx")

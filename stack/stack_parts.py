@@ -96,7 +96,7 @@ class StackParts:
         return self._forked(COORDINATOR, http_ok(f"{self.layout.url}/healthz"), "serve")
 
     def loader(self) -> ChildSpec:
-        """Return a process that loads bundled rows and cost models into the database, then exits."""
+        """Return a process that loads bundled rows and cost models into the database."""
         return self._forked("loader", bool, "migrate")
 
     def celery(self) -> list[ChildSpec]:
@@ -111,7 +111,7 @@ class StackParts:
         return [self._celery("control", "control"), importer, *slots]
 
     def device_for(self, target: Target) -> ChildSpec:
-        """Return a device process for another target, for which jobs wait."""
+        """Return the process of a further device, for a target that jobs wait for."""
         return ChildSpec(
             f"device-{target.key}",
             self._device_command(target.text),
@@ -135,5 +135,5 @@ class StackParts:
 
 
 def mallorn(*words: str) -> tuple[str, ...]:
-    """Return a `mallorn` command line; -P keeps the user's directory off the module path."""
+    """Return a `mallorn` command line; -P stops imports from the current directory."""
     return (sys.executable, "-P", "-m", "mallorn", *words)

@@ -23,7 +23,7 @@ _ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
 
 
 def can_fork() -> bool:
-    """Return whether this process has one thread; other threads' locks would stay locked in a fork."""
+    """Return whether this process has one thread; a fork would keep others' locks held."""
     return len(os.listdir("/proc/self/task")) == 1
 
 
@@ -149,12 +149,12 @@ class SupervisedChild:
         self.ready = False
 
     def probe(self) -> bool:
-        """Return whether the process is ready or was ready before."""
+        """Return whether the process is ready now or was before."""
         self.ready = self.ready or self.spec.ready()
         return self.ready
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to the process and to those that it started in its group."""
+        """Send a signal to the process and all others in its process group."""
         if self._process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
@@ -208,5 +208,5 @@ def python_path() -> str:
 
 
 def search_path() -> str:
-    """Return PATH plus the interpreter's directory, where set-up installs a C compiler if none exists."""
+    """Return PATH plus the interpreter's folder, which may hold an installed C compiler."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])

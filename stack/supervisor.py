@@ -69,7 +69,7 @@ class Supervisor:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Handle signals, start the children that need no others; stop all when the block ends."""
+        """Handle signals, and start children without needs; stop all when the block ends."""
         handlers = {
             number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
         }
@@ -101,7 +101,7 @@ class Supervisor:
         return {child.spec.name for child in self._children if child.ready}.issuperset(names)
 
     def start(self, is_over: Callable[[], bool] = lambda: False) -> bool:
-        """Return True once all children are ready, False if a signal or `is_over` ends the wait first."""
+        """Return True once all children are ready, False on a signal or if `is_over`."""
         self.watch(lambda: all(child.ready for child in self._children) or is_over())
         return all(child.ready for child in self._children)
 

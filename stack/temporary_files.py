@@ -15,11 +15,11 @@ PREFIX: Final = "mallorn-part-"
 
 @contextmanager
 def own_folder(part: str) -> Iterator[Path]:
-    """Use a new folder for temporary files of this process and its children in the block.
+    """Use, in the block, a new folder for temporary files of this process and its children.
 
     The folder lies in TMPDIR, which an embedded stack sets to a folder of its data
-    directory, and is removed at the end. Before, folders of killed processes of this user
-    are removed from TMPDIR.
+    directory, and is removed at the end. First, folders that killed processes of this user
+    left in TMPDIR are removed.
     """
     parent = Path(tempfile.gettempdir())
     sweep(parent)
@@ -36,11 +36,11 @@ def own_folder(part: str) -> Iterator[Path]:
 
 
 def sweep(*places: Path) -> None:
-    """Remove this user's temporary folders that dead processes left in these places."""
+    """Remove temporary folders that dead processes of this user left in these places."""
     for folder in left_by_the_dead(*places):
         locked_folders.remove_tree(folder)
 
 
 def left_by_the_dead(*places: Path) -> Iterator[Path]:
-    """Yield this user's folders of dead processes; each is locked until the next one."""
+    """Yield folders of this user's dead processes; each is locked until the next one."""
     return locked_folders.left_by_the_dead(PREFIX, *places)

@@ -10,7 +10,7 @@ from cli.terminal.output import print_json, print_note, stdout
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a check. If it failed and is `necessary`, the command fails."""
+    """Result of a check; the command fails if the check failed and is `necessary`."""
 
     name: str
     ok: bool
@@ -21,7 +21,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Words for failed checks: `bad` for those that are necessary, `weak` for others."""
+    """Words that mark failed checks: `bad` for necessary ones, `weak` for others."""
 
     bad: str
     weak: str

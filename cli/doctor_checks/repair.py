@@ -37,7 +37,7 @@ DAMAGED: Final = "damaged"
 
 @dataclass(frozen=True, slots=True)
 class FileQuarantine:
-    """The folder for damaged files of one repair; it is created with the first file."""
+    """Folder to which a repair moves damaged files; created when the first one comes."""
 
     folder: Path
 
@@ -82,7 +82,7 @@ def _cannot(path: str, error: OSError) -> StorageFull:
 
 
 def repaired(config: Settings) -> Iterator[Finding]:
-    """Yield a finding per repair; after the first that fails there are no more."""
+    """Make all repairs and yield a finding for each; stop after the first that fails."""
     aside = FileQuarantine.of(config.data_dir.absolute())
     try:
         for words in _steps(config, aside):
@@ -113,7 +113,8 @@ def leftovers(data: Path) -> Iterator[str]:
 def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
     """Replace a damaged or missing SQLite file by the newest intact backup.
 
-    Raises DamagedDatabase or NotFound without a backup, Conflict while the file is used.
+    Without a backup it raises DamagedDatabase, or NotFound if the file is missing. Raises
+    Conflict while a process uses the file.
     """
     file = sqlite_file(url)
     if file is None:
@@ -152,7 +153,7 @@ def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
 
 
 def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterator[str]:
-    """Quarantine damaged models; record damaged and missing models in their jobs."""
+    """Move damaged models away; record damaged and missing models in their jobs."""
     for model_id, flaw in stored.flawed_models(database, artifacts):
         uri = model_uri(artifacts, model_id)
         _check_there(uri.rpartition("/")[0])
@@ -163,7 +164,7 @@ def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterato
 
 
 def exports(database: Database) -> Iterator[str]:
-    """Record missing exports in the jobs that they belong to."""
+    """Record in the jobs which of their exports are missing."""
     for job_id, uri in stored.missing_exports(database).items():
         _check_there(exports_beside(exports_beside(uri)))
         with database.transaction() as session:
@@ -172,7 +173,7 @@ def exports(database: Database) -> Iterator[str]:
 
 
 def times(database: Database) -> Iterator[str]:
-    """Mark times as upper bounds if most trials of their hour took too long."""
+    """Mark times as upper bounds in hours whose trials mostly took too long."""
     with database.transaction() as session:
         busy_hours = BusyHours(session)
         for hour in busy_hours.busy_hours():

@@ -13,7 +13,7 @@ from stack.readiness_probes import tracker_answers
 
 
 def ready(api: Client) -> str:
-    """Raise Unavailable with the failing part: coordinator, database, tables or broker."""
+    """Raise Unavailable if coordinator, database, tables or broker fail; name which."""
     api.connection.get("/readyz")
     return f"{api.connection.url}: database, tables and broker are ready"
 

@@ -24,7 +24,7 @@ from workers.sandbox.sandbox_support import reached
 
 
 def integrity(database: Database) -> str:
-    """Check the database file or server. Raises NotFound, DamagedDatabase, Unavailable."""
+    """Check the database. Raises NotFound, DamagedDatabase or Unavailable if it fails."""
     file = sqlite_file(database.url)
     if file is None:
         with database.session() as session:
@@ -41,7 +41,7 @@ def tables(database: Database) -> str:
 
 
 def backups(database: Database) -> str:
-    """Return a text on a SQLite file's backups; for a server, where to read about them."""
+    """Return a text on the backups of a SQLite file; for a server, where to read on."""
     file = sqlite_file(database.url)
     if file is None:
         return "by pg_dump: docs/runbook.md, Backup"
@@ -53,7 +53,11 @@ def backups(database: Database) -> str:
 
 
 def backed_up(database: Database, copy: Path) -> str:
-    """Copy a SQLite database. Raises InvalidRequest for a server, Conflict, StorageFull."""
+    """Copy a SQLite database to `copy`.
+
+    Raises InvalidRequest for a database server, Conflict if `copy` exists, StorageFull if
+    the copy cannot be written.
+    """
     file = sqlite_file(database.url)
     if file is None:
         raise InvalidRequest("a server's database is not a file", hint="pg_dump: docs/runbook.md, Backup")
@@ -72,7 +76,7 @@ NEXT_START = "nothing to do: the next   mallorn up   removes it"
 
 
 def rights(data: Path) -> str:
-    """Check that `data` exists and is writable. Raises NotFound, InvalidRequest."""
+    """Check a data folder. Raises NotFound if missing, InvalidRequest if not writable."""
     if not data.is_dir():
         raise NotFound(
             f"there is no directory {data} yet", hint="mallorn up, or name another with --data DIR"
@@ -96,7 +100,7 @@ def stack(directory: DataDir) -> str:
 
 
 def leftovers(directory: DataDir) -> str:
-    """Raise Unavailable, naming them, if killed processes left temporary folders."""
+    """Raise Unavailable, with their paths, if killed processes left temporary folders."""
     places = directory.scratch, host_folder()
     folders = [str(folder) for folder in left_by_the_dead(*places)]
     if folders:
@@ -105,7 +109,7 @@ def leftovers(directory: DataDir) -> str:
 
 
 def sandbox(mode: str) -> str:
-    """Describe this host's sandbox. Raises NoSandbox if `mode` requires more."""
+    """Describe this host's sandbox. Raises NoSandbox if it is less than `mode` requires."""
     return f"{reached(mode)}, with MALLORN_SANDBOX={mode}"
 
 
@@ -124,7 +128,7 @@ class Flaw(NamedTuple):
 
 
 def models(database: Database, artifacts: str) -> str:
-    """Check the models' files. Raises Lacking, except for losses that jobs have recorded."""
+    """Check the models' files. Raises Lacking for flaws that no job has on record."""
     bad = [
         f"{model_uri(artifacts, model_id)} {flaw.words}"
         for model_id, flaw in flawed_models(database, artifacts)
@@ -143,7 +147,7 @@ def models(database: Database, artifacts: str) -> str:
 
 
 def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Flaw]]:
-    """Return damaged models, and missing ones whose jobs do not have that on record."""
+    """Return damaged models, and those missing ones whose jobs do not record the loss."""
     with database.session() as session:
         model_ids, lost_ids = StoredFiles(session).models(), Repairs(session).lost_models()
     flaws = [(model_id, _flaw(model_uri(artifacts, model_id), model_id)) for model_id in model_ids]
@@ -183,7 +187,7 @@ def times(database: Database) -> str:
 
 
 def cost_models(database: Database) -> str:
-    """Check the active cost models' bytes. Raises Lacking, naming damaged versions."""
+    """Check the active cost models' bytes. Raises Lacking if versions are damaged."""
     with database.session() as session:
         checked = [(version.name, damaged(version)) for version in StoredFiles(session).cost_models()]
     bad = [f"{name} is damaged" for name, is_damaged in checked if is_damaged]
@@ -196,7 +200,6 @@ def cost_models(database: Database) -> str:
 
 
 def _flaw(uri: str, model_id: str) -> Flaw | None:
-    """Return what is wrong with a model's file. Raises Lacking if it may not be read."""
     try:
         fs, path = open_store(uri)
         with fs.open(path, "rb") as file:

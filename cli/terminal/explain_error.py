@@ -25,7 +25,7 @@ MISTAKES: Final = (ModuleNotFoundError, OSError, ValidationError)
 
 
 def explained(error: Exception) -> MallornError | None:
-    """Return the error with a hint; None for our own bugs, which need a traceback."""
+    """Return the error with a hint; None for bugs in Mallorn, which need a traceback."""
     if isinstance(error, ModuleNotFoundError):
         return missing_package(error)
     if isinstance(error, OSError) and error.strerror is not None:

@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 
 def stdout() -> Console:
-    """Return a new console for data; sys.stdout may be redirected between two calls."""
+    """Return a new console for data at each call, as sys.stdout may have been redirected."""
     is_terminal = sys.stdout.isatty()
     return Console(
         file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=None if is_terminal else PIPE_WIDTH

@@ -47,7 +47,7 @@ class NotYours(Unavailable):
 
 
 def check_yours(url: str) -> str:
-    """Return a local service's URL unchanged. Raises NotYours if it is another user's."""
+    """Return a local service's URL unchanged. Raises NotYours if another user runs it."""
     uid = listener_uid(urlsplit(url).port or 80)
     if uid is None or uid == os.getuid():
         return url
@@ -124,7 +124,7 @@ def _open_end(local: Address, remote: Address) -> End | None:
 
 
 def _diagnosed(local: Address, remote: Address) -> End | None:
-    """Query this socket by netlink; /proc lists all sockets, which takes milliseconds."""
+    """Query one socket by netlink; reading all sockets from /proc takes milliseconds."""
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
     hosts = [socket.inet_pton(family, host) for host, _ in (local, remote)]
     query = (
@@ -146,7 +146,6 @@ def _held(uid: int, inode: int) -> End | None:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """Return the lines of the kernel's TCP socket tables with this text, split at spaces."""
     rows = []
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):  # not Linux, or no IPv6
@@ -156,13 +155,11 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def _plain(address: Address) -> Address:
-    """Return an address with an IPv4-mapped IPv6 host converted to IPv4."""
     host = ipaddress.ip_address(address[0])
     return str(getattr(host, "ipv4_mapped", None) or host), address[1]
 
 
 def _written(host: str) -> tuple[str, ...]:
-    """Return a host as the kernel's tables write it; an IPv4 host also in IPv6 form."""
     address = ipaddress.ip_address(host)
     if address.version == 6:
         return (_words(address.packed),)

@@ -14,8 +14,8 @@ from mallorn.core.os_errors import os_error
 def open_store(url: str) -> tuple[Any, str]:
     """Return the file system and the path of an fsspec URL.
 
-    Listings are not cached, since other hosts write there, too. Raises MissingPackage, or
-    InvalidRequest for an unknown protocol.
+    Listings are not cached, since other hosts write there, too. Raises MissingPackage if the
+    protocol's package is missing, InvalidRequest if it is unknown.
     """
     from fsspec.core import url_to_fs  # not installed in clients
 
@@ -52,7 +52,7 @@ def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
 
 
 def scripts_uri(artifacts: str, workload_key: str, trace: str) -> str:
-    """Return the URI of a schedule's TVMScript texts, which all jobs with it share."""
+    """Return the URI of a schedule's TVMScript texts, shared by all jobs that found it."""
     return f"{artifacts.rstrip('/')}/scripts/{sha256(f'{workload_key}:{trace}'.encode()).hexdigest()}.json"
 
 
@@ -91,5 +91,5 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
 
 
 def away(uri: str, error: Exception) -> StoreAway:
-    """Return the StoreAway error that reports an error of the store."""
+    """Return a StoreAway error that describes this error of the store."""
     return StoreAway(f"the artifact store does not answer for {uri}: {type(error).__name__}: {error}")

@@ -57,7 +57,7 @@ class OptionKwargs(TypedDict, total=False):
 
 
 def check_asked(options: OptionKwargs) -> None:
-    """Raise InvalidRequest for an unknown option, an invalid value or combination."""
+    """Raise InvalidRequest if an option is unknown, or a value or combination is invalid."""
     try:
         check_options(JobOptions.model_validate(options))
     except ValidationError as error:
@@ -70,7 +70,7 @@ def check_asked(options: OptionKwargs) -> None:
 
 
 def check_options(options: JobOptions) -> None:
-    """Raise InvalidRequest for an unregistered name, or a wrong recording or mode."""
+    """Raise InvalidRequest if options contradict, or name something not registered."""
     for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
         check_name(seam, getattr(options, seam))
     check_recording(options)
@@ -78,7 +78,7 @@ def check_options(options: JobOptions) -> None:
 
 
 def check_mode(options: JobOptions, trials: int | None = None, minutes: float | None = None) -> None:
-    """Raise InvalidRequest for options that need measuring, if the mode measures nothing."""
+    """Raise InvalidRequest if the job's mode measures nothing but an option needs that."""
     if options.searches:
         return
     is_set_by_option = {

@@ -25,7 +25,7 @@ class CostModelName:
 
     @property
     def is_base(self) -> bool:
-        """Return whether the model was pretrained for an operator, not for a task family."""
+        """Return whether this was pretrained for an operator, not for a job's tasks."""
         return self.family.startswith(BASE)
 
     @classmethod
@@ -48,10 +48,10 @@ def base_family(op: str) -> str:
 
 
 def scope_of(owner: str) -> str:
-    """Return the prefix that the families of an owner's private jobs have, and no others."""
+    """Return the prefix of the families of an owner's private jobs."""
     return f"{PRIVATE}{sha256(owner.encode()).hexdigest()[:_CHARS]}:"
 
 
 def in_scope(family: str, scope: str) -> bool:
-    """Return whether a family begins with a scope; the empty scope is for public jobs."""
+    """Return whether a family has an owner's prefix or, if that is empty, is public."""
     return family.startswith(scope) if scope else not family.startswith(PRIVATE)

@@ -1,4 +1,4 @@
-"""Detection of well-known formats that are not ONNX, so that an error can name the fix."""
+"""Detection of model formats other than ONNX, so that errors can say how to convert them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,7 @@ SAMPLE_BYTES: Final = 1 << 16  # bytes from a file's start and end that detectio
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A format that is not ONNX, and a hint how to get an ONNX file instead."""
+    """A model format that is not ONNX, and a hint how to get an ONNX file instead."""
 
     name: str
     hint: str
@@ -60,5 +60,5 @@ def foreign_format(data: bytes) -> Foreign | None:
 
 
 def _converted(name: str, suffix: str) -> Foreign:
-    """Return a format that the client converts to ONNX once the file's suffix is right."""
+    """Return a format that the client converts to ONNX if the file has the right suffix."""
     return Foreign(name, f"mv MODEL MODEL{suffix}   (`mallorn tune` converts a file with that ending)")

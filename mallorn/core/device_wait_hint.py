@@ -27,12 +27,12 @@ class ServiceAddress:
 
 
 def waiting_words(target: str, service: ServiceAddress, why_not_here: str = "") -> str:
-    """Return the reason text of a job without a device; the second line is a command."""
+    """Return the reason of a job without a device; its second line starts a device."""
     return f"waits for a device for {target}{_not_here(why_not_here)}\n{device_command(target, service)}"
 
 
 def command_for(reason: str, cause: str | None) -> str:
-    """Return the command in a job's reason if no device fits the job; else an empty text."""
+    """Return the command in a job's reason if it lacks a device; else an empty text."""
     command = reason.partition("\n")[2]
     return f"next: {command}" if cause in (Cause.NOT_HERE, Cause.UNLIKE) else ""
 
@@ -57,7 +57,7 @@ def unlike_words(job_id: str, old_conditions: str, conditions: str) -> str:
 
 
 def device_command(target: str, service: ServiceAddress) -> str:
-    """Return the command to start a device, preceded by one to open a loopback tracker."""
+    """Return the command to start a device, after one that opens a loopback tracker."""
     template = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"
     if is_loopback(host_and_port(service.tracker)[0]):
         start = f"mallorn up{service.data} --tracker {OTHERS_REACH}"

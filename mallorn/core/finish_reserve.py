@@ -1,4 +1,4 @@
-"""Time that a budget in minutes reserves for a job's last stage: check, compile and time."""
+"""Time that a budget in minutes reserves for a job's last stage: checks and exports."""
 
 from typing import Final
 

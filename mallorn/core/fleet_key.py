@@ -13,7 +13,7 @@ HINT: Final = "MALLORN_RPC_KEY=$(openssl rand -hex 32), the same on every host o
 
 
 class FleetKey:
-    """The fleet's keys, several in a change: the first signs, all verify. False if none."""
+    """Keys of the fleet: the first signs, all of them verify. False if there is none."""
 
     def __init__(self, text: str = "") -> None:
         """Split keys at commas. Raises InvalidRequest if one is too short or all are blank."""
@@ -37,7 +37,7 @@ class FleetKey:
         return f"FleetKey({len(self._keys)} keys)"
 
     def proof(self, purpose: str, *texts: str) -> str:
-        """Sign the purpose and the texts with the first key; empty without keys."""
+        """Return a signature of purpose and texts by the first key; empty without keys."""
         return _signed(self._keys[0], purpose, texts) if self._keys else ""
 
     def proves(self, proof: str, purpose: str, *texts: str) -> bool:
@@ -46,7 +46,7 @@ class FleetKey:
         return any(hmac.compare_digest(signature.encode(), _bytes(proof)) for signature in signatures)
 
     def of_session(self, match_key: str) -> list["FleetKey"]:
-        """Derive keys for one device session; processes with untrusted code may get them."""
+        """Derive keys for one device session, which untrusted processes may see."""
         return [FleetKey(_signed(key, "session", (match_key,))) for key in self._keys]
 
 

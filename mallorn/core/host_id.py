@@ -28,9 +28,9 @@ def host_folder() -> Path:
 
 
 def share_locks(host: str, locks: str, other_host: str, other_locks: str) -> bool:
-    """Return whether builders of one process wait while the other process times candidates.
+    """Return whether builds of one process cannot disturb timings by the other.
 
-    Processes of one host need one lock file for that; those of different hosts need not wait
+    Processes of one host need one lock file for that; those of different hosts need none
     (True). Empty `locks`, of older versions or unreadable files, count as the same file.
     """
     return host != other_host or locks == other_locks or "" in (locks, other_locks)

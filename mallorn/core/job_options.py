@@ -201,7 +201,7 @@ class JobOptions(BaseModel):
 
     @property
     def beside_others(self) -> bool:
-        """Return whether the job also looks for schedules that are fastest on busy hosts."""
+        """Return whether the job also seeks schedules that are fastest on busy hosts."""
         return self.contention == "on"
 
     @property
@@ -211,7 +211,7 @@ class JobOptions(BaseModel):
 
     @property
     def is_detached(self) -> bool:
-        """Return whether `mallorn batch` moves candidates to a device no worker reaches."""
+        """Return whether candidates travel in files to a device no worker reaches."""
         return self.measurer == DETACHED and self.mode != ZERO_SHOT
 
     @property
@@ -225,7 +225,7 @@ class JobOptions(BaseModel):
         return self.mode == SEARCH
 
     def timing(self) -> dict[str, object]:
-        """Return the options that are part of the measuring context.
+        """Return the options that a measuring context contains.
 
         Times compare only if these are equal. `flush_l2=auto` counts as a warm cache, which
         is wrong only for some programs on GPUs.
@@ -235,7 +235,7 @@ class JobOptions(BaseModel):
         return timing | {"stopping": self.stopping, "cache": cache}
 
     def timing_inside(self, model: str, programs: int) -> dict[str, object]:
-        """Return `timing` for kernels inside a model while `programs` others run."""
+        """Return `timing` for kernels timed inside a model beside other programs."""
         return {"cache": "model", "beside": programs, "model": model}
 
 
@@ -300,7 +300,7 @@ def _drop(options: Any, path: Sequence[int | str]) -> None:
 
 
 def choices(option: str) -> list[str]:
-    """Return the names that an option accepts; empty if it takes other values."""
+    """Return the names that a job option accepts; empty if it accepts other values."""
     annotation = JobOptions.model_fields[option].annotation
     names = get_args(annotation) if get_origin(annotation) is Literal else sorted(REGISTRY.get(option, ()))
     return list(names)

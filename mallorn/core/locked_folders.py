@@ -17,7 +17,7 @@ _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def locked_folder(place: Path, prefix: str) -> Iterator[Path]:
-    """Yield a new folder that this process holds a lock on, and remove it on exit."""
+    """Yield a new folder that this process holds locked, and remove it on exit."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         lock_fd = _locked(folder)
@@ -33,7 +33,7 @@ def locked_folder(place: Path, prefix: str) -> Iterator[Path]:
 
 
 def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
-    """Yield folders of this user's dead processes, each locked until the next is taken."""
+    """Yield folders of this user's dead processes; each is locked until the next one."""
     for folder in [folder for place in places for folder in place.glob(f"{prefix}*")]:
         lock_fd = _locked(folder)
         if lock_fd is not None:
@@ -44,7 +44,7 @@ def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
 
 
 def _locked(folder: Path) -> int | None:
-    """Lock a folder; None if it is a link or another user's, or if its owner is alive."""
+    """Lock a folder; None if it is a link or another user's, or its owner is alive."""
     try:
         lock_fd = os.open(folder, os.O_RDONLY | _FOLDER)
     except OSError:
@@ -79,7 +79,7 @@ def remove_tree(root: Path) -> None:
 
 
 def _emptied(root_fd: int, name: str) -> list[str]:
-    """Remove an entry of the top folder; move its subfolders up, return their new names."""
+    """Remove an entry of the top folder; first move its subfolders up, and return these."""
     with suppress(IsADirectoryError):
         os.unlink(name, dir_fd=root_fd)
         return []
@@ -100,7 +100,6 @@ def _emptied(root_fd: int, name: str) -> list[str]:
 
 
 def _opened(parent: Path | int, name: str) -> int:
-    """Open a folder after giving its owner all permissions. Raises OSError for a link."""
     if isinstance(parent, Path):
         path_fd = os.open(parent / name, os.O_PATH | _FOLDER)
     else:

@@ -92,7 +92,7 @@ class JsonLines(logging.Formatter):
 
 
 def _short(text: str) -> str:
-    """Redact a text, and only then cut it to LONGEST, so that no part of a secret stays."""
+    """Cut a text to LONGEST only after redacting it, so that no part of a secret stays."""
     text = redact(text)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
 

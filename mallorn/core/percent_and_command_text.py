@@ -1,4 +1,4 @@
-"""Text helpers: format a share in percent, and find the command in a reason or a hint."""
+"""Helpers that format a share in percent, and find a command in an error's hint."""
 
 import re
 from typing import Final

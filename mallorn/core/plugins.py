@@ -1,4 +1,4 @@
-"""Users' own classes: which ones a job may name, and which one raised an exception (ADR 0037)."""
+"""Users' own classes: which ones a job may name, and whose code raised errors (ADR 0037)."""
 
 import sys
 import traceback
@@ -34,7 +34,7 @@ def check_classes(options: JobOptions, plugins: Sequence[str]) -> None:
 
 
 def check_fit(options: JobOptions, seams: Sequence[str]) -> None:
-    """Raise ClassRefused if a user's class that is installed here has a wrong base class."""
+    """Raise ClassRefused if a user's class is installed here but has a wrong base class."""
     for seam, name in own_classes(options):
         if seam in seams:
             # Another worker may have the class; a round without it continues and reports that.
@@ -49,7 +49,7 @@ def own_classes(options: JobOptions) -> list[tuple[str, str]]:
 
 
 class Part(NamedTuple):
-    """A user's class that a job runs: its name, and the job option that names it, `seam`."""
+    """A user's class that a job runs: its name, and `seam`, the job option that names it."""
 
     seam: str
     name: str
@@ -90,7 +90,6 @@ def blame_plugins(*parts: tuple[str, str]) -> Iterator[None]:
 
 
 def _source_files(seam: str, name: str) -> set[str | None]:
-    """Return the source files of a user's class and its bases; empty if it does not load."""
     try:
         plugin = resolve(seam, name)
     except MallornError:

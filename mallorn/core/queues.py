@@ -82,7 +82,6 @@ def celery_settings(redis_url: str) -> dict[str, object]:
 
 
 def _broker(url: str) -> tuple[str, dict[str, object]]:
-    """Return the URL for kombu, and the transport options that Redis Sentinel needs."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise InvalidRequest(f"{parts.scheme or 'that'!r} is no protocol of a broker", hint=HINT)

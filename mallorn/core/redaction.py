@@ -31,7 +31,7 @@ def hide_password(url: str | None) -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text with known secrets, logins in URLs and secret parameters hidden."""
+    """Return the text without known secrets, logins in URLs and secret parameters."""
     for word in sorted(_known, key=len, reverse=True):
         text = text.replace(word, HIDDEN)
     if "@" in text:

@@ -183,7 +183,6 @@ def _load(location: str) -> Any:
 
 
 def _entry(seam: str, name: str) -> str:
-    """Return the MODULE:CLASS of an installed package's entry point; empty if none exists."""
     entries = entry_points(group=f"mallorn.{seam}", name=name)
     return next((entry.value for entry in entries), "")
 
@@ -219,7 +218,7 @@ EXTRAS: Final = {"flaml": "automl", "torch": "neural"}  # all other libraries: `
 
 
 def libraries_of(cost_model: str) -> frozenset[str]:
-    """Return the libraries that a cost model and the models it consists of import."""
+    """Return the libraries that a cost model, and any models inside it, import."""
     own = LIBRARIES.get(cost_model, frozenset())
     return own.union(*(libraries_of(part) for part in PARTS.get(cost_model, ())))
 

@@ -29,7 +29,7 @@ def default_data_dir() -> Path:
 
 
 class Settings(BaseSettings):
-    """Settings of client, coordinator, control, workers and devices; each process uses a part."""
+    """Settings of clients and of all processes of the service; each uses a part of them."""
 
     model_config = SettingsConfigDict(env_prefix="MALLORN_", extra="ignore", hide_input_in_errors=True)
 
@@ -240,7 +240,7 @@ class Settings(BaseSettings):
 
     @property
     def fleet_key(self) -> FleetKey:
-        """Key shared by devices and workers. Raises InvalidRequest if short or blank."""
+        """Key of devices and workers. Raises InvalidRequest if it is short or blank."""
         text = self.rpc_key.get_secret_value()
         with suppress(FileNotFoundError, NotADirectoryError):  # an unreadable file raises
             text = text or (self.data_dir / KEY_FILE).read_text() or "\n"
@@ -271,7 +271,7 @@ _BETWEEN_PROCESSES: Final = frozenset(
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence per MALLORN_* variable that nothing reads, with a similar name."""
+    """Yield a sentence per MALLORN_* variable that nothing reads; suggest a similar one."""
     settings = {PREFIX + name.upper() for name in Settings.model_fields}
     for name, value in sorted(environ.items()):
         is_unread = name.startswith(PREFIX) and name not in settings | _BETWEEN_PROCESSES

@@ -22,7 +22,7 @@ LONGEST_NAME: Final = 400
 
 
 def is_built_by_tvm(options: JobOptions) -> bool:
-    """Return whether TVM builds the candidates; their measuring context names a builder."""
+    """Return whether TVM builds the candidates, so that times depend on the builder."""
     return options.measurer in ON_DEVICES
 
 
@@ -49,7 +49,7 @@ def measured_target(target: Target, measurer: str) -> Target:
 
 
 def real_target(target: Target) -> Target:
-    """Return the target without `device`, the field that names a stand-in measurer."""
+    """Return the target without the field `device`, which names `replay` or `simulated`."""
     return parse_target({name: value for name, value in target.attrs.items() if name != "device"})
 
 
@@ -103,7 +103,7 @@ def recording_place(options: JobOptions, recordings: str) -> str:
 
 
 def measured_by(name: str) -> str:
-    """Return a text such as `measured by replay`; empty for measurers on real devices."""
+    """Return a text such as `measured by replay`; empty if devices measured."""
     if not name or name in ON_DEVICES:
         return ""
     return f"measured by {name}{', on no device' if name in STAND_INS else ''}"

@@ -100,12 +100,12 @@ class MeasurementKind(StrEnum):
 
     @property
     def foreign(self) -> "MeasurementKind":
-        """Kind of a row imported from another dataset: it only trains cost models."""
+        """Kind of such a row after import from another dataset: it only trains models."""
         return _IMPORTED.get(self, self)
 
     @property
     def measured(self) -> "MeasurementKind":
-        """Kind that the row had in the dataset in which it was measured."""
+        """Kind that an imported row had in the dataset in which it was measured."""
         return next((original for original, imported in _IMPORTED.items() if imported is self), self)
 
 

@@ -25,7 +25,7 @@ def compact_json(value: object) -> str:
 
 
 def told(stranger: object) -> str:
-    """Return untrusted text for a message: cut to TOLD characters, escaped if needed."""
+    """Return untrusted text for messages: cut to TOLD characters and, if needed, escaped."""
     text = str(stranger)[:TOLD]
     return text if text.isprintable() else ascii(text)
 

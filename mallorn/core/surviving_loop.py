@@ -1,4 +1,4 @@
-"""Service loops that survive errors: each is logged and ends one part of an iteration."""
+"""Loops of services that survive errors: one is logged, and ends only a part of a turn."""
 
 import logging
 import math
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Turn:
-    """Iteration of a service loop that has run regularly for `steady_sec` seconds."""
+    """One turn of a service's loop, which has run without a gap for `steady_sec` seconds."""
 
     def __init__(self, steady_sec: float = math.inf) -> None:
         self.steady_sec = steady_sec
@@ -25,7 +25,7 @@ class Turn:
 
     @contextmanager
     def part(self, words: str) -> Iterator[None]:
-        """Run a part of the iteration; log its error instead of raising it."""
+        """Run a part of the turn in the block; log its error instead of raising it."""
         try:
             yield
         except Exception as error:

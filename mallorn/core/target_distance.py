@@ -32,12 +32,12 @@ class Distance(NamedTuple):
 
     @property
     def cuts_alike(self) -> bool:
-        """Return whether vector widths and core counts match, and so do good tile sizes."""
+        """Return whether vector width and cores are equal, and so are good tile sizes."""
         return not self.other_vectors and not self.cores
 
 
 def distance(first: Target, second: Target) -> Distance | None:
-    """Return the distance between targets; None if kind or stand-in measurer differs."""
+    """Return the distance; None if kind or measurer (device, replay, simulated) differs."""
     if first.kind != second.kind or stand_in(first) != stand_in(second):
         return None
     cores = abs(log2(first.num_cores / second.num_cores))

@@ -63,8 +63,6 @@ SECONDS: Final = XAxis("time since submit", lambda point: point.sec, duration)
 
 @dataclass(frozen=True)
 class _Frame:
-    """Mapping from values to coordinates in the SVG."""
-
     right: float
     low: float
     high: float
@@ -129,7 +127,6 @@ def _lines_at(frame: _Frame, latencies_us: Mapping[str, float]) -> Iterator[Html
 
 
 def _marks(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> Iterator[Html]:
-    """Yield a dot with a tooltip for each point at which the total fell."""
     before_us = math.inf
     for point in points:
         if point.total_us < before_us:

@@ -141,7 +141,6 @@ def summary(story: ReportData) -> Html:
 
 
 def _option(value: JsonValue) -> str:
-    """Format an option's value; empty for None and an empty list, so that it is omitted."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {member}" for key, member in value.items())
     return "" if value is None or value == [] else str(value)
@@ -181,13 +180,13 @@ def tasks(story: ReportData) -> Html | None:
 
 
 def answers(story: ReportData) -> Html | None:
-    """Return the section on what schedules are based on; None if the job measured."""
+    """Return the section on what unmeasured schedules rest on; None if the job measured."""
     rows = story.job.finish_report.answers.items()
     return el("section", el("h2", "What answered"), table(rows, ANSWER_COLUMNS)) if rows else None
 
 
 def decisions(story: ReportData) -> Html | None:
-    """Return the section on why each round was planned and what it gained, or None."""
+    """Return the section on why each round was planned and its gain; None without rounds."""
     if not story.rounds:
         return None
     decision_summary = summarise(story.job, story.tasks, story.rounds)
@@ -222,7 +221,7 @@ def _words(failure: Failure) -> Html | str:
 
 
 def applying(story: ReportData) -> Html:
-    """Return the section with the commands that use the job's schedules."""
+    """Return the section with the commands that apply the job's schedules."""
     job_id = story.job.id
     if not story.job.exported:
         words = f"The job has not exported its schedules: it is {story.job.state}."

@@ -46,7 +46,7 @@ def at_seconds(points: Sequence[CurvePoint], sec: float) -> float | None:
 
 
 def reached(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[int, float | None]:
-    """Return each task's best latency, from the job's rounds and what was known before."""
+    """Return each task's best latency, from the job's rounds and from before the job."""
     rows = sorted(rounds, key=lambda row: row.index)
     best_us = at_start(rows, tasks)
     for row in rows:
@@ -60,7 +60,7 @@ def timed(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
 
 
 def at_start(rounds: Iterable[RoundStatus], tasks: Iterable[TaskStatus]) -> dict[int, float | None]:
-    """Return each task's best latency before the job's first round for it."""
+    """Return each task's best latency before the job's first round for it; may be None."""
     best_us = {task.index: task.latency_us for task in tasks}
     for row in reversed(list(rounds)):
         best_us[row.task_index] = row.before_us

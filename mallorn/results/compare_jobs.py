@@ -21,7 +21,7 @@ APART: Final = "tasks are timed alone and find their data in the caches, in the 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """A job's final results, and its results at equal effort; None if not timed."""
+    """A job's results in the end and at equal effort; values are None if not timed."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Result of `judge`: the fastest job (None if undecided), the figure used and why."""
+    """The fastest job (None if undecided), the figure that decided, and why."""
 
     by: str | None
     fastest: str | None
@@ -52,7 +52,7 @@ class Judgement:
 
 
 def judge(jobs: Sequence[JobResult]) -> Judgement:
-    """Judge by whole-model latency if each job has one undisturbed, else by task sums."""
+    """Name the fastest job by undisturbed whole-model latencies, or else by task sums."""
     # Why the whole model's latency cannot decide; empty if it can.
     doubt = next(
         (f"the whole model of {job.id} was not timed" for job in jobs if job.model_us is None),

@@ -29,7 +29,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Number of forecasts with a known result, and how many of their intervals held it."""
+    """Number of forecasts with a known result, and of those whose interval contained it."""
 
     judged: int
     held: int

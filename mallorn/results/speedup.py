@@ -18,7 +18,7 @@ RIVALS: Final = {"onnxruntime": "onnxruntime", "untuned": "TVM's default build, 
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """Ratio of the tuned model's speed to its rival's, with its 95 % interval."""
+    """Ratio of a tuned model's speed to that of its rival, with the 95 % interval."""
 
     rival: str
     times: float
@@ -28,7 +28,7 @@ class Speedup:
 
     @property
     def by_default_build(self) -> bool:
-        """Return whether the rival is TVM's default build; a win is then only `fair`."""
+        """Return whether the rival is TVM's default build; beating it is only `fair`."""
         return self.rival != "onnxruntime"
 
     @property
@@ -113,7 +113,7 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the median's 95 % confidence interval; the whole range below six values."""
+    """Return the median's 95 % confidence interval; below six values, their whole range."""
     ordered = sorted(values)
     count = len(ordered)
     omitted = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0

@@ -63,7 +63,6 @@ def judge(job: JobStatus) -> Verdict:
 
 
 def _performance(job: JobStatus, race: Speedup | None) -> list[str]:
-    """Return texts on the model's speed, the effort spent and the expected gain."""
     if race is None:
         cause = job.finish_report.not_timed
         effort = _trials(job.progress.trials) if job.options.searches else _answered(job)
@@ -80,7 +79,6 @@ def _performance(job: JobStatus, race: Speedup | None) -> list[str]:
 
 
 def _answered(job: JobStatus) -> str:
-    """Return a text on whether the schedules of a job without a search were checked."""
     if job.options.mode == ZERO_SHOT:
         return NOT_BUILT
     return NOT_TUNED if all(answer.checked for answer in job.finish_report.answers.values()) else PARTLY
@@ -96,7 +94,7 @@ def _trials(count: int) -> str:
 
 
 def _next_command(job: JobStatus, race: Speedup | None) -> str:
-    """Return the next command; figures that are uncertain are to be measured again first."""
+    """Return the next command; uncertain figures are to be measured again first."""
     stem = PurePath(job.name).stem
     model = shlex.quote(f"{stem}.onnx")
     files = f"{model} --schedules {shlex.quote(f'{stem}-tuned')}"

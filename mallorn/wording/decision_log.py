@@ -13,7 +13,7 @@ from mallorn.wording.format_values import Cell, Column, first_line, latency
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """Table row of a round, or heading above a first pass (the first rounds of tasks)."""
+    """Table row of a round, or the heading above a first pass (tasks' first rounds)."""
 
     round: Cell
     task: str
@@ -38,7 +38,7 @@ ROUND_COLUMNS: Final = (
 
 
 def log_lines(rounds: Sequence[LoggedRound]) -> Iterator[str]:
-    """Yield a line per round, and a heading with the reason above those of a first pass."""
+    """Yield a line per round; tasks' first rounds get a heading with their common reason."""
     for heading, group in _groups(rounds):
         if heading:
             yield f"first pass: {heading.why}; {heading.task}, {heading.trials} trials"
@@ -47,7 +47,7 @@ def log_lines(rounds: Sequence[LoggedRound]) -> Iterator[str]:
 
 
 def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
-    """Yield a table row per round, and a heading above those of a first pass."""
+    """Yield a table row per round; tasks' first rounds get a heading."""
     for heading, group in _groups(rounds):
         if heading:
             yield heading
@@ -65,7 +65,7 @@ def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
 
 
 def _groups(rounds: Sequence[LoggedRound]) -> Iterator[tuple[LogRow | None, list[LoggedRound]]]:
-    """Yield groups of consecutive rounds, with a heading for a first pass, else None."""
+    """Yield groups of consecutive rounds; only first passes have a heading, else None."""
     for first_pass, neighbours in groupby(rounds, key=lambda row: row.policy == FIRST_VISITS):
         group, heading = list(neighbours), None
         if first_pass and len(group) > 1:
@@ -89,7 +89,6 @@ def _line(row: LoggedRound, is_under_heading: bool = False) -> str:
 
 
 def _why(row: LoggedRound, is_under_heading: bool) -> str:
-    """Return why the round was planned, unless a heading says so, and what disturbed it."""
     failed_parts = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
     disturbance = None if row.stats is None else row.stats.disturbance
     cause = "" if is_under_heading else row.why
@@ -111,7 +110,6 @@ def _interval(row: LoggedRound) -> str:
 
 
 def _found(row: LoggedRound) -> str:
-    """Return the state or the result of a round as text."""
     match row.state:
         case RoundState.QUEUED:
             return "waits for a worker"
@@ -131,7 +129,6 @@ def _found(row: LoggedRound) -> str:
 
 
 def _total(row: LoggedRound) -> str:
-    """Return the weighted total before and after; empty if unknown or if the round is open."""
     before_us, after_us = row.total_before_us, row.total_after_us
     if after_us is None or row.state.open:
         return ""
@@ -141,7 +138,6 @@ def _total(row: LoggedRound) -> str:
 
 
 def _pair(one_us: float, other_us: float, joint: str) -> str:
-    """Format two latencies with the same unit."""
     if max(one_us, other_us) >= 1000:
         return f"{one_us / 1000:.3f} {joint} {other_us / 1000:.3f} ms"
     return f"{one_us:.1f} {joint} {other_us:.1f} us"

@@ -45,7 +45,7 @@ ANSWER_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """Tasks of one family (they share a cost model) that are in it for the same reason."""
+    """Tasks that are in one family (sharing a cost model) for the same reason."""
 
     family: str
     why: str
@@ -67,7 +67,7 @@ def task_columns(tasks: Iterable[TaskStatus]) -> Sequence[Column[TaskStatus]]:
 
 
 def stock_words(tasks: Iterable[TaskStatus]) -> str:
-    """Return a text that compares latencies in stock MetaSchedule's logs with the job's."""
+    """Return a text that compares latencies of stock MetaSchedule's logs with the job's."""
     pairs = [
         (task.weight * task.stock_us, task.weight * task.latency_us)
         for task in tasks
@@ -81,7 +81,7 @@ def stock_words(tasks: Iterable[TaskStatus]) -> str:
 
 
 def kinships(tasks: Iterable[TaskStatus]) -> list[FamilyRow]:
-    """Return one row per family and reason why tasks are in it."""
+    """Return a row per family (tasks with one cost model) and reason for being in it."""
     members: dict[tuple[str, str], list[int]] = {}
     for task in tasks:
         if task.family:
@@ -223,7 +223,6 @@ def _with_hint(text: str, hint: str) -> str:
 
 
 def _gain_from_trials(report: FinishReport) -> list[str]:
-    """Return a line on what trials gained over none, and how schedules were found."""
     latencies = report.inside_the_model and report.inside_the_model.beside_guesses
     if not latencies:
         return []
@@ -240,7 +239,6 @@ def _gain_from_trials(report: FinishReport) -> list[str]:
 
 
 def _on_busy_host(report: FinishReport) -> list[str]:
-    """Return a line on the latency while other programs run, and on schedules for busy hosts."""
     contention = report.contention
     if contention is None or not contention.loads:
         return []

@@ -37,7 +37,7 @@ def network_name(seed: int, number: int) -> str:
 def draw(kinds: Sequence[Kind], count: int, seed: int) -> list[Drawn]:
     """Draw `count` distinct tasks, one from each kind in turn, with the random seed `seed`.
 
-    Raises InvalidRequest if too few are found, or if a rule cannot be computed for a shape.
+    Raises InvalidRequest if too few distinct ones are found, or a rule fails for a shape.
     """
     rng, open_kinds = np.random.default_rng(seed), list(kinds)
     tasks: dict[Drawn, None] = {}
@@ -64,7 +64,6 @@ def _draw_new(kind: Kind, rng: np.random.Generator, tasks: dict[Drawn, None]) ->
 
 
 def _changed_seed(kind: Kind, rng: np.random.Generator) -> Values:
-    """Pick a shape of a real network and change one to three of its dimensions by rules."""
     shape = dict(kind.seeds[int(rng.integers(len(kind.seeds)))])
     names = sorted(kind.changes)
     count = min(len(names), int(rng.integers(1, MOST_CHANGES + 1)))

@@ -105,8 +105,6 @@ def parse(text: str) -> Expression:
 
 
 class _Parser:
-    """A recursive-descent parser; `left` holds the tokens not yet parsed."""
-
     def __init__(self, text: str, tokens: list[str]) -> None:
         self._text = text
         self.left = tokens

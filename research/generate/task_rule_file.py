@@ -1,4 +1,4 @@
-"""Reads TOML rule files: kinds of tasks, shapes in real networks, rules that alter them."""
+"""Reads TOML rule files: kinds of tasks, shapes from real networks, rules to change them."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class _RulesIn(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of task: rules in `changes` alter shapes of `seeds`; `where` limits results."""
+    """A kind of task: shapes in `seeds`, rules to change them, and conditions on results."""
 
     name: str
     build: str  # a key of research.generate.tasks_as_onnx.BUILDERS
@@ -54,7 +54,7 @@ class Kind:
 
 
 def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
-    """Return the kinds of tasks in a rule file; `builders` maps builders to dimension names.
+    """Read the kinds of tasks in a rule file; `builders` gives each builder's dimensions.
 
     Raises NotFound if it cannot be opened, InvalidRequest if anything in it is invalid.
     """

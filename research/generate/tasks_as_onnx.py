@@ -1,4 +1,4 @@
-"""Build ONNX models of independent branches; each is one task, such as Conv and Relu."""
+"""Build ONNX models of independent branches; each is one task, such as a Conv with Relu."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -98,7 +98,7 @@ def softmax(branch: Branch, shape: Values) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Builds a kind of task; `pattern` matches names of such tasks after the import."""
+    """Builds tasks of one kind; `pattern` matches the names that the import gives them."""
 
     build: Callable[[Branch, Values], str]
     dimensions: tuple[str, ...]
@@ -116,7 +116,7 @@ DIMENSIONS: Final = {name: builder.dimensions for name, builder in BUILDERS.item
 
 
 def patterns(tasks: Sequence[Drawn]) -> list[str]:
-    """Return the job option `only` for these tasks, so that nothing else is tuned."""
+    """Return the job option `only`, which limits tuning to these tasks."""
     return sorted({BUILDERS[task.build].pattern for task in tasks})
 
 

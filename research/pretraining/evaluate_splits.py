@@ -1,4 +1,4 @@
-"""Evaluate cost models on held-out rows; as a control, labels can be shuffled first."""
+"""Evaluate cost models on held-out rows; as a control, with shuffled labels."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +23,7 @@ Make = Callable[[], CostModel]
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A split into training and test rows; `name` says which rows are for testing."""
+    """A split into training and test rows; `name` describes the test rows."""
 
     name: str
     split: Split
@@ -68,7 +68,7 @@ SPLITS: Final = ("within-task", "by-task", "by-network", "by-target", "by-host")
 def figures(
     make: Make, rows: Rows, split: str, seeds: int, networks: Networks | None = None, control: bool = False
 ) -> list[Figures]:
-    """Return the mean test scores over all folds, per seed; `control` shuffles labels."""
+    """Return the test scores per seed, averaged over folds; `control` shuffles labels."""
     data = replace(rows, labels=scramble_labels(rows.labels, rows.groups, seed=0)) if control else rows
     return [
         mean([_score_fold(make, data, fold, seed) for fold in folds(split, data, networks or {}, seed)])
@@ -77,7 +77,7 @@ def figures(
 
 
 def mean(rows: list[Figures]) -> Figures:
-    """Average each score over the rows, ignoring NaN; NaN if a score has no other value."""
+    """Average each score over the rows without NaN; NaN if a score has no other value."""
     valid = {name: [row[name] for row in rows if name in row and not np.isnan(row[name])] for name in rows[0]}
     return {name: float(np.mean(values)) if values else float("nan") for name, values in valid.items()}
 

@@ -1,4 +1,4 @@
-"""Extract features of training data in the representation (view) that a cost model reads."""
+"""Extract features of training data in the view (feature set) that a cost model reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, Wo
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """Extracts features that need lowered code, for tasks in the database of `viewer`."""
+    """Extracts features of TVM's lowered code, for tasks in the database of `viewer`."""
 
     viewer: FeatureLookup
     most_new: int  # most candidates per task to lower; cached ones do not count
@@ -38,9 +38,10 @@ class Lowering:
 
 
 def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = None) -> Rows:
-    """Return features and labels of the tasks, without candidates of unknown features.
+    """Return features and labels, omitting candidates whose features cannot be computed.
 
-    Raises InvalidRequest if `view` needs lowered code without `lowering`, or for no row.
+    Raises InvalidRequest if no row is left, or if the set of features `view` needs lowered
+    code but `lowering` is None.
     """
     if view in LOWERED and lowering is None:
         raise _not_here(view)

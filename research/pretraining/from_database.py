@@ -28,7 +28,8 @@ def training_data_of(
 ) -> TrainingData:
     """Return the measurements of the named snapshot or, if None, a new one of `selection`.
 
-    Samples about `limit` rows. Raises NotFound for an unknown snapshot, target or operator.
+    Returns a sample of about `limit` rows. Raises NotFound if the snapshot, target or
+    operator is unknown.
     """
     if snapshot is None:
         frozen = take_snapshot(database, None, selection, progress)

@@ -26,7 +26,7 @@ SOME: Final = 100  # workloads or sketches in memory at a time
 def read_training_data(path: Path, progress: Progress = silent, limit: int = MOST_ROWS) -> TrainingData:
     """Return the measurements of a recording, or of an export or its measurement file.
 
-    Raises NotFound or InvalidRequest if a file is missing or cannot be read completely.
+    Raises NotFound if a file is missing, InvalidRequest if it cannot be read completely.
     """
     directory = path.parent if path.name == MEASUREMENT_TABLE.file else path
     if directory.is_dir():

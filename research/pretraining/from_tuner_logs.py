@@ -1,7 +1,8 @@
 """Convert imported auto_scheduler records, which contain no program, to training data.
 
-The features `primitives` need only a record's schedule steps. The tiling of the loops of its
-largest stage usually identifies the operator. Records that lack either are skipped.
+The features `primitives` need only a record's schedule steps. The operator is inferred from
+how the loops of the largest stage are tiled. Records without steps or a known operator are
+skipped.
 """
 
 import hashlib
@@ -46,7 +47,7 @@ DIGITS: Final = 12  # hexadecimal digits of the digest in a snapshot's name
 def with_foreign(
     database: Database, data: TrainingData, model: str, op: str | None = None, limit: int = MOST_ROWS
 ) -> TrainingData:
-    """Add records of other tuners. Raises InvalidRequest if the model cannot read them."""
+    """Add records of other tuners. Raises InvalidRequest if the model cannot use them."""
     view = resolve("cost_model", model).view
     if view != PRIMITIVES.name:
         raise InvalidRequest(

@@ -34,7 +34,7 @@ TOLD: Final = ("pairwise", "spearman", "peak_1", "peak_5", "rmse")
 
 @dataclass(frozen=True, slots=True)
 class PretrainedBase:
-    """Result of pretraining for an operator and target; `name` is None if it was skipped."""
+    """The model pretrained for an operator and target; `name` is None if it was skipped."""
 
     op: str
     target: str
@@ -56,10 +56,11 @@ def pretrain(
 ) -> Iterator[PretrainedBase]:
     """Train, evaluate and store a base model per operator and target; yield each result.
 
-    `home` makes one model per operator, for this target, from the rows of all real targets.
-    `share` limits training and evaluation to that share of the rows, chosen by active
-    learning (TCL). A model hardly better than chance is stored but not activated. Raises
-    InvalidRequest if `model` is a transfer model, which itself starts from a base model.
+    With `home` there is one model per operator, for that target, from the rows of all real
+    targets. `share` limits training and evaluation to that share of the rows, chosen by
+    active learning (TCL). A model hardly better than chance is stored but not activated.
+    Raises InvalidRequest if `model` is a transfer model, which itself starts from a base
+    model.
     """
     if issubclass(resolve("cost_model", model), TransferModel):
         raise InvalidRequest(
@@ -85,9 +86,9 @@ def pretrain(
 
 
 def is_worth_it(metrics: CostModelMetrics) -> bool:
-    """Return whether a base model ranks enough held-out pairs (WORTH_PAIRS) correctly.
+    """Return whether a base model ranks at least WORTH_PAIRS of held-out pairs correctly.
 
-    Always False if it was trained on other tuners' rows only: it was tested on none of ours.
+    False if all its rows came from other tuners, because it was tested on none of ours.
     """
     return (metrics.pairwise or 0.0) >= WORTH_PAIRS and not only_foreign(metrics)
 
@@ -100,7 +101,6 @@ def only_foreign(metrics: CostModelMetrics) -> bool:
 def _fit(
     model: str, tasks: Sequence[TaskData], target: str, lowering: Lowering | None, share: float | None
 ) -> tuple[CostModel, CostModelMetrics] | None:
-    """Return a trained model and its metrics; None for under FEWEST_ROWS usable rows."""
     if sum(latency is not None for task in tasks for latency in task.latencies_us) < FEWEST_ROWS:
         return None
     make = resolve("cost_model", model)
@@ -128,7 +128,6 @@ def _fit(
 
 
 def _sample(tasks: Sequence[TaskData], target: str) -> Sequence[TaskData]:
-    """Sample at most BASE_ROWS rows, preferring those of the target itself."""
     own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
     foreign = [task for task in tasks if task.target != target]
     room = BASE_ROWS - sum(len(task.trials) for task in own)

@@ -40,7 +40,7 @@ class WorkloadFacts:
 
 @dataclass(slots=True)
 class TaskSample:
-    """Collects all rows of a small stream, else a sample plus each new best of a task."""
+    """Collects all rows of a small stream; of a large one a sample and tasks' new bests."""
 
     total: int  # rows that will be added
     limit: int = MOST_ROWS
@@ -51,7 +51,7 @@ class TaskSample:
     def add(
         self, key: TaskKey, sketch: str, decisions: bytes, outcome: Outcome, latency_us: float | None
     ) -> None:
-        """Add a row or drop it; the choice is deterministic, by row number and latency."""
+        """Keep a task's new best and a fixed sample by row number; drop other rows."""
         self._number += 1
         if outcome in UNINFORMATIVE:
             return

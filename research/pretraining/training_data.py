@@ -45,7 +45,7 @@ class TaskData:
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """Tasks with the measurements of a snapshot or of files."""
+    """Tasks with measurements of a database snapshot or of files, to train cost models."""
 
     tasks: Sequence[TaskData]
     snapshot: str  # name of the snapshot or, for files, of their content
@@ -60,7 +60,7 @@ class TrainingData:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Training rows as parallel arrays. Labels are comparable only within a task's group."""
+    """Training rows of all tasks as arrays. Labels compare only within one task's group."""
 
     features: Matrix
     labels: Vector
@@ -107,7 +107,7 @@ def rows_of(data: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
 
 
 def thinned(data: Sequence[TaskData], limit: int) -> Sequence[TaskData]:
-    """Reduce the tasks to at most `limit` rows: the best rows and an even sample of others."""
+    """Reduce tasks to `limit` rows: the best ones and an even sample of the others."""
     groups = _groups(data)
     if len(groups) <= limit:
         return data

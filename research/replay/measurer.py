@@ -22,7 +22,7 @@ STEPS: Final = {
 
 
 class ReplayMeasurer(Measurer):
-    """Returns results, also failures, that `mallorn record` stored, instead of measuring.
+    """Returns results that `mallorn record` stored, also failures, instead of measuring.
 
     Other candidates get the outcome `not_recorded`. If a recording has several measuring
     contexts, the one with most tasks is used.
@@ -31,7 +31,7 @@ class ReplayMeasurer(Measurer):
     stands_in = REPLAY
 
     def __init__(self, recordings: str, room: Path) -> None:
-        """Take the setting `recordings` and a directory to which the child may write."""
+        """Take the setting `recordings` and a folder for the child that reads files."""
         self._recordings = recordings
         self._room = room
 
@@ -47,7 +47,7 @@ class ReplayMeasurer(Measurer):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Yield the recorded result of each candidate to measure, in order."""
+        """Yield the recorded result of each candidate in `slots`, in their order."""
         recorded = holdings(options, target, self._recordings, self._room)
         trials = recorded.trials(program.key)
         for slot in slots:
@@ -72,7 +72,7 @@ class ReplayMeasurer(Measurer):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Return one result per candidate, whatever `passes`: repeats would be the same."""
+        """Return one result per candidate: `passes` repeats would all be equal."""
         return list(self.measure(program, target, slots, options))
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:

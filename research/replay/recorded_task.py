@@ -38,7 +38,7 @@ class RecordedTask:
 
     @property
     def machine(self) -> Machine:
-        """The machine assumed for the target; recordings lack SIMD widths: CPUs get 16."""
+        """Machine assumed for the target; CPUs get 16 lanes, which recordings lack."""
         target = Target(self.target)
         if not target.is_cpu:
             return assumed_gpu(str(target.attrs.get("arch", "")))
@@ -50,7 +50,7 @@ class RecordedTask:
 
 
 def of_every_kind(tasks: Sequence[RecordedTask], count: int) -> list[RecordedTask]:
-    """Select `count` tasks, the largest of each operator in turn, in their given order."""
+    """Select `count` tasks, in turn the largest of each operator; keep their order."""
     kinds: dict[str, list[RecordedTask]] = {}
     for task in sorted(tasks, key=lambda task: -task.flops):
         kinds.setdefault(task.op, []).append(task)

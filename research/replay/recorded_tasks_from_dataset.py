@@ -1,7 +1,8 @@
-"""Read recorded tasks from a dataset and fit their sketches to each workload.
+"""Read recorded tasks from a dataset and adapt their sketches (traces with open decisions).
 
-A sketch's key is a hash of its trace, which does not contain loop extents: workloads that differ only
-in sizes share a sketch row, with the extents and locations of the workload that was stored first.
+A sketch's key is a hash of its trace, which contains no loop extents. So workloads that
+differ only in sizes share a sketch row, with extents and locations of the one that was
+stored first.
 """
 
 from collections.abc import Sequence

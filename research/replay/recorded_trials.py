@@ -29,7 +29,7 @@ Trials = Mapping[Candidate, Trial]
 
 @dataclass(frozen=True, slots=True)
 class TargetTrials:
-    """The recorded device, and its trials keyed by workload."""
+    """The device of a recording, and its trials for one target, keyed by workload."""
 
     endpoint: Endpoint
     tasks: Mapping[str, Sequence[Trial]]
@@ -50,7 +50,7 @@ class RecordingReader(Child):
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrials:
-    """The recorded device, and the trials of each workload, keyed by candidate."""
+    """The device of a recording, and each workload's trials, keyed by candidate."""
 
     endpoint: Endpoint
     tasks: Mapping[str, Trials]
@@ -63,7 +63,8 @@ class RecordedTrials:
 def holdings(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
     """Return the target's trials in the job's recording; cache them until the file changes.
 
-    Raises InvalidRequest if the file is not allowed, missing, invalid, or of other targets.
+    Raises InvalidRequest if the file is missing, invalid or not allowed, or lacks the
+    target.
     """
     url = recording_place(options, recordings)
     with _reading(options.recording):

@@ -1,4 +1,4 @@
-"""Child process that reads recordings."""
+"""Code of the child process that reads recordings (see RecordingReader)."""
 
 from collections import Counter
 from pathlib import Path

@@ -65,7 +65,7 @@ def write_rows(
     key: bytes,
     facts: Mapping[str, object],
 ) -> None:
-    """Write rows to a Parquet file atomically, and `facts` to its metadata under `key`."""
+    """Write rows to a Parquet file atomically, with `facts` in its metadata at `key`."""
     metadata = {key: json.dumps(facts, sort_keys=True).encode()}
     table = pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def read_tasks(path: Path) -> list[RecordedTask]:
 
 
 def read_facts(path: Path) -> Any:
-    """Return the facts about the measuring hosts. Raises as `read_tasks` does."""
+    """Return the facts about the measuring hosts; raises the same errors as `read_tasks`."""
     _check(path)
     return facts_of(path, FACTS)
 

@@ -30,7 +30,7 @@ EVEN_SHARE: Final = 0.25
 
 
 class Neighbours:
-    """Finds the nearest of a sketch's recorded candidates, which are encoded as points."""
+    """Finds the nearest recorded candidates of one sketch (trace with open decisions)."""
 
     def __init__(self, sketch: Sketch, candidates: Sequence[Candidate]) -> None:
         self.candidates = tuple(candidates)
@@ -44,7 +44,8 @@ class Neighbours:
     ) -> list[Candidate]:
         """Return, for each candidate, the nearest recorded one that is not its `but` entry.
 
-        Ties go to the candidate measured first. `but` is ignored if only one is recorded.
+        Of equally near ones the first measured is taken. `but` is ignored if only one is
+        recorded.
         """
         neighbours: list[Candidate] = []
         for start in range(0, len(candidates), BLOCK):
@@ -73,7 +74,7 @@ class Neighbours:
 
 
 class RecordedSpace(DecisionSpace):
-    """Search space of only the recorded candidates of one task.
+    """Search space that contains only the recorded candidates of one task.
 
     Samples, mutations and crossovers of the full space are replaced by the nearest recorded
     candidates. So mutations change more, isolated candidates are drawn more often, and most
@@ -135,7 +136,7 @@ class RecordedSpace(DecisionSpace):
         return [candidate in self._trials for candidate in candidates]
 
     def nearest(self, candidates: Sequence[Candidate], but: Sequence[Candidate] = ()) -> list[Candidate]:
-        """Return each candidate's nearest recorded one of its sketch, other than `but`."""
+        """Return each candidate's nearest recorded one, other than its entry in `but`."""
         neighbours = list(candidates)
         for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             avoided = [but[line] for line in lines] if but else []
@@ -185,7 +186,7 @@ def propose_recorded(searcher: Searcher, request: Request, space: RecordedSpace)
 
 
 class RecordedProposals:
-    """Recorded candidates that a search has not measured yet (free candidates)."""
+    """The recorded candidates that a search has not measured yet (free candidates)."""
 
     def __init__(self, space: RecordedSpace, history: Sequence[Trial]) -> None:
         self._space = space
@@ -197,9 +198,10 @@ class RecordedProposals:
         return len(self._free)
 
     def land(self, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Keep proposals of free candidates; replace others by the nearest free candidate.
+        """Replace each proposal whose candidate is not free by the nearest free candidate.
 
-        A replaced one loses its prediction, and is dropped if its sketch has none free.
+        Such a proposal loses its prediction, and is dropped if no candidate of its sketch is
+        free.
         """
         exact = {proposal.candidate for proposal in proposals if proposal.candidate in self._free}
         for candidate in exact:
@@ -227,7 +229,7 @@ class ShownSpace(StrEnum):
 
 
 class Arena(ABC):
-    """A search space with a known optimum; a lookup or formula replaces measuring."""
+    """A search space of known optimum for a test search; a lookup or formula gives times."""
 
     def __init__(self, kind: str, name: str, space: Space, optimum_us: float) -> None:
         self.kind = kind
@@ -244,7 +246,7 @@ class Arena(ABC):
 
 
 class RecordedArena(Arena):
-    """Arena of a recorded task; each proposal becomes the nearest recorded candidate."""
+    """Test search on a recorded task; proposals become the nearest recorded candidates."""
 
     def __init__(self, task: RecordedTask, view: ShownSpace) -> None:
         self.recorded = RecordedSpace(task)
@@ -288,7 +290,7 @@ def play(
     batch: int,
     seed: int,
 ) -> PlayedSearch:
-    """Run a search: refit, propose, measure, until `trials` are done or none is proposed."""
+    """Run a search: fit, propose, measure, until `trials` are done or none is proposed."""
     history: list[Trial] = []
     propose_sec = fit_sec = 0.0
     searcher = continued(searcher)

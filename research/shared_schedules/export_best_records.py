@@ -30,7 +30,7 @@ from workers.interfaces.model_compiler import ModelCompiler, Tuned
 
 @dataclass(slots=True)
 class WrittenFolder:
-    """Counts the records of a target that were written to its directory or left out."""
+    """Counts of a target's records that were written to its directory or left out."""
 
     directory: Path
     records: int = 0
@@ -92,7 +92,6 @@ def _write(
     graphs: ModelCompiler,
     folder: WrittenFolder,
 ) -> None:
-    """Write the records that TVM can rebuild; count them, and the records left out."""
     schedules: list[Tuned] = []
     provenance: list[SharedRecord] = []
     with database.session() as session:

@@ -18,7 +18,7 @@ BATCH: Final = 64  # records in one call and one transaction
 def import_schedules(
     database: Database, root: Path, report: Report, progress: Progress = silent
 ) -> LoadedLog:
-    """Store the records that this database lacks; `report` receives the invalid ones."""
+    """Store records that this database lacks; `report` is called for each invalid one."""
     counts = LoadedLog()
     directories = list(databases(root))
     with reading(root) as graphs:

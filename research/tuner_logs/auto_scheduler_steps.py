@@ -35,7 +35,7 @@ ANNOTATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A split loop: its block, its extent, and the number of loops after the split."""
+    """A loop that a step split: its block, its extent, and the number of resulting loops."""
 
     block: str
     extent: int
@@ -44,7 +44,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class ReadSteps:
-    """Translated steps: a sketch, its decisions, and the loops that were split."""
+    """Translated steps: a sketch (trace with open decisions), decisions and split loops."""
 
     sketch: Sketch
     decisions: tuple[int, ...]
@@ -52,7 +52,7 @@ class ReadSteps:
 
 
 def read_steps(steps: str) -> ReadSteps:
-    """Translate a record's steps from JSON. Raises ValueError if unknown or invalid."""
+    """Translate a record's steps from JSON. Raises ValueError for an unknown or bad step."""
     reader = _Reader()
     try:
         for step in json.loads(steps):
@@ -74,8 +74,6 @@ class _Stage:
 
 @dataclass
 class _Reader:
-    """Translates one step at a time; collects the trace, the choices and the decisions."""
-
     trace: list[list[Any]] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     decisions: list[int] = field(default_factory=list)
@@ -102,7 +100,7 @@ class _Reader:
         self._cut(index, loop, names, len(factors))
 
     def follow(self, index: int, loop: int, source: int, levels: int) -> None:
-        """Split a loop by an earlier split's first factors; the last is inferred (None)."""
+        """Split a loop by an earlier split's first factors; the last one is inferred."""
         names = self._factors[source]
         self._cut(index, loop, [*names[:levels], None], levels + 1)
 
@@ -148,7 +146,7 @@ class _Reader:
         self._new(index, "CacheWrite", [self._stage(index).block], scope)
 
     def factor(self, index: int, loop: int, _place: int) -> None:
-        """Insert the stage of an RFactor; it takes over the old stage's known loops."""
+        """Insert the stage that an RFactor step creates; it takes over known loops."""
         stage, loop_name = self._stage(index), self._loop(index, loop)
         self._new(index, "RFactor", [loop_name], "")
         self._stages[index].loops, stage.loops = stage.loops, []
@@ -163,7 +161,6 @@ class _Reader:
         self.trace.append(["Split", [old_loop, *factors], [], names])
 
     def _new(self, index: int, kind: str, inputs: list[str], scope: str) -> None:
-        """Insert a stage at this number; later stages get the next number."""
         self._stages = {number + (number >= index): stage for number, stage in self._stages.items()}
         self._stages[index] = _Stage(self._name("b"))
         self.trace.append([kind, inputs, [scope], [self._stages[index].block]])

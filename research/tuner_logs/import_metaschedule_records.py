@@ -21,7 +21,7 @@ LOG: Final = Provenance(STOCK, ORIGIN, 0.0, MeasuredOn(host_class="unknown", eva
 
 
 def load_metaschedule(database: Database, directory: Path, report: Report) -> tuple[LoadedLog, set[int]]:
-    """Store records that TVM can rebuild; return counts and the numbers of other lines."""
+    """Store records that TVM can rebuild; return counts, and the lines of all others."""
     counts, other_lines = LoadedLog(), set[int]()
     with (directory / RECORDS).open("rb") as lines:
         total = sum(1 for _ in lines)
@@ -41,7 +41,7 @@ def load_metaschedule(database: Database, directory: Path, report: Report) -> tu
 
 
 def _read(graphs: ModelCompiler, directory: Path, start: int, count: int) -> RestoredLog:
-    """Read lines; halve the range after a crash or timeout until the bad line is found."""
+    """Read lines; after a crash or timeout, halve the range until the bad line is found."""
     try:
         return graphs.read_log(str(directory), start, count)
     except (ChildCrashed, ChildTimeout) as error:
@@ -58,7 +58,7 @@ EXPORT: Final = "export"
 
 
 def load_export(database: Database, directory: Path, report: Report) -> LoadedLog:
-    """Store new records of a tuning export. Raises InvalidRequest if bad or unmeasured."""
+    """Store a tuning export's new records. Raises InvalidRequest if bad or unmeasured."""
     manifest = read_manifest(directory / MANIFEST)
     if manifest.mode != SEARCH:
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Read MetaSchedule JSON databases: a directory with one file of programs, one of records."""
+"""Read MetaSchedule JSON databases: folders with a file of programs and one of records."""
 
 import hashlib
 from collections.abc import Collection, Iterator
@@ -31,7 +31,7 @@ def read_database(
 
 
 def check(directory: Path) -> None:
-    """Raise NotFound unless both files exist."""
+    """Raise NotFound unless a directory has both files of a MetaSchedule database."""
     for name in (WORKLOADS, RECORDS):
         if not (directory / name).is_file():
             raise NotFound(
@@ -40,7 +40,7 @@ def check(directory: Path) -> None:
 
 
 def _program(line: Any) -> str:
-    """Hash the program's bytes; the log's structural hash differs between platforms."""
+    """Hash the program's bytes, as the structural hash in logs differs between platforms."""
     _, program = line
     return hashlib.sha256(text(program).encode()).hexdigest()
 

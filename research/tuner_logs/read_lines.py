@@ -32,7 +32,7 @@ Report = Callable[[Problem], None]
 
 @dataclass(slots=True)
 class LoadedLog:
-    """Counts a log's records: newly stored, stored before, and unreadable."""
+    """Counts of a log's records: newly stored, stored before, and unreadable."""
 
     added: int = 0
     known: int = 0
@@ -41,7 +41,7 @@ class LoadedLog:
 
 
 def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Iterator[tuple[int, Value]]:
-    """Yield number (from 0) and value of every line that `parse` accepts; report other lines.
+    """Yield number (from 0) and value of every line that `parse` accepts; report the others.
 
     Skips empty lines and comments, which start with `#` or a blank.
     """
@@ -61,7 +61,7 @@ def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Ite
 
 
 def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
-    """Convert run times to microseconds; empty if failed. Raises ValueError if invalid."""
+    """Convert run times to us; empty if the run failed. Raises ValueError if invalid."""
     times = tuple(float(value) for value in seconds)
     if not times:
         raise ValueError("no run times")
@@ -71,7 +71,7 @@ def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
 
 
 def text(value: Any) -> str:
-    """Return `value`. Raises TypeError if not a string, ValueError if not storable."""
+    """Return `value`. Raises TypeError if it is no string, ValueError if not storable."""
     if not isinstance(value, str):
         raise TypeError(f"{told(value)} where a text should be")
     check_storable(value)

@@ -38,7 +38,7 @@ class Provenance:
 
 
 def named(words: str) -> str:
-    """Return a dataset key derived from `words`, for sources without a key."""
+    """Return a dataset key derived from `words`, for logs without such a key."""
     return uuid5(NAMESPACE_URL, words).hex
 
 
@@ -48,7 +48,7 @@ def store_records(
     provenance_of: Callable[[Restored], Provenance],
     names: Mapping[str, str] | None = None,
 ) -> int:
-    """Store records that are new; return how many. `names` are task names by workload."""
+    """Store new records; return how many. `names` are the tasks' names by workload."""
     tasks = [record.task for record in log.records]
     renamed = [replace(task, name=(names or {}).get(task.key, task.op)) for task in tasks]
     workloads = [new_workload(task, log.tvm_version) for task in renamed]
@@ -65,8 +65,6 @@ def store_records(
 
 
 class _References:
-    """Finds or creates targets, contexts and datasets; caches their ids."""
-
     def __init__(self, session: Session) -> None:
         self._session = session
         self._known: dict[tuple[str, str, str], dict[str, object]] = {}

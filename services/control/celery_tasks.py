@@ -28,7 +28,7 @@ PATIENCE = WaitLimit(settings().device_wait_sec, ServiceAddress.of(settings()))
 
 @app.task(name=queues.PLAN)
 def plan(job_id: str, *_newer: object) -> None:
-    """Plan a job, and others of its target: open rounds of measurements, or end tuning."""
+    """Plan a job and others of its target: open rounds of measurements, or end tuning."""
     with about(job=job_id):
         messages = plan_target(database(), job_id, HOLDER, PATIENCE)
     for name, *args in messages or ():  # None: another process plans this target

@@ -33,7 +33,7 @@ SENT_PER_HAND = 4
 
 
 def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
-    """Return messages for jobs to plan and overdue work; withdraw rounds not needed now."""
+    """Return messages to plan jobs and resend overdue work; withdraw unneeded rounds."""
     turn, messages = turn or Turn(), list[Message]()
     with turn.part("could not resend lost messages"), database.transaction() as session:
         worker_count = len(Workers(session).list(FRESH_SEC))
@@ -52,10 +52,11 @@ def reap(
     turn: Turn | None = None,
     lease_sec: float = Settings.model_fields["lease_sec"].default,
 ) -> list[Message]:
-    """Free work with expired leases, or give it up after ten lost workers; return messages.
+    """Requeue work with expired leases, and give up work that lost too many workers.
 
-    After a pause of control or a step of the clock, leases of live workers may have expired:
-    the first calls then only give workers time to renew them.
+    Returns messages for the work and for jobs to plan. After a pause of control or a step of
+    the clock, leases of live workers may have expired: the first calls only let workers
+    renew them.
     """
     turn = turn or Turn()
     if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # the second turn counts, however rare

@@ -41,7 +41,7 @@ from services.planner.planner_values import JobPlan, JobView, Point, TaskView
 
 
 def points(job: Job, task: TaskHistory) -> Iterator[Point]:
-    """Yield, for each measured round, the trials so far and the round's best latency."""
+    """Yield, per measured round of a task, the trials so far and the round's best time."""
     rounds = [row for row in task.rounds if has_run(row) and row.trials and not row.elsewhere]
     # `known_at_start` counts the dataset's rows at import; subtract rounds yielded here.
     earlier = [row for row in rounds if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
@@ -57,14 +57,14 @@ def has_run(row: WorkloadRound) -> bool:
 
 
 def seconds_per_trial(rounds: Iterable[WorkloadRound]) -> float | None:
-    """Return the seconds per trial of all finished rounds; None if no round has finished."""
+    """Return the mean seconds per trial of the finished rounds; None if there is none."""
     timed = [row for row in rounds if row.state == RoundState.DONE and row.wall_sec and row.trials]
     trials = sum(row.trials for row in timed)
     return sum(row.wall_sec or 0.0 for row in timed) / trials if trials else None
 
 
 def rounds_without_result(closed_rounds: Sequence[WorkloadRound]) -> int:
-    """Count rounds since the last valid result that measured something or were given up."""
+    """Count rounds that measured or were given up since the last one with a valid result."""
     count = 0
     for row in reversed(closed_rounds):
         if row.best_us is not None:
@@ -81,7 +81,7 @@ def lost_rounds(closed_rounds: Sequence[WorkloadRound]) -> int:
 
 
 def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
-    """Return the id of the measuring context for these options on devices like this one."""
+    """Find or create the measuring context of such devices and options; return its id."""
     context = Contexts(session).ensure(
         target_id=device.target_id,
         host_class=device.host_class,
@@ -94,7 +94,7 @@ def measuring_context(session: Session, device: Device, options: JobOptions) -> 
 
 
 def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
-    """Return the planner's input for a job, with 0 slots; the caller sets its free slots."""
+    """Return the planner's input for a job; `slots`, still 0, is to be set by the caller."""
     own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
     all_rounds = [row for task in tasks for row in task.rounds]
     return JobView(
@@ -146,7 +146,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class PlannedJob:
-    """Result of planning a job once; `over` if the job gets no further rounds."""
+    """Result of one planning of a job; `over` is True if the job gets no further rounds."""
 
     messages: list[Message] = field(default_factory=list)
     opened: int = 0
@@ -156,8 +156,6 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class _JobStep:
-    """The session, the job and its options while the job is planned."""
-
     session: Session
     job: Job
     options: JobOptions
@@ -171,9 +169,11 @@ def plan_job(
     patience: WaitLimit,
     carried: bool = False,
 ) -> PlannedJob:
-    """Plan a job and open at most `slots` rounds; `devices` are its target's live devices.
+    """Plan a job and open at most `slots` rounds, or end its tuning, or let it wait.
 
-    A job for a detached device gets rounds only with `carried`: its batches travel as files.
+    `devices` are the live devices of its target. A job for a device that no worker reaches
+    gets rounds only if `carried`: they are then taken to the device in files (`mallorn
+    batch`).
     """
     Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
@@ -221,7 +221,7 @@ def _plan_on_devices(
 
 
 def _plan_detached(step: _JobStep, slots: int) -> PlannedJob:
-    """Plan a job for a detached device; its host class is unknown before first results."""
+    """Plan a job for a device that no worker reaches; first results name its host class."""
     turn = PlannedJob(messages=group(step.session, step.job, step.options))
     if not step.job.reason:
         Jobs(step.session).set_reason(step.job.id, f"mallorn batch next {step.job.id} -o FILE")
@@ -339,7 +339,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
 
 
 def _member(row: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
-    """Convert a stored workload for the planner; strip the owner's prefix from families."""
+    """Convert a stored workload for the planner; drop the owner's prefix of its family."""
     rankings: list[Ranking] = []
     for ranked in rounds:
         if ranked.id > row.since and in_scope(ranked.family, scope):

@@ -37,9 +37,10 @@ PLAN_LEASE_SEC = 20.0
 
 @dataclass(frozen=True, slots=True)
 class TargetSurvey:
-    """Devices, jobs and free round slots of a target; jobs in `able` can open another round.
+    """Devices and tuning jobs of a target, and how many more rounds may be open for it.
 
-    If measurements are simulated or replayed, every worker counts as a device.
+    Jobs in `able` can open another round. If measurements are simulated or replayed, every
+    worker counts as a device.
     """
 
     devices: tuple[Device, ...]
@@ -49,7 +50,7 @@ class TargetSurvey:
 
 
 def survey(session: Session, target_id: int) -> TargetSurvey:
-    """Return a target's devices, jobs and free slots; the cost does not grow with rounds."""
+    """Return a target's devices and jobs; its cost does not depend on past rounds."""
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims = FairShares(session).claims(target_id)
@@ -72,7 +73,7 @@ def _slots(devices: int, workers: int) -> int:
 def plan_target(
     database: Database, job_id: str, holder: str, patience: WaitLimit = USUAL
 ) -> list[Message] | None:
-    """Plan a job's target; return messages to send, or None if another process plans it."""
+    """Plan all jobs of a job's target; return messages, or None if another process does."""
     with database.transaction() as session:
         target_id = Jobs(session).get(job_id, None).target_id
         hold = Leases(session).claim(WorkItem.plan(target_id), holder, PLAN_LEASE_SEC)
@@ -90,7 +91,8 @@ def plan_target(
 class _TargetStep:
     """Plans a target's jobs one at a time, each in its own transaction that locks the job.
 
-    The lease only saves work; these locks keep two planners from spending a budget twice.
+    A lease on the target avoids duplicate work, but only the locks on jobs keep two planners
+    from spending a job's budget twice.
     """
 
     def __init__(self, database: Database, target_survey: TargetSurvey, patience: WaitLimit) -> None:
@@ -103,7 +105,7 @@ class _TargetStep:
         self._messages: list[Message] = []
 
     def run(self, first: str) -> list[Message]:
-        """Plan the job `first` in any case, then all jobs to which free slots are dealt."""
+        """Plan the job `first`, then others by fair share until no round may be added."""
         try:
             if first in self._jobs:
                 self._plan_one(first, self._deal(self._able | {first}).get(first, 0))
@@ -139,7 +141,6 @@ class _TargetStep:
             self._able.discard(job_id)
 
     def _pause(self, job_id: str, error: Exception) -> None:
-        """Pause a job whose planning raised; it can be resumed without loss."""
         del self._jobs[job_id]
         self._able.discard(job_id)
         with about(job=job_id), Turn().part("could not pause a job whose planning raised"):

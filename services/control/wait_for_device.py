@@ -25,7 +25,7 @@ _FIELDS: Final = Settings.model_fields
 
 @dataclass(frozen=True, slots=True)
 class WaitLimit:
-    """Limits how long a job waits for a device, and says where a device would connect."""
+    """Limits how long a job waits for a device; holds the address for new devices."""
 
     limit_sec: float = _FIELDS["device_wait_sec"].default
     here: ServiceAddress = field(default_factory=lambda: ServiceAddress(_FIELDS["tracker"].default))

@@ -17,5 +17,5 @@ TASKS: Final = {
 
 
 def message_of(item: WorkItem) -> Message:
-    """Return the message that asks a worker to do this import, round or finish of a job."""
+    """Return the Celery message for an import, round or last stage (finish) of a job."""
     return TASKS[item.kind], int(item.subject) if item.kind is WorkKind.ROUND else item.subject

@@ -212,7 +212,6 @@ def _field(name: str, place: str, required: bool, shape: JsonSchema) -> Html:
 
 
 def _type(shape: JsonSchema) -> Words:
-    """Describe a type in words, with links to named schemas."""
     if shape.name:
         return [el("a", shape.name, href=f"#{shape.name}")]
     if shape.variants:

@@ -26,7 +26,7 @@ JOB: Final = re.compile(r"/jobs/(?P<job>[0-9a-f]+)(/|$)")
 
 
 def note_key(request: Request, key: ApiKey) -> None:
-    """Name a changed key in the audit entry of the request, for the key's owner to see."""
+    """Add the changed key to the request's audit entry, so that the key's owner sees it."""
     scopes = ", ".join(key.scopes)
     request.scope["state"][CHANGED_KEY] = key.owner, f"key {key.id}, which may {scopes}"
 

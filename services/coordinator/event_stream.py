@@ -96,7 +96,7 @@ async def stream(
 
 
 async def _shared_news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
-    """Return `news`, or nothing if the database is away; equal calls share one query."""
+    """Return `news`, or none if the database is down; concurrent calls share a query."""
     try:
         query = partial(run_in_threadpool, news, parts, owner, job_id, last_event)
         result: News = await parts.pulse.together((owner, job_id, last_event), query)

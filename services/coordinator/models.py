@@ -90,7 +90,7 @@ async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _keep(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedModel:
-    """Store an upload: its bytes first, before the transaction, as the store may be slow."""
+    """Store an upload: first the bytes, outside a transaction, as the store may be slow."""
     model_id = upload.close()
     upload.keep()
     try:

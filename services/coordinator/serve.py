@@ -27,7 +27,7 @@ LARGEST_HEAD: Final = 64 * 1024
 
 
 class CoordinatorHttp(H11Protocol):
-    """HTTP connection that adds its peer process to requests, where headers cannot forge it.
+    """HTTP connection that adds its peer process to each request; clients cannot forge it.
 
     It closes if no request head arrives within HEAD_SEC; uvicorn itself would wait for ever.
     """

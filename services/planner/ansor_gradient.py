@@ -18,7 +18,7 @@ ASSUMED_GFLOPS: Final = 1.0
 
 
 class Gradient(Policy):
-    """Policy that balances recent gains with an optimistic bound on the next gain."""
+    """Policy that averages a task's recent gain and an optimistic bound on its next gain."""
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         task = steepest([arm.task for arm in unstarved(arms)])
@@ -33,7 +33,7 @@ def steepest(tasks: Sequence[TaskView]) -> TaskView:
 
 
 def gradient_us(task: TaskView) -> float:
-    """Return the weighted drop (us) expected from one more round of a task."""
+    """Return the expected drop of weighted latency (us) from one more round of a task."""
     latency_us = task.best_us
     if latency_us is None:
         latency_us = max(task.flops, 1.0) / (ASSUMED_GFLOPS * 1e3) / (1 + task.failed_rounds)
@@ -42,14 +42,13 @@ def gradient_us(task: TaskView) -> float:
 
 
 def _recent_gain(task: TaskView) -> float:
-    """Return the microseconds gained per round over the last WINDOW_ROUNDS rounds."""
     if len(task.curve_us) <= WINDOW_ROUNDS:
         return 0.0
     return (task.curve_us[-1 - WINDOW_ROUNDS] - task.curve_us[-1]) / WINDOW_ROUNDS
 
 
 def in_words(task: TaskView) -> str:
-    """Describe the latency and recent gain behind a task's gradient in words."""
+    """Describe a task's latency and recent gain, from which its gradient is computed."""
     if task.best_us is None:
         return f"no valid result yet after {task.trials} trials"
     return (

@@ -30,4 +30,4 @@ class Belief(ABC):
 
     @abstractmethod
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
-        """Return a forecast per task, in their order, for rounds of `size` candidates."""
+        """Return the forecast of each task's next round, for rounds of `size` candidates."""

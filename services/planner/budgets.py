@@ -37,7 +37,11 @@ HORIZON: Final = 256
 
 
 def round_size(job: JobView, task: TaskView, eligible: int) -> int:
-    """Return a round's number of candidates: more after many trials, or if slots idle."""
+    """Return a round's number of candidates.
+
+    It is larger after many trials, or if there are fewer `eligible` tasks (those that may be
+    tuned now) than slots.
+    """
     if job.round_size is not None:
         return job.round_size
     trials = task.points[-1].trials if task.points else 0
@@ -48,7 +52,11 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
 
 
 def first_size(job: JobView, part: float) -> int:
-    """Return the size of a task's first round: `part` of a standard one if slots are few."""
+    """Return the size of a task's first round.
+
+    It is only the share `part` of a usual round if the job has at least as many tasks as
+    slots.
+    """
     standard = job.round_size or ROUND_SIZE
     tasks = sum(not task.left_out for task in job.tasks)
     share = int(candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
@@ -62,7 +70,7 @@ def most_trials(job: JobView) -> int | None:
 
 
 def candidates(job: JobView) -> int:
-    """Return the budget in candidates; for a time budget, what fits into the time left."""
+    """Return the budget in candidates; for a time budget, those that fit into the time."""
     if (limit := most_trials(job)) is not None:
         return limit
     seconds = job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
@@ -70,12 +78,12 @@ def candidates(job: JobView) -> int:
 
 
 def seconds_per_trial(job: JobView, task: TaskView) -> float:
-    """Return seconds per trial: of the task's rounds, else of the job's, else a default."""
+    """Return the mean seconds per trial of the task, else of the job, else a default."""
     return task.seconds_per_trial or job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
 
 
 class TrialBudget:
-    """Tracks a job's spent trials, including rounds in flight and rounds just planned."""
+    """Counts a job's trials, including those of open rounds and of rounds just planned."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
@@ -92,7 +100,7 @@ class TrialBudget:
         self._busy_sec.append(self._time_sec(task, size))
 
     def allows(self, task: TaskView) -> int:
-        """Return how many more candidates of a task may be planned."""
+        """Return how many more candidates of a task the job's budgets allow to plan."""
         job = self._job
         limit = most_trials(job)
         left = LARGEST_ROUND if limit is None else limit - self._spent
@@ -118,10 +126,10 @@ def ceiling(job: JobView) -> int:
 class ExpectedGain:
     """Weighted latency of all timed tasks, and the expected gain of each further round.
 
-    Rounds count as exchangeable: if a task gained nothing in its last d rounds, its n-th
-    further round is the best of them with probability 1 / (d + n), and its gain falls
-    likewise. This overestimates, as gains shrink, too. The machine's limit bounds a task's
-    gain.
+    A task's rounds are assumed to be equally likely to bring its best result: after d rounds
+    without a gain, the n-th further one does so with probability 1 / (d + n), and its
+    expected gain falls likewise. This overestimates gains, because they also shrink. No task
+    gains more than the machine's limit allows.
     """
 
     total_us: float
@@ -137,7 +145,7 @@ class ExpectedGain:
         return won_us / self.total_us if self.total_us else 0.0
 
     def rounds_worth(self, least: float) -> int:
-        """Return after how many rounds LOOK_AHEAD more trials save less than `least`."""
+        """Return after how many rounds the next LOOK_AHEAD trials save less than `least`."""
         rounds = range(len(self.gains_us))
         return next((start for start in rounds if self.gain(start) < least), len(rounds))
 
@@ -159,12 +167,12 @@ class ExpectedGain:
 
 
 def pays(expected: ExpectedGain) -> bool:
-    """Return whether the next LOOK_AHEAD trials are expected to gain the share WORTH."""
+    """Return whether the next LOOK_AHEAD trials are expected to save the share WORTH."""
     return expected.gain() >= WORTH
 
 
 def is_tried_enough(task: TaskView, forecast: Forecast, total_us: float) -> bool:
-    """Return whether a task's results suffice to stop tuning it when gains do not pay."""
+    """Return whether a task has enough results to stop it once no gain is worth its time."""
     if task.best_us is None:
         return task.weight * forecast.high_us < SHARE_THAT_MATTERS * total_us
     if task.weight * task.best_us * MOST_TO_GAIN < WORTH * total_us:
@@ -180,7 +188,10 @@ def expected_trials(job: JobView, expected: ExpectedGain) -> int:
 def prospects(
     tasks: Sequence[TaskView], forecasts: Sequence[Forecast], retired: Sequence[str], size: int
 ) -> ExpectedGain:
-    """Return the expected gain over timed tasks; those with a reason in `retired` gain 0."""
+    """Return the expected gain over all timed tasks.
+
+    A task with a reason in `retired` gets no more rounds, and so its gain is 0.
+    """
     timed_tasks = [task for task in tasks if task.best_us is not None]
     gains = [
         _gains(task, forecast, size)

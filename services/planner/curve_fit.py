@@ -33,7 +33,7 @@ _NOISE: Final[Array] = np.exp(_LOG_NOISE)
 
 @dataclass(frozen=True, slots=True)
 class CurvePrior:
-    """The prior of a curve; logarithms of latency, knot and power."""
+    """Prior of a task's learning curve; latency, knot and power are logarithms."""
 
     drop: float = 0.5  # of log latency, from the first random batch to the end
     drop_sd: float = 0.9
@@ -47,7 +47,7 @@ REFERENCE: Final = CurvePrior()
 
 @dataclass(frozen=True, slots=True)
 class NextBest:
-    """Student's t distribution of the log latency of the next standard round's best."""
+    """Prediction (Student's t) of the log latency of the next round's best candidate."""
 
     centre: float
     scale: float
@@ -90,7 +90,6 @@ def fit(curve: Curve, prior: CurvePrior) -> Fit:
 
 
 def _fall(trials: Array) -> Array:
-    """Return (1 + trials / knot) ** -power - 1, with a row per curve shape (knot, power)."""
     return np.asarray((1.0 + trials / _KNOT) ** -_POWER - 1.0)
 
 
@@ -133,7 +132,7 @@ def _figure(prior_var: float, share: Array, mean: Array, var: Array | float = 0.
 
 
 def _outlook(posterior: _Posterior, fall: Array, origin: float) -> NextBest:
-    """Approximate the mixture by a Student's t with equal centre and log-variance moments."""
+    """Approximate a mixture of predictions by one Student's t of equal centre and spread."""
     spread = _NOISE**2 + posterior.var_start + 2 * fall * posterior.cov
     spread = spread + fall**2 * posterior.var_drop
     mean, centres_var = _moments(posterior.share, posterior.start + posterior.drop * fall)

@@ -25,7 +25,10 @@ def total_us(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> float:
 
 
 def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
-    """Return tasks without a valid result that may matter: untried, or else failed ones."""
+    """Return the tasks without a valid result whose latency may matter.
+
+    As long as some of them were never tried, only those are returned.
+    """
     untimed = [arm for arm in arms if arm.task.best_us is None]
     least_us = SHARE_THAT_MATTERS * total
     matter = [arm for arm in untimed if arm.task.weight * arm.forecast.high_us >= least_us]
@@ -33,7 +36,7 @@ def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
 
 
 def first_visit(arms: Sequence[Arm]) -> TaskChoice:
-    """Choose the task with the largest weighted latency, among those without a result."""
+    """Choose, among tasks without a result, the one with the largest weighted latency."""
     arm = max(arms, key=lambda arm: (weighted_us(arm.task, arm.forecast), -arm.task.index))
     reason = f"no valid result in {arm.task.trials} trials" if arm.task.points else "first visit"
     figures = {"weighted_us": figure(weighted_us(arm.task, arm.forecast))}
@@ -41,7 +44,10 @@ def first_visit(arms: Sequence[Arm]) -> TaskChoice:
 
 
 def searcher(task: TaskView) -> str | None:
-    """Return `random` after an odd number of failed rounds; None is the job's searcher."""
+    """Return the searcher of a task's next round; None stands for the job's own.
+
+    It is `random` if no result is valid yet and an odd number of rounds failed.
+    """
     return OTHER_SEARCHER if task.best_us is None and task.failed_rounds % 2 == 1 else None
 
 
@@ -62,7 +68,7 @@ def over(task: TaskView, task_trials: int | None) -> str:
 
 
 def resting(task: TaskView, forecast: Forecast) -> str:
-    """Return why no gain is expected from a task's next round; empty if one is."""
+    """Return why a task's next round is unlikely to gain anything; empty if it may gain."""
     fitted = curve_of(task.points, task.known_us)
     if fitted is None or len(fitted.log_us) < ROUNDS_TO_REST or fitted.drought < ROUNDS_TO_REST:
         return ""
@@ -73,7 +79,7 @@ def resting(task: TaskView, forecast: Forecast) -> str:
 
 
 def why_all_rest(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> str:
-    """Return why a job ends early, with the largest remaining probability of a gain."""
+    """Return that a job ends early because no task is likely to gain, as a sentence."""
     best, name = max((forecast.promise, task.name) for task, forecast in zip(tasks, forecasts, strict=True))
     return (
         f"nothing is worth another round: no task has more than a {best:.1%} chance ({name}) "

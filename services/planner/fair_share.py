@@ -1,6 +1,7 @@
 """Weighted fair share: stride scheduling between owners, and between an owner's jobs.
 
-A participant's pass is the number of its candidates divided by its weight; the lowest is next.
+A participant's pass is its number of candidates so far, divided by its weight. The
+participant with the lowest pass is next.
 """
 
 from collections import defaultdict
@@ -19,7 +20,7 @@ USUAL_ROUND: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class JobShare:
-    """A tuning job of a target, for scheduling; its passes are None until its first turn."""
+    """A tuning job, with its passes (weighted use of devices so far); None before any."""
 
     id: str
     owner: str
@@ -33,7 +34,7 @@ class JobShare:
 
 
 def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
-    """Return the jobs, next one first, with current passes; all owners have equal weight."""
+    """Return the jobs in order of fair share, with current passes (weighted use so far)."""
     of_owner = defaultdict[str, list[JobShare]](list)
     for job in jobs:
         of_owner[job.owner].append(job)
@@ -55,7 +56,7 @@ def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
 
 
 def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
-    """Return the job with its passes increased by the cost of `candidates` candidates."""
+    """Return the job with the passes that it has after a turn of `candidates` candidates."""
     job = next(job for job in in_turn(jobs) if job.id == job_id)
     return replace(
         job,
@@ -65,7 +66,7 @@ def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
 
 
 def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> dict[str, int]:
-    """Distribute `slots` over jobs in `able` by fair share; return the counts by job id."""
+    """Distribute `slots` rounds over jobs in `able` by fair share; return counts by id."""
     shares = {job.id: job for job in jobs}
     dealt: dict[str, int] = {}
     for _ in range(slots):
@@ -80,8 +81,9 @@ def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> d
 def _standings(passes: Mapping[str, float | None], weights: Mapping[str, float]) -> dict[str, float]:
     """Return the current passes by name, lowest first.
 
-    A participant that could not use its turns is raised to at most one round behind the others,
-    so that it cannot catch up at their cost. A newcomer gets the lowest pass and goes first.
+    A participant that could not use its turns is raised to at most one round behind the
+    others, so that it cannot catch up at their cost. A newcomer gets the lowest pass and
+    goes first.
     """
     finite = {name: value for name, value in passes.items() if value is not None}
     floor = max((value - LARGEST_ROUND / weights[name] for name, value in finite.items()), default=0.0)

@@ -1,8 +1,9 @@
-"""FamilySeer: Ansor's gradient, plus a small "foresee" round for a sibling of the tuned task.
+"""FamilySeer: Ansor's gradient, plus a small "foresee" round for another task of a family.
 
-The shared cost model is freshest just after a member of the family was measured. Which foresee rounds are
-due follows from the rounds themselves: each full round past a member's first is followed by a small one.
-They count as rounds here; the released code adds them to a history whose length it does not advance.
+A family's shared cost model is freshest just after one of its tasks was measured. A family
+is due a small round as long as it had fewer small rounds than full ones; first rounds of
+tasks do not count. They count as rounds here; the released code adds them to a history whose
+length it does not advance.
 """
 
 from collections import defaultdict
@@ -20,7 +21,7 @@ SMALLEST_FORESEE: Final = 4
 
 
 class FamilySeer(Policy):
-    """Policy that follows a full round with a small one on the task's best sibling."""
+    """Policy that follows a full round by a small one on another task of its family."""
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         sizes = {arm.task.index: arm.size for arm in arms}
@@ -35,12 +36,12 @@ class FamilySeer(Policy):
 
 
 def foresee_size(size: int) -> int:
-    """Return the size of a foresee round: a quarter of a full round, with a minimum."""
+    """Return the size of a small (foresee) round: a quarter of a full one, or a minimum."""
     return min(size, max(SMALLEST_FORESEE, size // FORESEE_SHARE))
 
 
 def _due_siblings(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskView]]:
-    """Yield, for each family that is due a foresee round, all but its last measured task."""
+    """Yield, for each family that is due a small round, all but its last measured task."""
     families: dict[str, list[TaskView]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.index):
         families[task.family].append(task)
@@ -61,5 +62,4 @@ def _due_siblings(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskVie
 
 
 def _sizes(task: TaskView) -> list[int]:
-    """Return the sizes of a task's rounds after its first."""
     return [point.trials - previous.trials for previous, point in pairwise(task.points)]

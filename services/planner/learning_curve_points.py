@@ -1,6 +1,6 @@
-"""A task's rounds as observations of its learning curve.
+"""A task's rounds as points of its learning curve.
 
-An observation is the best of a round's own batch; the best so far often does not change.
+A point is the best latency within one round, as the best so far often does not change.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ MEMO: Final = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A task's rounds with a valid result. Compared by identity, so that hashing is cheap."""
+    """A task's rounds with a valid result; compared by identity, so hashing is cheap."""
 
     before: tuple[float, ...]  # trials measured before each round
     log_us: tuple[float, ...]  # each round's best, converted to the standard size
@@ -32,7 +32,7 @@ class Curve:
 
 
 def draws_shift(size: int) -> float:
-    """Return the expected gain in best log latency of `size` draws over STANDARD_SIZE."""
+    """Return by how much a round of `size` candidates beats one of STANDARD_SIZE (log)."""
     return BATCH_SPREAD * (_draws(size) - _draws(STANDARD_SIZE))
 
 
@@ -44,7 +44,7 @@ def _draws(size: int) -> float:
 
 @lru_cache(maxsize=MEMO)
 def curve_of(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
-    """Return a task's learning curve; None without a valid result."""
+    """Return a task's learning curve; None without a valid result and `known_us`."""
     first = 0.0  # trials before the first point; the size of a first round is unknown
     if known_us is not None:
         first = float(max(0, points[0].trials - STANDARD_SIZE) if points else WARM_TRIALS)
@@ -60,7 +60,10 @@ def curve_of(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
 
 
 def last_gain(points: Sequence[Point], known_us: float | None, first: float) -> float:
-    """Return the number of trials at which the best latency last fell by more than noise."""
+    """Return the trials after which the best latency last fell by more than noise.
+
+    Returns `first` if it never did.
+    """
     best, last = known_us or inf, first
     for point in points:
         if point.best_us is not None and point.best_us < best * (1 - NOISE):

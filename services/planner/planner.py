@@ -44,7 +44,7 @@ def plan(job: JobView) -> JobPlan:
 
 
 class _Decision:
-    """Plans one job: measurements stay as they are, planned rounds count as spent trials."""
+    """Plans one job: its rounds so far do not change, and planned rounds count as spent."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
@@ -68,7 +68,7 @@ class _Decision:
         return rounds
 
     def changes(self) -> dict[int, str]:
-        """Map each newly retired task to the reason, and each reactivated one to ""."""
+        """Map tasks (by id) that now stop to the reason, those that go on again to ""."""
         reasons = zip(self._job.tasks, self._retired, strict=True)
         return {task.id: words for task, words in reasons if bool(words) != bool(task.retired)}
 
@@ -136,7 +136,8 @@ class _Decision:
     def _tunable(self) -> list[int]:
         """Return the positions of tasks that get more rounds.
 
-        With the budget `auto`, once no gain is worth its time, only undertried tasks get them.
+        With the budget `auto`, once no gain is worth its time, these are only tasks that
+        have too few results.
         """
         left = [i for i, words in enumerate(self._retired) if not words]
         return left if not self._job.auto or pays(self._prospects) else self._undertried(left)

@@ -42,7 +42,7 @@ class TaskView:
 
     @property
     def curve_us(self) -> tuple[float, ...]:
-        """The best latency so far after each round with a result; `known_us` comes first."""
+        """Best latency after each round with a result; `known_us`, if any, comes first."""
         times = [self.known_us, *(point.best_us for point in self.points)]
         return tuple(accumulate((best for best in times if best is not None), min))
 

@@ -1,6 +1,6 @@
 """The Policy interface, which chooses the task that gets the next round.
 
-Also puts the reasons for a choice into figures and words, for the decision log.
+Also describes the reasons for a choice in figures and words, for the decision log.
 """
 
 from abc import ABC, abstractmethod
@@ -57,7 +57,7 @@ class Policy(ABC):
 
 
 def unstarved(arms: Sequence[Arm]) -> Sequence[Arm]:
-    """Return arms whose tasks lag by over STARVATION_ROUNDS rounds, or all if none does."""
+    """Return the tasks that lag by over STARVATION_ROUNDS rounds; all if none does."""
     most_rounds = max(arm.task.rounds for arm in arms)
     return [arm for arm in arms if most_rounds - arm.task.rounds > STARVATION_ROUNDS] or arms
 

@@ -1,6 +1,6 @@
-"""Belief `power-law`: a power law on log latency, with priors shared inside a family.
+"""Belief `power-law`: a power law on log latency, with priors shared in a family of tasks.
 
-For a task without a valid result, the time follows from its FLOPs and its siblings' GFLOPS.
+For a task without a valid result, the time follows from its FLOPs and its family's GFLOPS.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _NODES: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class StudentT:
-    """Student's t parameters per task, of log latency in microseconds, and probabilities."""
+    """Prediction per task: Student's t of log latency (us), and probabilities of events."""
 
     centre: Array
     scale: Array
@@ -66,18 +66,18 @@ def forecasts(params: StudentT) -> list[Forecast]:
 
 
 def _log_us(params: StudentT, quantiles: Array) -> Array:
-    """Return log latencies at these quantiles of Student's t with the narrowed lower side."""
+    """Return log latencies at quantiles of Student's t, whose lower side is narrower."""
     side = np.where(quantiles < 0, params.lower[:, None], 1.0)
     return np.asarray(params.centre[:, None] + params.scale[:, None] * side * quantiles)
 
 
 def lower_side(rounds: int) -> float:
-    """Return the relative width of the lower side: 1 at first, LOWER_SIDE in the end."""
+    """Return the width of the lower side relative to the upper one, after so many rounds."""
     return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
 
 
 def _mix(along: Array, leapt: float, leap: Array) -> Array:
-    """Return the mean of two cases: the round follows its curve, or leaps (gains off it)."""
+    """Return the mean of two cases: a round follows its curve, or gains more (a leap)."""
     return along + leap * (leapt - along)
 
 
@@ -121,9 +121,9 @@ class SharedPriors:
     def pool(
         self, value: Array, evidence: Array, reference: float, job_shrinkage: float = SHRINKAGE
     ) -> Array:
-        """Return per task the mean of its family's other tasks, shrunk to the job's mean.
+        """Return per task the mean over its family's other tasks, shrunk to the job's mean.
 
-        `evidence` weights each task's value: 0 if the data say nothing about it, at most 1.
+        `evidence` weights each task's value: 0 if its data say nothing about it, at most 1.
         """
         total, one_group = value * evidence, np.zeros(len(value), dtype=np.int64)
         job = _mean(total, evidence, reference, job_shrinkage, one_group, 1)
@@ -191,7 +191,7 @@ LEAPS: Final = 0.25
 
 
 def levels(tasks: Sequence[TaskView], groups: SharedPriors) -> tuple[Array, Array]:
-    """Return mean and sd of each task's first-round log latency, from other tasks' results."""
+    """Predict each task's first log latency (mean, sd) from other tasks' results."""
     computes = np.array([task.flops >= FEW_FLOPS for task in tasks])
     has_time = np.array([float(task.best_us is not None) for task in tasks])
     log_us = np.array([log(task.best_us) if task.best_us else 0.0 for task in tasks])
@@ -213,7 +213,7 @@ def _pooled(value: Array, evidence: Array, reference: float, groups: SharedPrior
 
 
 class PowerLaw(Belief):
-    """Belief that weighs all curves of a grid by their evidence; refits only new inputs."""
+    """Belief that averages over a grid of power laws, weighted by how well they fit."""
 
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
         if not tasks:
@@ -247,7 +247,7 @@ def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
 
 
 def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[NextBest]:
-    """Predict each task's next round from its curve or, if untimed, from other tasks."""
+    """Predict each task's next round from its curve or, without one, from other tasks."""
     groups = SharedPriors.of([task.family for task in tasks])
     own_fits = [None if curve is None else fit(curve, REFERENCE) for curve in curves]
     priors = curve_priors(own_fits, groups)
@@ -258,7 +258,6 @@ def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list
 
 
 def _valid_probability(task: TaskView) -> float:
-    """Return the probability of a valid result in the next round, from the rounds so far."""
     valid = sum(point.best_us is not None for point in task.points) + (task.known_us is not None)
     rounds = len(task.points) + (task.known_us is not None)
     return (valid + 1) / (rounds + 1)

@@ -1,4 +1,4 @@
-"""Search space: traces with open decisions (sketches), and candidates, which decide them."""
+"""Candidates, and sketches: schedule traces whose open decisions candidates decide."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ class ChoiceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Sampling instruction of a sketch's trace, whose decision is open."""
+    """A sampling instruction in a sketch's trace, whose decision is still open."""
 
     kind: ChoiceKind
     width: int  # number of integers that the choice has in the decision vector
@@ -48,7 +48,7 @@ class Sketch:
 
     @property
     def places(self) -> list[tuple[slice, Choice]]:
-        """Pairs of a slice of the decision vector and the choice that it belongs to."""
+        """Pairs of a choice's slice of the decision vector and the choice itself."""
         starts = accumulate((choice.width for choice in self.choices), initial=0)
         pairs = zip(starts, self.choices, strict=False)
         return [(slice(start, start + choice.width), choice) for start, choice in pairs]
@@ -67,7 +67,7 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """Hash that identifies the candidate within its workload, equal on all hosts."""
+        """Hash of sketch and decisions, equal on all hosts; unique in its workload."""
         text = f"{self.sketch}:{','.join(map(str, self.decisions))}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -49,13 +49,13 @@ class Outlook(Value):
 
     @property
     def left(self) -> str:
-        """Gain expected from the next trials, as text."""
+        """Gain that the next trials are expected to bring, as text."""
         gain = percent(self.gain, 1) if self.gain >= SMALLEST else f"under {percent(SMALLEST, 1)}"
         return f"the next {LOOK_AHEAD} trials would bring {gain}"
 
     @property
     def words(self) -> str:
-        """Share of the hardware limit reached, if known, and expected gain, as text."""
+        """Text on the share of the hardware limit, if known, and the expected gain."""
         share = self.reached
         prefix = "" if share is None else f"{percent(share)} of what this machine computes for these tasks; "
         return f"{prefix}{self.left}"
@@ -70,7 +70,7 @@ class GapClosed(Value):
 
     @property
     def share(self) -> float:
-        """Share of the gap to the limit that trials closed (log scale), at most 1."""
+        """Share of the gap to the hardware limit that trials closed (log scale)."""
         return min(1.0, self.won / self.open)
 
 

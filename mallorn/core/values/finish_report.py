@@ -93,7 +93,7 @@ class InsideTheModel(Value):
 
     @property
     def beside_guesses(self) -> tuple[float, float] | None:
-        """Latencies with first guesses and with exported schedules; None if not timed."""
+        """Latency with first guesses, and with exported schedules; None if not timed."""
         latency = self.latency_us
         if latency is None or latency.guesses is None:
             return None
@@ -231,7 +231,7 @@ class FinishReport(Value):
 
     @property
     def steady(self) -> bool:
-        """Return whether no disturbance of the job's timings is known."""
+        """Return whether nothing is known to have disturbed the job's timings."""
         return self.conditions is None or self.conditions.steady
 
     @property
@@ -241,7 +241,7 @@ class FinishReport(Value):
 
     @property
     def peak_share(self) -> float | None:
-        """Share of the machine's peak that the model reaches, else that its tasks reach."""
+        """Share of the machine's peak that the model or, if untimed, its tasks reach."""
         if self.outlook is not None and self.outlook.limit_us is not None:
             timing = self.latency_us.get("tuned")
             return self.outlook.reached if timing is None else min(1.0, self.outlook.limit_us / timing.median)

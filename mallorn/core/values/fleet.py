@@ -83,7 +83,7 @@ class DeviceMachine(Value):
     ] = ""
 
     def seen_by(self, builder: str) -> Machine | None:
-        """Return the peak rates, as assumed ones if code other than `builder` took them."""
+        """Return the peak rates, as assumed ones if another builder's code took them."""
         if self.machine is None or self.builder == builder:
             return self.machine
         return self.machine.model_copy(update={"measured": False})
@@ -170,7 +170,7 @@ class WorkerStatus(Value):
 
 
 def separate_locks(devices: Sequence[DeviceStatus], workers: Sequence[WorkerStatus]) -> list[str]:
-    """Return `DEVICE and WORKER` for each pair on one host that shares no lock file."""
+    """Return `DEVICE and WORKER` for each pair on one host without a common lock file."""
     return [
         f"{device.name} and {worker.id}"
         for device in devices

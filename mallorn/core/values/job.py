@@ -106,7 +106,7 @@ class JobStatus(Value):
 
     @property
     def expected_trials(self) -> int | None:
-        """The job's budget in trials, else the expected number; None if unknown."""
+        """The budget in trials or, without one, the expected number; None if unknown."""
         if self.trials is not None or self.outlook is None:
             return self.trials
         return self.progress.trials + self.outlook.trials

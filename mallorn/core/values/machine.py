@@ -69,7 +69,7 @@ _MIDDLING: Final = "sm_86"
 
 
 def assumed_gpu(arch: str = _MIDDLING) -> Machine:
-    """Return a typical GPU of a CUDA architecture; that of sm_86 if the table lacks it."""
+    """Return a typical GPU of a CUDA architecture, or of sm_86 for an unknown one."""
     known_arch = arch if arch in KNOWN_ARCHS and capability(arch).number in _GPUS else _MIDDLING
     limits = capability(known_arch)
     cores, tflops, tensor_tflops, memory, l2_mib = _GPUS[limits.number]
@@ -120,7 +120,7 @@ def assumed(cores: int, lanes: int) -> Machine:
 
 
 def limit_us(machine: Machine | None, flops: float, args: Collection[Argument]) -> float | None:
-    """Return a program's roofline bound in us; None without measured rates or any work."""
+    """Return a program's least time in us; None if rates or its work are unknown."""
     if machine is None or not machine.measured or not (flops or args):
         return None
     return roofline_us(machine, flops, [(str(dtype), tuple(shape)) for _, dtype, shape in args])

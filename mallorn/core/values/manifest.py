@@ -30,7 +30,7 @@ class Version(StrEnum):
     LOADED = "loaded"
 
     def file(self, name: str) -> str:
-        """Return the file name of this version's records; stock TVM reads those of ALONE."""
+        """Return the file name for this version; stock TVM reads those of ALONE."""
         return name if self is Version.ALONE else f"{self}_{name}"
 
 

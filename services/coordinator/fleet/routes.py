@@ -1,6 +1,7 @@
 """Routes for devices, workers and their recent activity.
 
-Other modules use their states, and the targets for which `local` and `cuda` stand.
+Also computes the states of devices and workers, and what the targets `local` and `cuda`
+mean.
 """
 
 from typing import Annotated, Final
@@ -42,7 +43,7 @@ def is_online(device: Device, seen_sec: float) -> bool:
 
 
 def state_of_device(device: Device, seen_sec: float) -> DeviceState:
-    """Return the state of a device that was last seen `seen_sec` seconds ago."""
+    """Return the state of a device; `seen_sec` is the time since it was last seen."""
     if device.info.stopped:
         return DeviceState.STOPPED
     if seen_sec >= ONLINE_SEC:
@@ -51,7 +52,7 @@ def state_of_device(device: Device, seen_sec: float) -> DeviceState:
 
 
 def state_of_worker(worker: Worker, seen_sec: float) -> WorkerState:
-    """Return the state of a worker that was last seen `seen_sec` seconds ago."""
+    """Return the state of a worker; `seen_sec` is the time since it was last seen."""
     if worker.info.stopped:
         return WorkerState.STOPPED
     if seen_sec > SILENT_SEC:

@@ -23,7 +23,7 @@ PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "stat
 
 
 def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | None]:
-    """Return the newest forecast of what further trials would gain, keyed by job id."""
+    """Return, by job id, the planner's newest forecast of what further trials would gain."""
     reports = [(job.id, job.report) for job in jobs if job.state == JobState.DONE]
     finishing_ids = [job.id for job in jobs if job.state == JobState.FINISHING]
     other_ids = [job.id for job in jobs if job.state not in (JobState.DONE, JobState.FINISHING)]
@@ -41,7 +41,7 @@ def job_out(session: Session, job: Job) -> JobStatus:
 
 
 def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
-    """Return jobs as API values; the number of queries does not depend on that of jobs."""
+    """Return jobs as API values; it needs the same few queries for any number of jobs."""
     targets = Targets(session).texts(job.target_id for job in jobs)
     progress, outlooks = progress_of(session, jobs), outlooks_of(session, jobs)
     statuses = [

@@ -64,10 +64,11 @@ def submit(
 ) -> tuple[JobStatus, bool]:
     """Create a job, or find it by idempotency key; return the job and whether it is new.
 
-    Raises NotFound for an unknown model, InvalidRequest for an unknown name, ClassRefused for a
-    class that the operator does not allow, InvalidTarget, Conflict if the key belongs to another
-    request or no device defines `local` yet, NoDevice if none is online, MissingPackage for a
-    cost model that no worker can run, and TooMany.
+    Raises NotFound for an unknown model, InvalidRequest for an unknown name, ClassRefused
+    for a class that the operator does not allow, InvalidTarget for a wrong target, and
+    Conflict if the key belongs to another request or no device defines `local` yet. Raises
+    NoDevice if no such device is online, MissingPackage if no worker can run the cost model,
+    TooMany over a quota.
     """
     check_options(request.options)
     if request.options.recording:
@@ -135,7 +136,7 @@ def check_cost_model(session: Session, name: str) -> None:
 
 
 def missing_libraries(name: str, workers: Sequence[WorkerInfo]) -> list[str]:
-    """Return libraries for a cost model that all workers lack; empty if one may run it."""
+    """Return libraries of a cost model that no worker has; empty if a worker can run it."""
     reported = [worker.cost_models for worker in workers if worker.cost_models is not None]
     if not reported or len(reported) < len(workers) or any(name in names for names in reported):
         return []

@@ -28,7 +28,7 @@ MOST_CHARS: Final = 500
 
 
 class OnThePage(APIRoute):
-    """Route that redirects browsers to the page on an error; other clients get the error."""
+    """Route that redirects browsers to the web page on an error; others get the error."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         handle = super().get_route_handler()
@@ -49,7 +49,7 @@ class OnThePage(APIRoute):
 
 
 def home(request: Request) -> str:
-    """Return the web page's URL: the setting MALLORN_URL or, if unset, from the request."""
+    """Return the web page's URL: the setting MALLORN_URL or, if unset, the request's."""
     return f"{(get_parts(request).settings.url or str(request.base_url)).rstrip('/')}/"
 
 

@@ -26,7 +26,7 @@ Document = TypeVar("Document")
 
 
 class ProviderMetadata(Generic[Document]):
-    """Caches a JSON document of the provider; asks for it at most once per AGAIN_SEC."""
+    """Caches a JSON document of the provider; fetches it at most once per AGAIN_SEC."""
 
     def __init__(self, ask: Callable[[], Document], clock: Callable[[], float] = time.monotonic) -> None:
         self._fetch = ask
@@ -102,7 +102,7 @@ class Provider:
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":
-        """Return the provider; None if no issuer is set. Raises as `AllowList.of` does."""
+        """Return the provider; None if unset. Raises InvalidRequest for a bad allow-list."""
         if not settings.oidc_issuer:
             return None
         return cls(
@@ -118,7 +118,7 @@ class Provider:
         return urlsplit(self.issuer).netloc
 
     def address(self, redirect_uri: str, state: str, nonce: str, verifier: str) -> str:
-        """Return the login URL to redirect a browser to. Raises Unavailable."""
+        """Return the provider's login URL. Raises Unavailable if it cannot be reached."""
         digest = hashlib.sha256(verifier.encode()).digest()
         query = {
             "response_type": "code",

@@ -37,7 +37,7 @@ class Store:
                 fs.rm_file(path)
 
     def scripts(self, workload_key: str, trace: str) -> ScheduleScripts | None:
-        """Return a schedule's programs as TVMScript, or None if they are not stored."""
+        """Return a schedule's programs as TVMScript; None if they are not stored."""
         fs, path = open_store(scripts_uri(self._url, workload_key, trace))
         if not fs.exists(path):
             return None
@@ -111,7 +111,7 @@ class Upload:
             self._fs.rm_file(self._path)
 
     def expect(self, size_bytes: int) -> None:
-        """Raise TooLarge if `size_bytes`, announced or received, is above the limit."""
+        """Raise TooLarge if this many bytes, announced or received, exceed the limit."""
         if size_bytes > self._limit_bytes:
             raise TooLarge(
                 f"this server accepts models up to {self._limit_bytes} bytes, the upload is larger",
@@ -119,7 +119,7 @@ class Upload:
             )
 
     def write(self, chunk: bytes) -> None:
-        """Write the next bytes. Raises TooLarge, StorageFull, HostFault or StoreAway."""
+        """Write the next bytes. Raises TooLarge above the limit, else the store's errors."""
         self.size_bytes += len(chunk)
         self.expect(self.size_bytes)
         self._hash.update(chunk)
@@ -151,7 +151,7 @@ class Upload:
 
 @contextmanager
 def full_disk_explained(file: str) -> Iterator[None]:
-    """Turn an OSError into StorageFull or HostFault if the host failed, else StoreAway."""
+    """Convert an OSError to StorageFull or HostFault if this host failed, else StoreAway."""
     try:
         yield
     except OSError as error:

@@ -41,7 +41,7 @@ class Caller:
 
     @property
     def sees(self) -> str | None:
-        """The owner to whom lists of keys and audit entries are limited; None for admins."""
+        """Owner whose keys and audit entries the caller may list; None: all owners'."""
         return None if allows(self.scopes, Scope.ADMIN) else self.owner
 
     def check(self, scopes: tuple[Scope, ...]) -> None:
@@ -102,10 +102,10 @@ class LocalPeer:
 
 
 class Authenticator:
-    """Authenticates callers. Keys are required once one was made or a provider is configured.
+    """Authenticates callers; keys are required once one exists or a provider is configured.
 
-    Until then the user who runs this service, and root, are the owner `local`, and other users
-    of the machine are refused (ADR 0058). A caller without a peer is in this process.
+    Until then the user who runs this service and root act as the owner `local`, and other
+    users of the machine are refused (ADR 0058). A caller without a peer is in this process.
     """
 
     def __init__(self, settings: Settings, database: Database) -> None:
@@ -123,7 +123,10 @@ class Authenticator:
         return self._asks
 
     def caller(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
-        """Authenticate by key or cookie; by peer if keys are off. Raises Unauthorized."""
+        """Authenticate by key or cookie or, if no keys are required, by the peer process.
+
+        Raises Unauthorized if that fails.
+        """
         if not self.asks():
             if peer is None or peer.uid in (os.getuid(), ROOT):
                 return LOCAL
@@ -153,7 +156,7 @@ class Authenticator:
         return caller
 
     def still_open(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
-        """Return whether these credentials are valid, or were less than AGAIN_SEC ago."""
+        """Return whether the credentials are valid, or were at most AGAIN_SEC ago."""
         now_sec = time.monotonic()
         if now_sec - self._admitted_sec.get((key, cookie), -math.inf) < AGAIN_SEC:
             return True

@@ -30,7 +30,7 @@ def cookie_name(request: Request, name: str) -> str:
 
 
 def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
-    """Return a request's API key and cookie, both unverified, and its peer process."""
+    """Return a request's API key and cookie, neither checked yet, and its peer process."""
     scheme, key = get_authorization_scheme_param(request.headers.get("authorization"))
     cookie = request.cookies.get(cookie_name(request, COOKIE))
     peer: LocalPeer | None = getattr(request.state, PEER, None)  # None: this process
@@ -40,7 +40,7 @@ def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
 def admit(parts: AppContext, request: Request) -> Caller:
     """Authenticate the caller of a request, and count the request once for the rate limit.
 
-    Raises Unauthorized and TooMany. The audit log contains admitted callers only.
+    Raises Unauthorized if no valid credentials are given, TooMany above the rate limit.
     """
     caller: Caller | None = getattr(request.state, "caller", None)
     if caller is None:
@@ -51,7 +51,7 @@ def admit(parts: AppContext, request: Request) -> Caller:
 
 
 def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
-    """Admit the caller and check its scopes. Raises Unauthorized, TooMany and Forbidden."""
+    """Admit the caller. Raises Forbidden if a scope is missing, or what `admit` raises."""
     caller = admit(parts, request)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
     return caller
@@ -68,7 +68,7 @@ OwnerDep = Annotated[str, Depends(get_owner)]
 
 
 def take_turn(parts: PartsDep, owner: OwnerDep) -> Iterator[None]:
-    """Limit the owner's concurrent slow requests. Raises TooMany."""
+    """Limit the owner's concurrent slow requests. Raises TooMany if all are taken."""
     with parts.few.one(owner):
         yield
 

@@ -98,7 +98,6 @@ def _problem(problem: ErrorDetails) -> str:
 
 
 def _clause(sentence: str) -> str:
-    """Return the sentence with a lower-case first letter, for use after a colon."""
     return f"{sentence[:1].lower()}{sentence[1:]}"
 
 

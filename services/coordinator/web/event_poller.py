@@ -38,7 +38,7 @@ class EventPoller:
 
     @contextmanager
     def following(self, job_id: str) -> Iterator[None]:
-        """Include this job in the polls while the block runs."""
+        """Include this job in the polls as long as the block runs."""
         self._followed[job_id] += 1
         try:
             yield
@@ -48,7 +48,7 @@ class EventPoller:
                 del self._followed[job_id]
 
     async def moved(self, job_id: str, last_event: int, within_sec: float = 0.0) -> bool:
-        """Wait up to `within_sec` for later events; return whether there may be any."""
+        """Wait up to `within_sec` for a job's later events; return whether any may exist."""
         if self._poll_task is None or self._poll_task.done():
             self._poll_task = asyncio.create_task(self._poll())
         if self._may_have(job_id, last_event):

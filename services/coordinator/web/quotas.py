@@ -19,7 +19,7 @@ MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
 
 
 def check_work(session: Session, settings: Settings, owner: str) -> None:
-    """Raise TooMany if the owner's jobs exceed a quota, with those of this transaction."""
+    """Raise TooMany if the owner's jobs, including uncommitted ones, exceed a quota."""
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
     if jobs and (total := usage.jobs(owner)) > jobs:
         raise TooMany(
@@ -36,7 +36,7 @@ def check_work(session: Session, settings: Settings, owner: str) -> None:
 
 
 def check_storage(session: Session, settings: Settings, owner: str) -> None:
-    """Raise TooMany if the owner's models exceed the quota, with any of this transaction."""
+    """Raise TooMany if the owner's models, including uncommitted ones, exceed the quota."""
     _check_bytes(owner, settings.quota_model_bytes, Usage(session).model_bytes(owner))
 
 
@@ -52,7 +52,7 @@ class ArrivingBytes:
 
     @contextmanager
     def upload(self, owner: str) -> Iterator[Callable[[int], None]]:
-        """Yield a function to call with the upload's current size; it raises TooMany."""
+        """Yield a function to report the upload's current size, which may raise TooMany."""
         counted_bytes = 0
 
         def grow(size_bytes: int) -> None:

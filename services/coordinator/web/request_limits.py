@@ -59,8 +59,6 @@ class RequestLimits:
 
 
 class _LimitedBody:
-    """Receives the body of one request, with limits on its size and duration."""
-
     def __init__(self, scope: Scope, receive: Receive, send: Send, parts: AppContext) -> None:
         self._request = Request(scope)
         self._receive = receive
@@ -76,7 +74,7 @@ class _LimitedBody:
         self._complete = not self.announced_bytes and "transfer-encoding" not in headers
 
     async def receive(self) -> Message:
-        """Return the next piece. Raises BodyRefused with Unauthorized, TooLarge or TooSlow."""
+        """Return the body's next part. Raises BodyRefused if it breaks a limit."""
         if self._complete:
             return await self._receive()
         if self._has_response:  # a stream polls for a disconnect, not for body data
@@ -101,7 +99,6 @@ class _LimitedBody:
         await self._send(message)
 
     def check_size(self, size_bytes: int) -> None:
-        """Raise TooLarge for more bytes than the route accepts."""
         if size_bytes > self._limit_bytes:
             raise TooLarge(f"the body is larger than {LARGEST_BODY:,} bytes", hint="see /docs")
 
@@ -119,7 +116,7 @@ class _LimitedBody:
 
 
 def _without_foreign_cookies(headers: Headers) -> Headers:
-    """Drop other apps' cookies, and escapes, which Python < 3.11.10 parses very slowly."""
+    """Remove other apps' cookies, and escapes, which Python < 3.11.10 parses very slowly."""
     return [
         (name, b"; ".join(filter(_OWN_COOKIE.fullmatch, value.split(b"; "))) if name == b"cookie" else value)
         for name, value in headers

@@ -1,1 +1,1 @@
-"""Families: which workloads of a target share measurements and a cost model."""
+"""Families: workloads of a target that share measurements and a cost model."""

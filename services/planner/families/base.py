@@ -1,4 +1,4 @@
-"""The Families interface: which workloads of a target share measurements and a model."""
+"""The Families interface, which groups a target's workloads that share a cost model."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Shares of a round's candidate pairs that models ordered correctly; 0.5 is chance."""
+    """Shares of a round's candidate pairs that models ordered correctly; 0.5 is a guess."""
 
     round: int  # orders the rounds of a target
     model: str  # the family whose model proposed the batch
@@ -18,7 +18,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A workload on a target, with its family and the rankings since it joined the family."""
+    """A workload, its family, and how well models ranked its rounds since it joined that."""
 
     id: int  # the workload's id
     key: str
@@ -53,4 +53,4 @@ class Families(ABC):
 
     @abstractmethod
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
-        """Return a placement for every member, keyed by the member's id."""
+        """Return the family of every member, with the reason, keyed by the member's id."""

@@ -15,9 +15,10 @@ PREFIX_CHARS: Final = 8
 
 
 def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
-    """Return new families for members whose candidates their family's model ranks badly.
+    """Return new families for workloads whose candidates their family's model ranks badly.
 
-    If it ranks all members badly, it is young or useless, and less data would not help it.
+    A family whose model ranks all its workloads badly stays whole: the model is new or
+    useless, and with less data it would not improve.
     """
     families = defaultdict[str, list[Member]](list)
     for member in members:
@@ -41,7 +42,7 @@ def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
 
 
 def _own_shares(member: Member) -> list[float]:
-    """Return how well a family's own model ranked a member's rounds, oldest round first."""
+    """Return the shares of pairs that the family's own model ordered correctly, by round."""
     own_rankings = [ranking for ranking in member.rankings if ranking.model == member.family]
     return [ranking.own for ranking in own_rankings if ranking.own is not None]
 
@@ -86,11 +87,11 @@ REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]
 
 
 class ByEvidence(Families):
-    """Families that split off badly ranked members, and merge if they rank each other well.
+    """Splits badly ranked workloads off, and merges families that rank each other well.
 
-    Splits and merges need clearly different shares, each twice in a row, and a moved member
-    starts without evidence, so nothing oscillates. A call terminates: each member splits off
-    at most once, and every merge removes a family.
+    A split or merge needs clear evidence from two rounds in a row, and a moved workload
+    starts without evidence, so that nothing moves to and fro. A call terminates: each
+    workload splits off at most once, and every merge removes a family.
     """
 
     revises = True
@@ -113,7 +114,7 @@ class ByEvidence(Families):
 
 
 def _apply(members: Sequence[Member], placements: Mapping[int, Placement]) -> Sequence[Member]:
-    """Return the members with these placements; a moved member starts without evidence."""
+    """Return the members with their new families; a moved member loses its old rankings."""
     return [
         replace(member, family=placement.family, why=placement.why, rankings=())
         if (placement := placements.get(member.id))
@@ -123,7 +124,7 @@ def _apply(members: Sequence[Member], placements: Mapping[int, Placement]) -> Se
 
 
 def _first_placement(member: Member, old_members: Sequence[Member]) -> Placement:
-    """Place a new member in a family of its loop structure, or else of its operator."""
+    """Place a new workload in a family of its loop structure, or else of its operator."""
     of_operator = [old for old in old_members if old.op == member.op]
     alike = [old.family for old in of_operator if old.structure == member.structure]
     if alike:

@@ -35,7 +35,7 @@ class ByOperator(FixedFamilies):
 
 
 class ByStructure(FixedFamilies):
-    """Makes a family per loop structure: the same operators in the same nests, other sizes."""
+    """Makes a family per loop structure: the same operators and loop nests, any sizes."""
 
     def place(self, member: Member) -> Placement:
         return Placement(
