@@ -48,7 +48,8 @@ class TrackerClient:
             raise
 
     def summary(self) -> Any:
-        """Return `queue_info` by key, and the servers' descriptions as `server_info`."""
+        """Return the tracker's state: `queue_info`, the queue of each key, and
+        `server_info`, the descriptions of registered devices."""
         return self._ask([SUMMARY])[1]
 
     def request(

@@ -192,10 +192,9 @@ def _store_schedules(stage: StageContext, winners: Sequence[Winner], context_id:
 def choose_guesses(
     model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], step_log: StepLog
 ) -> InsideChoice:
-    """Build the model with each task's fastest guess; return that build if it is faster.
-
-    Otherwise the first build is returned. Tasks with very short times keep their guess.
-    """
+    """Build the model with each task's fastest guess and return that build if it is faster
+    than the checked one; otherwise return the checked one. Tasks that take very little of
+    the model's time keep their first guess."""
     started_sec = time.monotonic()
     first = checked.build
     # Guesses for the lightest tasks gain nothing.
@@ -236,11 +235,10 @@ def choose_guesses(
 def _faster_build(
     model: JobModel, checked: CheckedModel, winners: Sequence[Winner], step_log: StepLog
 ) -> tuple[TunedModel, BeforeAfter | None, float]:
-    """Return the faster of the checked build and a new one of `winners`; their latencies.
-
-    The third value is the error of the returned build's outputs, relative to the checked
-    build. A new build that exceeds the largest allowed error is neither timed nor returned.
-    """
+    """Build the model with `winners`. Return the faster of this and the checked build, and
+    both latencies. The third value is the error of the returned build's outputs, relative to
+    the checked build; a build that exceeds the largest allowed error is neither timed nor
+    returned."""
     first = checked.build
     with step_log.step("build"):
         joined_build = model.build(JOINED, winners)

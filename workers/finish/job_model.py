@@ -123,13 +123,15 @@ class JobModel:
             yield is_alone and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], programs: int = 0) -> list[dict[str, float]]:
-        """Return microseconds per run of each build's kernels, beside `programs` others."""
+        """Return microseconds per run of each build's kernels, while `programs` load
+        programs run."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.alone(), stress(programs):
             return list(engines.kernel_times(KERNELS_SEC).values())
 
     def latencies(self, builds: Mapping[str, TunedModel], programs: int = 0) -> dict[str, float]:
-        """Return each build's latency in microseconds, beside `programs` load programs."""
+        """Return each build's latency in microseconds, while `programs` load programs
+        run."""
         with self._engines(builds) as engines, self.alone(), stress(programs):
             return {name: latency.median for name, latency in engines.latencies().items()}
 
@@ -141,10 +143,9 @@ class JobModel:
 
 
 def place_on_device(model: JobModel) -> JobModel | None:
-    """Return the model set up to run here if this host has a device, otherwise by RPC.
-
-    None if there is no device. Raises Unavailable if the tracker does not answer.
-    """
+    """Return the model set up to run in this host's processes if the host has a device of
+    the job, otherwise over RPC. None if there is no device. Raises Unavailable if the
+    tracker does not answer."""
     runtime, target = model.stage.runtime, model.stage.target
     like = model.stage.like
     devices = of_class(runtime.fleet.devices(target), like)
@@ -166,7 +167,7 @@ def place_or_fail(model: JobModel) -> JobModel:
 
 
 def require_local_device(model: JobModel) -> bool:
-    """Return True. Raises MallornError if the job's device is on another host, or missing."""
+    """Return True if a device of the job is on this host; otherwise raise MallornError."""
     if place_or_fail(model).whole_model.device_pool is not None:
         raise MallornError(ELSEWHERE, hint=BENCH)
     return True

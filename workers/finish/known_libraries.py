@@ -147,6 +147,5 @@ def _remove_dead_drafts(root: Path) -> None:
 
 
 def _remove(entry: Path) -> None:
-    """Remove an entry atomically; do nothing if another worker has removed it already."""
     with suppress(OSError), locked_folder(entry.parent.parent, DRAFT) as trash:
         entry.rename(trash / "entry")

@@ -68,10 +68,9 @@ class GuessedTask:
 def fill_trials_gain(
     stage: StageContext, winners: Sequence[Winner], tuned_us: float, report: ReportDraft
 ) -> None:
-    """Set the report's gaps that trials closed or, without trials, the predicted gain.
-
-    Set neither if tasks or machine were not timed, or the machine's probe was disturbed.
-    """
+    """Fill in the report how much of the gap to the hardware limit trials closed or, for a
+    job without trials, the gain that they would bring. Do nothing if tasks or machine were
+    not timed, or if other load disturbed the machine's probe."""
     machine = known_machine(stage.runtime, stage.job.id)
     if machine is None or machine.disturbed or not stage.options.searches:
         return
@@ -95,10 +94,9 @@ def fill_trials_gain(
 
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> GapClosed:
-    """Return a first guess's gap to the hardware limit, and what the best time closed of it.
-
-    The gap is 0 if the limit is unknown or was beaten. Both are natural logarithms.
-    """
+    """Return a first guess's gap to the hardware limit, and how much of it the best time
+    closed. Both are natural logarithms of time ratios. The gap is 0 if the limit is unknown
+    or beaten."""
     gap = log(guess_us / limit_us) if limit_us else 0.0
     return GapClosed(op=op, open=max(0.0, gap), won=max(0.0, log(guess_us / best_us)))
 

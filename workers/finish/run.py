@@ -52,7 +52,8 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
-    """Lease a FINISHING job and finish it; if its import is stale, send it back to import."""
+    """Lease a job that is ready to finish, and finish it. If its model was imported by other
+    code than this worker's, send the job back to import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
         if stage is not None:
             finish_stage(stage)
@@ -122,7 +123,8 @@ class FinishRun:
         return self.model.stage
 
     def decide(self) -> TaskDecisions:
-        """Choose each task's winner: all inside the model if possible, else one by one."""
+        """Choose each task's winner: by times inside the whole model if possible, else task
+        by task."""
         try:
             self.measurer.require(Need.TIME)
         except MallornError:
@@ -181,7 +183,8 @@ class FinishRun:
             store_scripts(self.stage, checked, self.model.whole_model.graphs)
 
     def compare(self, decisions: TaskDecisions, final: FinalSchedules, built: TunedModel) -> None:
-        """Compare the built model with other engines, the hardware's limits and a busy host."""
+        """Compare the built model with other engines and the hardware's limits, and time it
+        under load."""
         stage, report = self.stage, self.report
         with self.step_log.step("compare"):
             compare(self.model, built, self.step_log, report)
@@ -233,7 +236,8 @@ class FinishRun:
 
 
 def conditions(stage: StageContext, model: Conditions | None, winners: Sequence[Winner]) -> Conditions | None:
-    """Summarise what disturbed the timing of model, trials and winners; None if untimed."""
+    """Summarise for the report how other load disturbed the timings of the model, the trials
+    and the winners; None if nothing was timed."""
     with stage.runtime.database.session() as session:
         parts = [stats.disturbance for stats in Rounds(session).stats(stage.job.id)]
     trials = Disturbance.of_all(part for part in parts if part is not None)

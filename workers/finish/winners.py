@@ -79,15 +79,14 @@ class ContestEntry:
         return median(self.times)
 
     def rank(self) -> tuple[int, float]:
-        """Return a sort key: entries with most measurements first, as slow ones get few; then time."""
+        """Return a sort key: entries that were measured most often first, since slow ones
+        are given up early; entries measured equally often by their time."""
         return -len(self.results), self.latency()
 
 
 def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
-    """Return devices whose times are off the median twofold or more for most candidates.
-
-    Only candidates measured on three or more devices count.
-    """
+    """Return devices whose times differ from the median of all devices by a factor of two or
+    more for most candidates. Only candidates measured on three or more devices count."""
     is_odd_by_device: dict[str, list[bool]] = defaultdict(list)
     for entry in entries:
         by_device = {
@@ -141,7 +140,8 @@ class Winner:
         return [time_us / 1e6 for time_us in self.trial.run_us] or [UNTIMED_SEC]
 
     def schedule(self, job: Job, context_id: int | None, measurement_id: int) -> NewSchedule:
-        """Return the database row. Raises ValueError if it was not checked, or not timed."""
+        """Return the database row of the schedule. Raises ValueError if it was not checked
+        or not timed."""
         if self.max_error is None or self.latency_us is None:
             raise ValueError(f"the schedule of {self.contest.task.name} was not checked, or not timed")
         low_us, high_us = interval(self.trial.run_us)

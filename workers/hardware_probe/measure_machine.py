@@ -108,7 +108,8 @@ def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[
 
 
 def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
-    """Derive a machine's figures from probes. Raises Unavailable if a kind is missing."""
+    """Derive a machine's speeds from its probes. Raises Unavailable if a kind of probe is
+    missing."""
     peaks = [timing for timing in timings if timing.probe.finds is Finds.PEAK]
     one_core: dict[int, list[TimedProbe]] = defaultdict(list)  # float32 on a single core, by lanes
     for timing in peaks:

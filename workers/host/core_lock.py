@@ -57,7 +57,8 @@ EVERYBODYS: Final = 0o644
 
 
 class CoreLock:
-    """Lock on the host's cores. Waiting for the exclusive lock keeps out new shared ones."""
+    """Lock on the host's cores. While a process waits for it exclusively, no other gets it
+    shared."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or host_folder() / LOCK_NAME
@@ -78,7 +79,8 @@ class CoreLock:
         return True
 
     def share(self) -> None:
-        """Take a shared lock once no process times or waits to. It keeps all from timing."""
+        """Take the lock shared, as soon as no process times or waits to time. Until it is
+        given back, no process can begin to time."""
         gate_fd = _lock(self._gate, fcntl.LOCK_SH)
         try:
             lock_fd = _lock(self._path, fcntl.LOCK_SH)

@@ -10,7 +10,7 @@ from workers.interfaces.model_compiler import ModelCompiler
 
 class CheckedDataset:
     """Reads an untrusted dataset directory in a child process, for `import_export` to store.
-    `refused` collects the reasons for which rows were refused, by row key."""
+    `refused` gives, by row key, why rows were refused."""
 
     def __init__(self, graphs: ModelCompiler, directory: Path) -> None:
         """Open the directory. Raises InvalidRequest, NotFound if any file is unreadable."""

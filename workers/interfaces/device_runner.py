@@ -142,8 +142,8 @@ class Runner(Child):
     def clock(
         self, tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
     ) -> list[Slice]:
-        """Return the shortest slice of each probe of one library; empty if a probe fails.
-        Raises Unavailable if the device was lost."""
+        """Run the probes of one library; return the shortest slice (series of runs) of each,
+        or an empty list if a probe fails. Raises Unavailable if the device was lost."""
 
     @method(limit_sec=_with_a_wait)
     def load_model(self, model: DeviceModel, timeout_sec: float) -> LoadedEngine:

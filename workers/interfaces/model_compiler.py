@@ -65,7 +65,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """Matches and rewrites of a graph pass in a model, and reasons for the rest."""
+    """How often a graph pass matched and rewrote a model, and why it rewrote no more."""
 
     phase: str
     name: str
@@ -77,7 +77,8 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """Effects of a recipe's graph passes, and the functions left that only move data."""
+    """Effects of a recipe (the graph passes chosen for a model), and how many functions are
+    left that only move data."""
 
     passes: list[PassReport]
     copies: list[CopyLeft]
@@ -85,7 +86,8 @@ class RecipeReport:
 
 @dataclass(frozen=True, slots=True)
 class Untuned:
-    """Size in bytes and compile time of a model that TVM compiled without schedules."""
+    """Library size in bytes and compile time of a model compiled with TVM's default
+    schedules."""
 
     bytes: int
     seconds: float
@@ -171,7 +173,7 @@ class DatasetRows:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Parameters for comparing a program's outputs with those of the unscheduled program."""
+    """How to compare a program's outputs with those of the unscheduled program."""
 
     outputs: list[int]  # indices of the output arguments
     reduction_len: int  # number of terms of the longest sum
@@ -181,8 +183,8 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The largest error of a program's outputs, its tolerance, and whether all are within
-    tolerance."""
+    """The largest error of a program's outputs, the tolerance, and whether all are within
+    it."""
 
     max_error: float
     tolerance: float

@@ -56,4 +56,5 @@ class Engine(Child):
 
     @method(limit_sec=60.0)
     def clock(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
-        """Return the shortest slice of each probe of one library, on this host's cores."""
+        """Run the probes of one library on this host's cores; return the shortest slice of
+        each."""

@@ -32,7 +32,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class MeasureInput:
-    """A candidate to measure, and its number in the round."""
+    """A candidate to measure, and its number (slot) in the round."""
 
     slot: int
     candidate: Candidate
@@ -70,7 +70,8 @@ class Tools:
 
 
 class Need(StrEnum):
-    """Steps of a job's finish that some measurers cannot do, as the report names them."""
+    """Steps of a job's finish that some measurers cannot do; values are the report's step
+    names."""
 
     CHECK = "check what the schedules compute"
     TIME = "time the whole model"

@@ -91,7 +91,7 @@ class Builds:
         return [end for call in calls if (end := self._judge(call)) is not None]
 
     def pause(self) -> None:
-        """Suspend the builders, so that the device has the cores."""
+        """Suspend the builder processes, so that the device has the cores for itself."""
         self._builders.suspend()
 
     def go_on(self) -> None:
@@ -119,7 +119,8 @@ class Builds:
         return self._folder / f"{slot.slot}.so"
 
     def _judge(self, call: Finished[Library]) -> BuiltCandidate | MeasureResult | None:
-        """Return a build's result; None if it is retried. Raises HostFault, StorageFull."""
+        """Return a finished build's result; None if the candidate will be built once more.
+        Raises HostFault or StorageFull if the host caused the failure."""
         slot, end = self._slots[int(str(call.tag))], call.end
         if isinstance(end, Library):
             return BuiltCandidate(slot, self._artifact(slot), end.args, end.build_ms)

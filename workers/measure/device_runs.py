@@ -83,7 +83,8 @@ class DeviceRuns:
             self.poll()
 
     def take_another(self, used_devices: Collection[str]) -> str:
-        """Take a device that is not in `used_devices`, if one is free; return its name."""
+        """Release the device and take one that is not in `used_devices`, if one is free.
+        Return the name of the device that is held then."""
         for _ in range(len(used_devices) + 1):
             self.give_back()  # the tracker offers the other free devices first
             self.take()
@@ -212,11 +213,10 @@ def empties_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) 
 
 
 class TimingDriftDetector:
-    """Times the round's fastest and latest candidates again, to notice that speed drifted.
-
-    If both times changed, times since the last check are upper bounds. A change of only one
-    proves nothing: a kernel's speed may vary between processes.
-    """
+    """Times the round's fastest and latest candidates again, to notice that the device's
+    speed changed. If both are then slower or faster than before, all times since the last
+    check are yielded again as upper bounds. If only one is, that proves nothing: a kernel's
+    speed may vary between processes."""
 
     def __init__(self, timing: DeviceRuns, builds: Builds) -> None:
         self._timing = timing
@@ -224,7 +224,8 @@ class TimingDriftDetector:
         self._unchecked: list[MeasureResult] = []
 
     def watch(self, results: Iterator[MeasureResult]) -> Iterator[MeasureResult]:
-        """Yield each result; if it turns out disturbed, yield it again as an upper bound."""
+        """Yield each result; if the device's speed turns out to have changed, yield it again
+        as an upper bound."""
         for result in results:
             yield result
             if result.trial.time_us is not None:
@@ -235,7 +236,8 @@ class TimingDriftDetector:
         yield from self._drifted()
 
     def _drifted(self) -> Iterator[MeasureResult]:
-        """Yield the results since the last check, as upper bounds, if both known times drifted."""
+        """Yield the results since the last check as upper bounds, if the speed of both
+        candidates changed."""
         results, self._unchecked = self._unchecked, []
         if not results or (share := self._drift_of(self._timing.fastest)) <= LARGEST_DRIFT:
             return

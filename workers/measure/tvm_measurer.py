@@ -132,7 +132,8 @@ class TvmMeasurer(Measurer):
 
 
 def mark_if_builders_ran(result: MeasureResult, target: Target) -> MeasureResult:
-    """Return `result`, as an upper bound if builders on the device's host may have run meanwhile."""
+    """Return `result`, marked as an upper bound if builders on the device's host may have
+    run."""
     endpoint, trial = result.endpoint, result.trial
     if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
         return result
@@ -163,7 +164,8 @@ def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> I
 
 
 def count_alike(devices: Sequence[TrackedDevice]) -> int:
-    """Return the number of devices if their times are comparable, otherwise 0."""
+    """Return the number of devices if all have the same class, so that their times are
+    comparable; otherwise 0."""
     classes = {device.endpoint.device_class for device in devices}
     return len(devices) if len(classes) == 1 else 0
 
@@ -171,11 +173,9 @@ def count_alike(devices: Sequence[TrackedDevice]) -> int:
 def time_in_passes(
     builds: Builds, timing: DeviceRuns, passes: int, host: HostLock, spread: bool = False
 ) -> list[MeasureResult]:
-    """Build all candidates, then time them in passes, so that all see the same conditions.
-
-    With `spread`, each pass uses another device and times all candidates, so that no broken
-    or dishonest device can exclude a candidate.
-    """
+    """Build all candidates, then time all of them several times in turn, so that slow phases
+    of the machine affect all alike. With `spread`, each pass uses another device, so that no
+    broken or dishonest device can exclude a candidate."""
     ends: list[BuiltCandidate | MeasureResult] = []
     with host.shared() as turn:
         while builds.unfinished:

@@ -122,7 +122,6 @@ class Heartbeat:
 
     @staticmethod
     def _attempt(report: Callable[[], None]) -> str:
-        """Run a report and return its error message, empty on success."""
         try:
             report()
         except MallornError as error:

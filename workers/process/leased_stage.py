@@ -113,7 +113,8 @@ class StageContext:
         return self.job.graph or GraphReport()
 
     def end(self, session: Session, state: JobState, reason: str, event: JobEvent) -> None:
-        """Move the job to another state, in the caller's transaction. Raises LeaseLost."""
+        """Move the job to another state and store the event, in the caller's transaction.
+        Raises LeaseLost."""
         if not Jobs(session).move(self.job.id, [self.state], state, reason, hold=self.hold):
             raise LeaseLost
         Events(session).append(self.job.id, event)

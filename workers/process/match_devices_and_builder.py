@@ -26,7 +26,8 @@ def class_of(key: MachineKey) -> DeviceClass:
 
 
 def class_of_job(session: Session, job: Job) -> DeviceClass | None:
-    """Return the class of devices that may time for a job; None if it has no context yet."""
+    """Return the class of devices that may time for a job; None if no measuring context is
+    set yet."""
     if job.context_id is None:
         return None
     return class_of(machine_key_of(Contexts(session).get(job.context_id)))
@@ -40,11 +41,10 @@ def builder_of(options: JobOptions) -> str | None:
 def wait_for_builder(
     session: Session, job_id: str, own_builder: str, worker: str, tuning: bool = True
 ) -> Context | None:
-    """Return the job's context if it must be left, since no live worker has its builder.
-
-    None if its builder is `own_builder`, or if there is no context. Raises Unavailable if
-    another live worker has the context's builder, so that the job waits for that worker.
-    """
+    """Return the job's measuring context if no live worker has its builder, so that the job
+    must change to another context. None if the builder is `own_builder`, or if there is no
+    context. Raises Unavailable if another live worker has the builder: the job waits for
+    that worker."""
     context_id = Jobs(session).get(job_id, None).context_id
     context = None if context_id is None else Contexts(session).get(context_id)
     if context is None or context.builder == own_builder:
@@ -59,7 +59,8 @@ def wait_for_builder(
 
 
 def limits_of(options: JobOptions) -> TrialLimits:
-    """Return the limits of a job's trials: the builder (or measurer) and the timeouts."""
+    """Return what limits a job's trials: its builder (or measurer), and its build and run
+    timeouts."""
     builder_name = builder_of(options) or options.measurer
     return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 

@@ -29,7 +29,8 @@ class TimeSlice:
         self._since_sec = time.monotonic()
 
     def offer(self, words: str) -> None:
-        """Raise TimeSliceOver after TURN_SEC if other jobs wait; call it between steps."""
+        """Raise TimeSliceOver if this job has had the worker for TURN_SEC and other jobs
+        wait; `words` begin its message. Call this between steps."""
         if time.monotonic() < self._since_sec + TURN_SEC:
             return
         with self._database.session() as session:

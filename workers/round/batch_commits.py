@@ -64,7 +64,7 @@ class Commits:
 
     @property
     def disturbance(self) -> Disturbance:
-        """Other load on the devices while candidates were timed in this attempt."""
+        """Summary of other load on the devices while this attempt timed candidates."""
         return Disturbance.of_all(self._disturbances.values())
 
     def flush(self) -> None:

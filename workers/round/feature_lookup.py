@@ -55,7 +55,8 @@ class FeatureLookup:
     def see(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None = None
     ) -> FeatureRows:
-        """Return the candidates' features in a view; lower at most `most_new` new ones."""
+        """Return the candidates' features in a view (set of features). Of those that are not
+        in the cache, lower at most `most_new`."""
         if view not in LOWERED:
             rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
             return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))

@@ -42,11 +42,11 @@ class Proposed(NamedTuple):
 
 
 def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
-    """Load a round and propose its candidates, without a cost model or searcher that fails.
+    """Load a round and propose its candidates. If the cost model or searcher fails, propose
+    without it, store a warning for the job, and let later attempts leave it out, too.
 
-    Later attempts leave out what failed, too, and the job gets a warning. Raises
-    PluginFailed if candidates of this round were measured already or the fallback fails;
-    LeaseLost.
+    Raises PluginFailed if candidates of this round were measured already or the fallback
+    fails; LeaseLost if another attempt has the round.
     """
     while True:
         try:
@@ -165,7 +165,8 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Preselect with an analytic model, lower the best, let the cost model choose."""
+    """Preselect candidates with an analytic model, lower the best to compute their features,
+    and let the cost model choose among them."""
     drafts, state = _search(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafts]
     rows, is_known = lookup.see(model.view, context.work(space.by_key), candidates)

@@ -29,7 +29,8 @@ Batch = Sequence[tuple[Trial, int]]  # trial and measuring context; only times o
 
 
 def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
-    """Return how well cost models ranked the round's candidates; empty if one fails."""
+    """Return how well cost models ranked the round's candidates; an empty result if a model
+    fails."""
     try:
         with blame_plugins(("cost_model", context.options.cost_model)):
             return _rank(FeatureLookup(runtime.database, runtime.compiler), context)
@@ -39,10 +40,9 @@ def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
 
 
 def _rank(lookup: FeatureLookup, context: RoundContext) -> RoundStats:
-    """Return the shares of candidate pairs that the round's and other models rank correctly.
-
-    `rank_own` uses the predictions stored with the candidates; None if few are comparable.
-    """
+    """Return which share of candidate pairs the round's own model ranked in the right order,
+    and which share models of the job's other families rank. `rank_own` uses the predictions
+    stored with the candidates; it is None if too few can be compared."""
     with lookup.database.session() as session:
         batch = Trials(session).of_round(context.row.id)
         models = _models_of_other_families(session, context) if context.options.families in REVISING else {}

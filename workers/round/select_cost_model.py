@@ -69,10 +69,9 @@ def reads_todays_view(name: str, view: str) -> bool:
 def beginning(
     session: Session, name: str, op: str, target_id: int, machine: Machine | None
 ) -> tuple[CostModel, CostModelName | None]:
-    """Return an untrained model for a family, and the name of the base model that it builds on.
-
-    Transfer models build on the newest active base of a supported class; others have no base.
-    """
+    """Return an untrained model for a task family, and the name of the base (pre-trained)
+    model that it builds on. Transfer models build on the newest active base of a supported
+    class, others on none."""
     kind: type[CostModel] = resolve("cost_model", name)
     if issubclass(kind, (TransferModel, ManyDomains)):
         for head in bases_for(session, op, target_id):

@@ -35,7 +35,8 @@ NOWHERE: Final = Site(None, None)
 
 
 def context_of(session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Context:
-    """Return the measuring context of times at an endpoint; other contexts do not compare.
+    """Return the measuring context of times at an endpoint, created if new. Times of
+    different contexts are not comparable.
 
     Raises ClassRefused for a measurer that simulates times without declaring it.
     """

@@ -321,7 +321,7 @@ class Child:
                 os.killpg(self._process.pid, number)
 
     def _end(self, reason: str) -> ChildCrashed:
-        """Kill the process for breaking the protocol; return the error to raise."""
+        """Kill the process because it broke the protocol; return the error to raise."""
         self.kill()
         return ChildCrashed(f"{self.name} {reason} and was killed")
 
