@@ -70,8 +70,8 @@ def serve_device(
 
 def prepare_runtime(target: Target) -> None:
     """Set environment variables for TVM before it is imported: the number of threads, and to
-    load only the runtime library. Raises InvalidTarget if the target has more cores than
-    this process, MallornError if TVM is already imported."""
+    load only the runtime library. Raises InvalidTarget if the target needs more cores than
+    this process may use, MallornError if TVM is already imported."""
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(

@@ -138,10 +138,8 @@ def fastest_inside(
 def alternative_sets(
     winners: Sequence[Winner], alternatives: Sequence[Sequence[Winner]]
 ) -> list[list[Winner]]:
-    """Return sets of one schedule per task, so that every alternative is in some set.
-
-    Set n has each task's nth alternative; tasks with fewer alternatives keep their winner.
-    """
+    """Return sets of one schedule per task, so that every alternative is in some set. Set n
+    has each task's nth alternative; tasks with fewer alternatives keep their winner."""
     pairs = list(zip(winners, alternatives, strict=True))
     ranks = range(max(map(len, alternatives), default=0))
     return [[row[n] if n < len(row) else winner for winner, row in pairs] for n in ranks]

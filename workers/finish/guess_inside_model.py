@@ -129,7 +129,8 @@ def guess_inside(
 def _build_and_check(
     model: JobModel, guesses: list[list[Winner]], reading: PendingCall[None] | None, step_log: StepLog
 ) -> CheckedModel | None:
-    """Build the model with the likeliest guesses, check and time it; None if that fails."""
+    """Build the model with each task's likeliest guess, compare its outputs with
+    onnxruntime's, and time it. None if any of that fails or the outputs are wrong."""
     likeliest = [row[0] for row in guesses]
     try:
         with Engines(model.whole_model, (TUNED, ONNXRUNTIME)) as engines:  # starts during the build
@@ -160,9 +161,8 @@ def _build_and_check(
 
 def _ensure_context(stage: StageContext) -> int:
     """Return the id of the measuring context for times inside the model; create it if new.
-
-    A device of this host is preferred. Raises NoDevice if no device has the job's class.
-    """
+    It belongs to a device of this host, if there is one. Raises NoDevice if no device has
+    the job's class."""
     devices = of_class(stage.runtime.fleet.devices(stage.target), stage.like)
     if not devices:
         raise no_device_error(stage.like)
@@ -256,10 +256,9 @@ def _faster_build(
 
 
 def timed_inside(winners: Sequence[Winner], times: Times, is_alone: bool) -> list[Winner]:
-    """Return the winners with their time per call inside the model, if it was measured.
-
-    If other work of this service ran meanwhile, times are upper bounds.
-    """
+    """Return the winners with their times per call inside the model, as far as these were
+    measured; unless `is_alone` (no other work of this service ran meanwhile), as upper
+    bounds."""
     with_times = []
     for winner in winners:
         task = winner.contest.task

@@ -43,7 +43,8 @@ NAMED: Final = 3  # tasks with the largest gain that the report names
 
 @dataclass(frozen=True, slots=True)
 class GuessedTask:
-    """A task with a first guess, and the time of all its calls in one run of the model."""
+    """A task with a first guess (a schedule without trials), and its time in one run of the
+    model."""
 
     name: str
     us: float
@@ -131,10 +132,9 @@ def predict_tuning_gain(
 
 
 def share_closed(rows: Sequence[GapClosed]) -> tuple[float, float, float]:
-    """Return the share of a gap that trials close: low end of the interval, mean, high end.
-
-    Rows are weighted by their gap, so that small, noisy gaps count little.
-    """
+    """Return which share of a gap to the hardware limit trials close: low end of the
+    interval, mean and high end. Rows are weighted by their gap, so that small, noisy gaps
+    count little."""
     pairs = sorted((row.share, row.open) for row in rows if row.open)
     shares, weights = zip(*pairs, strict=True)
     mean = float(np.average(shares, weights=weights))

@@ -139,10 +139,9 @@ class FinishRun:
         return decisions
 
     def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
-        """Write the schedules as records; compile the model with them if it can be timed.
-
-        A task whose winner kept the model from compiling counts as one without a winner.
-        """
+        """Write the schedules as tuning records, and compile the model with them if it can
+        be timed. A task whose winner kept the model from compiling counts as one without a
+        winner."""
         final = decisions.final
         if final is None:
             with self.step_log.step("decide"):
@@ -199,10 +198,8 @@ class FinishRun:
             report.contention = contention
 
     def store(self, decisions: TaskDecisions, final: FinalSchedules, started_sec: float) -> None:
-        """Upload the export, store the report and end the job.
-
-        Raises Unavailable if decisions are missing because the database was restored.
-        """
+        """Upload the export, store the report and end the job. Raises Unavailable if stored
+        decisions are missing because the database was restored from a backup."""
         stage, report, step_log = self.stage, self.report, self.step_log
         stage.lease.check()
         report.measured_by = stage.measured_by
@@ -268,7 +265,8 @@ def limits(stage: StageContext, tasks: Sequence[Contest], tuned_us: float, is_st
 
 
 def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: str) -> Limits:
-    """Return one run's FLOP, the float32 peak, and the share reached (float32 models only)."""
+    """Return the report section on limits: one run's FLOP, the float32 peak and, for float32
+    models only, the share of the peak that the model reaches."""
     if precision != "float32":
         return Limits(flop=flop, peak_gflops=peak_gflops)
     gflops = flop / tuned_us / 1e3

@@ -56,10 +56,8 @@ class StepLog:
         }
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`; if it raises MallornError, log the step and return None.
-
-        LeaseLost and StorageFull are raised again, because they end the finish.
-        """
+        """Return the result of `work`. If it raises MallornError, log the step and return
+        None; but raise LeaseLost and StorageFull again, because they end the finish."""
         try:
             return work()
         except (LeaseLost, StorageFull):

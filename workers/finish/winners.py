@@ -37,10 +37,8 @@ OTHERWISE: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ContestEntry:
-    """A candidate and its measurement results.
-
-    With three or more devices, failures on fewer than half of them are ignored.
-    """
+    """A final candidate and its measurement results. If it was measured on three or more
+    devices, failures on fewer than half of them are ignored."""
 
     slot: MeasureInput
     results: tuple[MeasureResult, ...]
@@ -161,10 +159,8 @@ class Winner:
 
 
 def decide(stage: StageContext, contest: Contest, measurer: Measurer, checker: Checker) -> Winner | None:
-    """Measure and check the candidates, store the results, and return the winner.
-
-    None if no candidate runs and passes the numeric check.
-    """
+    """Measure and check a task's final candidates, store the results, and return the winner;
+    None if no candidate runs and passes the numeric check."""
     results = measurer.compare(contest.program, stage.target, contest.slots, stage.options, PASSES)
     least_us = least_believed_us(contest.program, stage.job.machine)
     results = [reject_implausible(result, least_us) for result in results]

@@ -85,9 +85,7 @@ def _on_device(
 
 def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machine:
     """Measure as many cores of this host as the target has, without a service or a device.
-
-    Raises Unavailable if the target is no CPU or its probes do not run here.
-    """
+    Raises Unavailable if the target is no CPU or its probes do not run here."""
     if not target.is_cpu:
         raise Unavailable(f"what {target.kind} computes is not measured")
     with TemporaryDirectory(prefix="mallorn-probes-") as folder:

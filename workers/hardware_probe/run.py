@@ -96,9 +96,7 @@ def _await_machine(
     runtime: Runtime, machine_key: MachineKey, target: Target, patience_sec: float
 ) -> DeviceMachine | None:
     """Return the stored machine; measure it first, or wait until another worker has done so.
-
-    After `patience_sec`, return an older measurement by other code, if any.
-    """
+    After `patience_sec`, return what older code measured, if anything."""
     deadline_sec = time.monotonic() + patience_sec
     while (record := _fresh_machine(runtime, machine_key)) is None:
         record = measured_by_us(runtime, machine_key, target)

@@ -106,9 +106,8 @@ class CoreLock:
 
 def lock_identity() -> str:
     """Identify the file on which this process locks the cores; empty if it cannot be opened.
-
-    The value differs for two processes of a host whose locks do not exclude each other.
-    """
+    It differs for two processes of a host that have different lock files, and so do not wait
+    for each other."""
     try:
         status = CoreLock().files()[1].stat()
     except (HostFault, OSError):

@@ -18,7 +18,7 @@ Validate = Callable[[str, str, Candidates], list[bool]]  # as CandidateCompiler.
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A candidate's compiled library: its arguments, and how long the build took."""
+    """A candidate's compiled library: its build time, its size and its arguments."""
 
     build_ms: float
     bytes: int

@@ -71,9 +71,8 @@ class Builds:
 
     def feed(self) -> None:
         """Give each idle builder a candidate, preferably one that it validated before.
-
-        Candidates whose builder the host killed come last, one at a time.
-        """
+        Candidates whose builder the host killed are built once more at the end, one at a
+        time."""
         for place in self._builders.idle[: len(self._waiting)]:
             size = self._builders.size
             preferred = (slot for slot in self._waiting if home(slot.candidate.decisions, size) == place)

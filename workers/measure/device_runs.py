@@ -113,11 +113,11 @@ class DeviceRuns:
         self._take(hold=True)
 
     def poll(self) -> MeasureResult | None:
-        """Return the result of the candidate on the device; None while there is none.
+        """Return the result of the candidate on the device; None while there is none. A
+        failed run counts against the candidate, unless the host killed the runner process.
 
-        A failed run counts against the candidate, unless the host killed the runner. Raises
-        HostFault or Unavailable if no device could be taken or the job waits for a quiet
-        host.
+        Raises HostFault or Unavailable if no device could be taken or the job waits for a
+        quiet host.
         """
         try:
             if self._taking is not None and self._taking.poll():

@@ -97,11 +97,9 @@ class TvmMeasurer(Measurer):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Build every slot once, and time all in turn, up to `passes` times.
-
-        A slot that falls far behind or fails has fewer results. With enough devices of one
-        class, each pass uses another device.
-        """
+        """Build every slot's candidate once, and time all in turn, up to `passes` times. A
+        candidate that falls far behind or fails has fewer results. With enough devices of
+        one class, each pass uses another device."""
         spread = count_alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec

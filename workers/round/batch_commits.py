@@ -29,10 +29,8 @@ log = logging.getLogger(__name__)
 
 
 class Commits:
-    """Collects a round's results and commits them in batches.
-
-    All methods raise LeaseLost if another attempt has the round.
-    """
+    """Collects a round's results and commits them in batches. All methods raise LeaseLost if
+    another attempt has the round."""
 
     def __init__(
         self,

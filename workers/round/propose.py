@@ -89,10 +89,9 @@ def _warning(error: MallornError, instead: str) -> NewJobWarning:
 
 
 def propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
-    """Return the candidates that the round measures. Raises PluginFailed if a plugin fails.
-
-    `validate` returns which candidates can be rebuilt; by default the compiler does.
-    """
+    """Return the candidates that the round measures. `validate` returns which candidates can
+    be rebuilt; by default the compiler process does. Raises PluginFailed if a plugin
+    fails."""
     # The searcher calls the model, so an error is attributed to the model first.
     model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
     parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)
@@ -147,12 +146,10 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
 
 
 def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> SearcherResult:
-    """Propose a task's first round: half space defaults, half chosen by a base model.
-
-    A base (pre-trained) model ranks defaults no better than the analytic model that made
-    them; without a base model the round has only defaults. If the base model names a
-    searcher (`opener`), that one runs; the state is returned only if it is the round's own.
-    """
+    """Propose a task's first round: half space defaults, half candidates chosen by a base
+    (pre-trained) model; only defaults if there is none, because the analytic model that made
+    them ranks them as well. If the base model names a searcher (`opener`), that one runs;
+    the state is returned only if it is the round's own searcher."""
     round_searcher = context.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
     defaults = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)

@@ -52,11 +52,9 @@ def view_of(name: str) -> str:
 
 
 def reads_todays_view(name: str, view: str) -> bool:
-    """Return whether a stored model's `view`, as recorded in training, is the current one.
-
-    Earlier releases recorded none; their views had version 1 and other builders. Returns
-    True for a model whose class cannot be loaded: loading it reports the reason.
-    """
+    """Return whether a stored model's feature view, as recorded in training, is the one that
+    its class reads now. Models of earlier releases, which recorded none, read version 1 and
+    other builders. True if the class cannot be loaded: loading it reports the reason."""
     try:
         with blame_plugins(("cost_model", name)):
             current = view_of(name)
@@ -125,7 +123,8 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
 
 
 def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
-    """Return the base models whose class loads on this worker and whose view is current."""
+    """Return the base models whose class loads on this worker and reads the recorded feature
+    view."""
     usable = []
     for head in bases:
         name = head.name.name
