@@ -44,7 +44,8 @@ def run_round(round_id: int, *_newer: object) -> None:
 
 @app.task(name=queues.TRAIN_COST_MODEL)
 def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
-    """Refit the cost model of a task's family when its training data has grown enough."""
+    """Refit the cost model of a task's family (tasks that share measurements and a model)
+    when its training data has grown enough."""
     with about(job=job_id):
         train(runtime(), job_id, task_id)
 

@@ -101,7 +101,7 @@ class TrackerClient:
 
     def _authenticate(self, key: FleetKey) -> None:
         """Greet the tracker; both sides prove that they know the fleet's key, if there is
-        one. Raises Unavailable."""
+        one. Raises Unavailable if the tracker does not answer or proves nothing."""
         try:
             self._socket.sendall(_INT.pack(TRACKER_MAGIC))
             magic = _INT.unpack(receive_exactly(self._socket, _INT.size))[0]

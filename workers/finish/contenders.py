@@ -97,11 +97,8 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
 
 
 def space_of(stage: StageContext, workload: Workload) -> TvmSpace:
-    """Return the search space of a workload on the job's target.
-
-    Raises Unschedulable if TVM has no schedule for it, crashes or hangs; ChildError if the
-    host caused the failure.
-    """
+    """Return the search space of a workload on the job's target. Raises Unschedulable if TVM
+    has no schedule for it, crashes or hangs; ChildError if the host caused the failure."""
     program, compiler = program_of(workload), stage.runtime.compiler
     target = stage.target
     try:

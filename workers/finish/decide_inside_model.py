@@ -59,7 +59,8 @@ class InsideChoice(NamedTuple):
 
 
 def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> InsideChoice:
-    """Return the fastest build: of the winners, of faster rivals, or of first guesses.
+    """Return the fastest build of the model: with the winners, with faster rivals, or with
+    first guesses (schedules that an analytic model proposed, without trials).
 
     Returns `first`, without a report, if there is no device, if the job has a time limit or
     no trials, if memory holds only one such model, if there are no alternatives, or if
@@ -167,7 +168,8 @@ def list_swaps(
     sets: Sequence[Sequence[Winner]],
     times: Sequence[Times],
 ) -> list[Swap]:
-    """List tasks whose schedule changed, with times inside the model before and after."""
+    """List the tasks whose schedule changed, with the times of both schedules inside the
+    model."""
     swaps = []
     for index, (old, new) in enumerate(zip(winners, replacements, strict=True)):
         if old.slot == new.slot:

@@ -79,10 +79,10 @@ class JobModel:
         return self.compile(self.write(name, winners), winners)
 
     def write(self, name: str, winners: Sequence[Winner]) -> Path:
-        """Write the schedules as records to a directory that no child process can change.
-
-        Raises LeaseLost, ExportFailed; TamperedFile if the child process left other files.
-        """
+        """Write the schedules as tuning records to a directory that no child process can
+        change. Raises LeaseLost if another worker has the job, ExportFailed if a schedule
+        does not rebuild, TamperedFile if the child process left anything but the plain
+        files."""
         self.stage.lease.check()
         child_directory, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
         write_records(self.stage, winners, self.whole_model.graphs, child_directory)
@@ -93,10 +93,9 @@ class JobModel:
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
         """Compile the model with the records of `write`, or take the library from the cache.
-
-        For a range of shapes, each tuned size runs its own kernels. Raises ExportFailed if a
-        schedule matches no function of the model, so that TVM compiled naive loops.
-        """
+        If the model has free dimensions, each tuned size runs its own kernels. Raises
+        ExportFailed if a schedule matches no function of the model, so that TVM compiled
+        naive loops."""
         library = directory.with_suffix(".so")
         if (description := self.libraries.take(winners, library)) is None:
             dynamic = self.stage.graph.dynamic

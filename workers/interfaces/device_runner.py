@@ -99,7 +99,8 @@ class Runner(Child):
 
         A device that is already held is kept if it answers and is of the class. If it is
         lost, later calls take another one of the class. With `hold`, nothing else is timed
-        on its host until the next candidate has run. Raises NoDevice, Unavailable.
+        on its host until the next candidate has run. Raises NoDevice if none is registered,
+        Unavailable if all stay busy or cannot be reached.
         """
 
     @method(

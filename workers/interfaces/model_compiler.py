@@ -227,8 +227,8 @@ class ModelCompiler(Child):
         dump_dir: str | None,
     ) -> RecipeReport:
         """Run the recipe's graph passes that precede tuning, except those in `without`;
-        report the effects that passes count. With `dump_dir`, write the module there after
-        each phase."""
+        report how often each matched and rewrote the model. With `dump_dir`, write the
+        module there after each phase."""
 
     @method(limit_sec=3600.0)
     def read_ahead(
@@ -253,8 +253,8 @@ class ModelCompiler(Child):
         dynamic: Dynamic | None = None,
     ) -> Compiled:
         """Run the recipe's graph passes, apply the schedules, embed weights in the
-        schedules' layouts and export `out_so`. With `dynamic`, the library serves every size
-        of a range."""
+        schedules' layouts and export `out_so`. With `dynamic`, the library serves all sizes
+        of the free dimensions."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(
@@ -305,7 +305,8 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def open_dataset(self, directory: str) -> OpenedDataset:
-        """Check that a dataset is readable to its end. Raises NotFound, InvalidRequest."""
+        """Check that a dataset is readable to its end. Raises NotFound if a file is missing,
+        InvalidRequest if one is unreadable."""
 
     @method(limit_sec=1200.0)
     def next_rows(self, table: str, size: int) -> DatasetRows | None:

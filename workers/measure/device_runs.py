@@ -37,7 +37,8 @@ SURPRISE: Final = 1.15
 
 
 class DeviceRuns:
-    """Times candidates on a device through the runner child. `begin` and `poll` never wait."""
+    """Times candidates on a device through the runner, the child process that holds the
+    session. `begin` and `poll` never wait."""
 
     def __init__(
         self,
@@ -76,7 +77,8 @@ class DeviceRuns:
         return self._taking is None and self._running is None
 
     def take(self) -> None:
-        """Wait until this round has the device. Raises NoDevice or Unavailable."""
+        """Wait until this round has the device. Raises NoDevice if none is registered,
+        Unavailable if all stay busy or cannot be reached."""
         self._take(hold=False)
         while self._taking is not None:
             self.wait()
@@ -100,7 +102,8 @@ class DeviceRuns:
         return result
 
     def measure_again(self, candidate: BuiltCandidate) -> MeasureResult:
-        """Time a candidate once more and briefly, to check whether its known time holds."""
+        """Time a candidate briefly once more, to see whether it still takes the known
+        time."""
         self._is_drift_check = True
         try:
             return self.measure(candidate)

@@ -90,12 +90,13 @@ class Heartbeat:
             self._attempt(self._report_leave)
 
     def busy_with(self, task: str) -> None:
-        """Report the worker's current task; empty if it has none."""
+        """Report the worker's current task; empty text if it has none."""
         self._busy_with = task
         self._wake.set()
 
     def rests(self, reason: str) -> None:
-        """Report why the worker pauses (a fault of its host); empty if it works again."""
+        """Report why the worker pauses (a fault of its host); empty text if it works
+        again."""
         self._update_info(resting=reason)
         self.busy_with(f"resting: {reason}" if reason else "")
 

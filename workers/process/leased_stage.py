@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class StageFolder:
     """Folders of a stage. Only the worker writes to `path`, and each child process to a
-    folder of its own below it, so that no child can replace a file of the worker or of
-    another child."""
+    folder of its own, so that no child can replace a file of the worker or of another
+    child."""
 
     path: Path
     answers: Path  # written by the runner
@@ -76,8 +76,9 @@ class StageContext:
 
     def model_file(self, directory: Path) -> Path:
         """Copy the job's model and weight files into `directory`; return the ONNX file's
-        path. Raises InvalidModel, NotFound; StoreAway if the artifact store does not answer,
-        StorageFull if the disk has no room."""
+        path. Raises InvalidModel if the upload is damaged, NotFound if it is missing,
+        StoreAway if the artifact store does not answer, StorageFull if the disk has no
+        room."""
         check_room(directory, self._model_bytes)
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
         with reaching(uri) as (store, path), store.open(path, "rb") as model:

@@ -34,7 +34,8 @@ def class_of_job(session: Session, job: Job) -> DeviceClass | None:
 
 
 def builder_of(options: JobOptions) -> str | None:
-    """Return this worker's builder; None if the job's measurer compiles nothing with TVM."""
+    """Return the name of this worker's builder; None if the job's measurer compiles nothing
+    with TVM."""
     return builder() if is_built_by_tvm(options) else None
 
 
@@ -66,7 +67,8 @@ def limits_of(options: JobOptions) -> TrialLimits:
 
 
 def ensure_builder(runtime: Runtime, job_id: str) -> None:
-    """Ensure that a single builder compiles all candidates of a job.
+    """Ensure that a single builder (version of the compiling code) compiles all of a job's
+    candidates.
 
     If no live worker has the builder of the job's context, move the job to a context with
     this worker's builder. Raises Unavailable if another live worker has it.

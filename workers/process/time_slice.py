@@ -21,7 +21,7 @@ class TimeSliceOver(MallornError):
 
 
 class TimeSlice:
-    """A time slice of one job on this worker, measured from the creation of this object."""
+    """The time that a job has had this worker, counted from the creation of this object."""
 
     def __init__(self, database: Database, job_id: str) -> None:
         self._database = database

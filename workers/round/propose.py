@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 
 class Proposed(NamedTuple):
-    """The candidates to measure, their proposals, and the searcher's new state, if any."""
+    """The candidates to measure, the proposals that they came from, and the searcher's new
+    state, if any."""
 
     slots: list[MeasureInput]
     proposals: list[Proposal]
@@ -75,7 +76,8 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext
 
 
 def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:
-    """Log an error; store it, with what is done `instead`, as a warning of the job."""
+    """Log an error, and store it as a warning of the job; `instead` says what is done
+    instead."""
     log.warning("job %s: %s; %s", job_id, error.message, instead, exc_info=error)
     with runtime.database.transaction() as session:
         Warnings(session).add(job_id, _warning(error, instead))
@@ -146,10 +148,10 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
 
 
 def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> SearcherResult:
-    """Propose a task's first round: half space defaults, half candidates chosen by a base
-    (pre-trained) model; only defaults if there is none, because the analytic model that made
-    them ranks them as well. If the base model names a searcher (`opener`), that one runs;
-    the state is returned only if it is the round's own searcher."""
+    """Propose a task's first round if its cost model is a base (pre-trained) model: half
+    space defaults, half candidates that the base ranks best. The base ranks the defaults no
+    better than the analytic model that made them. If the base names a searcher (`opener`),
+    that one runs; the state is returned only if it is the round's own searcher."""
     round_searcher = context.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
     defaults = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)

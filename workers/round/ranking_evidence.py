@@ -62,7 +62,8 @@ def _rank(lookup: FeatureLookup, context: RoundContext) -> RoundStats:
 
 
 def _models_of_other_families(session: Session, context: RoundContext) -> dict[str, CostModel]:
-    """Return models of up to MOST_OTHERS of the job's other families, rotating by round."""
+    """Return models of at most MOST_OTHERS of the job's other task families, different ones
+    each round."""
     tasks = Tasks(session).list(context.row.job_id)
     own_family = next((task.family for task in tasks if task.id == context.row.task_id), "")
     families = sorted({task.family for task in tasks} - {own_family})
@@ -80,7 +81,8 @@ def _models_of_other_families(session: Session, context: RoundContext) -> dict[s
 
 
 def _share(batch: Batch, scores: Vector) -> float | None:
-    """Return the share of correctly ranked pairs; None for too few candidates or equal times."""
+    """Return the share of pairs ranked in the right order; None for too few candidates or
+    equal times."""
     if len(batch) < FEWEST:
         return None
     labels = -np.log(np.array([trial.latency_us for trial, _ in batch], dtype=np.float64)).astype(np.float32)

@@ -45,7 +45,8 @@ class CompletedRound:
 
 
 def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
-    """Run a round to its end; None if this worker does not get its lease, or loses it."""
+    """Run a round to its end. None if this worker does not get the lease on it, or loses
+    it."""
     with leased_work(runtime, WorkItem.round(round_id), fix_round_inputs) as work:
         if work is None:
             return None
@@ -109,10 +110,8 @@ def close_round(
     runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
 ) -> None:
     """End a round whose candidates are all measured; store the searcher's state and an
-    event.
-
-    Raises LeaseLost if another attempt has the round; Unavailable if a restore lost results.
-    """
+    event. Raises LeaseLost if another attempt has the round, Unavailable if a restore lost
+    results."""
     row = context.row
     with runtime.database.transaction() as session:
         if len(Rounds(session).done_slots(row.id)) < len(context.done_slots) + stats.candidates:

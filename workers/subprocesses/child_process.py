@@ -258,7 +258,7 @@ class Child:
         return self._process.pid if self._process is not None else None
 
     def suspend(self) -> None:
-        """Stop the process and all processes it started until `resume`."""
+        """Stop the process, and all processes that it started, until `resume`."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:

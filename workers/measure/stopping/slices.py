@@ -96,10 +96,9 @@ def is_known_slower(
 
 
 def next_slice(evaluator: T, run_us: Sequence[float], make: Callable[[int, int, int], T]) -> T | None:
-    """Return the slice to time after `run_us`; None if the slices make up a full timing.
-
-    `make` makes options from the number of runs, the repeats and the milliseconds of each.
-    """
+    """Return the options of the slice (short series of runs) to time after those in
+    `run_us`; None if they make up a full timing. `make` builds options from runs, repeats
+    and milliseconds."""
     total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
     count = min(max(SLICES, evaluator.repeat), total_ms // SHORTEST_MS)
     if count < max(2, evaluator.repeat):
