@@ -52,8 +52,7 @@ def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
 
 @app.task(name=queues.FINISH_JOB)
 def finish_job(job_id: str, *_newer: object) -> None:
-    """Measure a job's best candidates again, check and store the winners, export and
-    report."""
+    """Measure a job's best candidates again, check and store the winners, export them."""
     with about(job=job_id):
         finish(runtime(), job_id)
         remeasure_if_beaten(runtime(), job_id)

@@ -146,8 +146,8 @@ class Running:
         self.ran_sec = processor_sec(self.pid)
 
     def is_unheard(self) -> bool:
-        """Return whether an ended session did nothing but wait for its client since
-        `record_state`."""
+        """Return whether a session that has ended did nothing but wait for its client since
+        the last `record_state`."""
         return self.was_waiting and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 

@@ -108,7 +108,7 @@ def use_graphs(enabled: int) -> None:
 
 @cache
 def _original_capture() -> Any:
-    """Return TVM's own CUDA graph function, saved before `_run` replaces it; None without
+    """Return TVM's own CUDA graph function, saved before it is replaced; None without
     CUDA."""
     return tvm_ffi.get_global_func(RUN_OR_CAPTURE, allow_missing=True)
 

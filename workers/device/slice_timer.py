@@ -73,7 +73,8 @@ class SliceTimer:
     def cold_times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Do the same as `times` on a GPU, but empty its L2 cache before each run."""
+        """Time slices as `times` does, but on a GPU whose L2 cache is emptied before each
+        run."""
         self._begun, self._looks = 0, []
         clock, run = self._gpu_clock, library[function]
         run(*tensors)

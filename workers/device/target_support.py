@@ -139,8 +139,7 @@ def needed_flags(target: Target, features: Collection[str], machine: str) -> dic
 
 
 def _attributes(target: Target, sign: str) -> list[str]:
-    """Return the target's CPU features that its `mattr` switches on (`sign` +) or off
-    (-)."""
+    """Return the CPU features that the target's `mattr` switches on (`+`) or off (`-`)."""
     mattr = target.attrs.get("mattr", [])
     names = mattr.split(",") if isinstance(mattr, str) else mattr
     return [name[1:] for name in names if name.startswith(sign)]

@@ -43,8 +43,7 @@ def compare(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report:
 def _compare_points(
     model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft, dynamic: Dynamic
 ) -> None:
-    """Compare the engines at each size for which the model was tuned; do not time wrong
-    outputs."""
+    """Compare the engines at each size for which the model was tuned; skip wrong outputs."""
     points = []
     with model.alone() as is_alone:
         for point in dynamic.points:

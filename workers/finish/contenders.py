@@ -123,8 +123,7 @@ def space_of(stage: StageContext, workload: Workload) -> TvmSpace:
 
 def second_chance(stage: StageContext, contest: Contest) -> Contest | None:
     """Return a contest of the next-best measured candidates and unmeasured defaults, for a
-    task all of whose candidates in `contest` failed. None if there are no further
-    candidates."""
+    task all of whose candidates in `contest` failed. None if no candidates are left."""
     losers = {slot.candidate for slot in contest.slots}
     count = TOP + len(losers)
     with stage.runtime.database.session() as session:

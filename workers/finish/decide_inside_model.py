@@ -168,8 +168,7 @@ def list_swaps(
     sets: Sequence[Sequence[Winner]],
     times: Sequence[Times],
 ) -> list[Swap]:
-    """List the tasks whose schedule changed, with the times of both schedules inside the
-    model."""
+    """List tasks whose schedule changed, with both schedules' times inside the model."""
     swaps = []
     for index, (old, new) in enumerate(zip(winners, replacements, strict=True)):
         if old.slot == new.slot:
@@ -184,8 +183,8 @@ def decide_for_busy_host(
     model: JobModel, winners: Sequence[Winner], build: TunedModel, checker: Checker, step_log: StepLog
 ) -> Contention | None:
     """Choose schedules that are fastest while other programs load the host, and return the
-    report section on them; None if the job did not ask for that or the host cannot do it. If
-    they make the model clearly faster under load, their tuning records are added to the
+    report section on them; None if the job did not ask for that or it is impossible. If they
+    make the model clearly faster under load, their tuning records are added to the
     export."""
     if not model.stage.options.beside_others:
         return None
@@ -204,8 +203,8 @@ def _compare_versions(
     model: JobModel, winners: Sequence[Winner], first: TunedModel, checker: Checker
 ) -> Contention:
     """Build the model with the schedules that are fastest under load, and time it and
-    `first` under several loads. Add the new build's tuning records to the export if it
-    wins."""
+    `first` under several loads. If the new build wins, add its tuning records to the
+    export."""
     started_sec = time.monotonic()
     with model.stage.runtime.database.transaction() as session:
         Jobs(session).set_reason(model.stage.job.id, "schedules are timed beside other programs")
@@ -239,8 +238,8 @@ def _compare_versions(
 
 
 def loads_to_time(full_load: int) -> list[int]:
-    """Return how many load programs run during each timing: none, one, half of `full_load`,
-    all."""
+    """Return how many load programs run during each timing of the model: none, one, half of
+    `full_load` and `full_load`."""
     return sorted({0, 1, full_load // 2, full_load})
 
 

@@ -60,7 +60,7 @@ class StoredDecisions:
 
     @classmethod
     def of(cls, stage: StageContext) -> Self:
-        """Load the winners chosen by the same code when the job had the same number of
+        """Load the winners that the same code chose after the same number of the job's
         trials."""
         with stage.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(stage.job.id, None)).spent

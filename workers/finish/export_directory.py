@@ -161,8 +161,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 
 def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
     """Upload the export and the report to the artifact store; return the export's URL.
-    Raises ExportFailed if the script or archive does not match its digest in the
-    manifest."""
+    Raises ExportFailed if the script or archive does not match its digest."""
     (directory / REPORT).write_text(json.dumps(report.stored(), indent=1) + "\n")
     for name, digest in read_manifest(directory / MANIFEST).carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:

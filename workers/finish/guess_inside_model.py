@@ -237,8 +237,7 @@ def _faster_build(
 ) -> tuple[TunedModel, BeforeAfter | None, float]:
     """Build the model with `winners`. Return the faster of this and the checked build, and
     both latencies. The third value is the error of the returned build's outputs, relative to
-    the checked build; a build that exceeds the largest allowed error is neither timed nor
-    returned."""
+    the checked build; a build with too large an error is neither timed nor returned."""
     first = checked.build
     with step_log.step("build"):
         joined_build = model.build(JOINED, winners)
@@ -256,9 +255,8 @@ def _faster_build(
 
 
 def timed_inside(winners: Sequence[Winner], times: Times, is_alone: bool) -> list[Winner]:
-    """Return the winners with their times per call inside the model, as far as these were
-    measured; unless `is_alone` (no other work of this service ran meanwhile), as upper
-    bounds."""
+    """Return the winners with their times per call inside the model, as far as measured. The
+    times are upper bounds unless `is_alone`: no other work of this service ran meanwhile."""
     with_times = []
     for winner in winners:
         task = winner.contest.task

@@ -81,8 +81,7 @@ class JobModel:
     def write(self, name: str, winners: Sequence[Winner]) -> Path:
         """Write the schedules as tuning records to a directory that no child process can
         change. Raises LeaseLost if another worker has the job, ExportFailed if a schedule
-        does not rebuild, TamperedFile if the child process left anything but the plain
-        files."""
+        does not rebuild, TamperedFile if the child process left anything but plain files."""
         self.stage.lease.check()
         child_directory, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
         write_records(self.stage, winners, self.whole_model.graphs, child_directory)
@@ -122,15 +121,14 @@ class JobModel:
             yield is_alone and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], programs: int = 0) -> list[dict[str, float]]:
-        """Return microseconds per run of each build's kernels, while `programs` load
-        programs run."""
+        """Return microseconds per run of each build's kernels, beside `programs` load
+        programs."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.alone(), stress(programs):
             return list(engines.kernel_times(KERNELS_SEC).values())
 
     def latencies(self, builds: Mapping[str, TunedModel], programs: int = 0) -> dict[str, float]:
-        """Return each build's latency in microseconds, while `programs` load programs
-        run."""
+        """Return each build's latency in microseconds, beside `programs` load programs."""
         with self._engines(builds) as engines, self.alone(), stress(programs):
             return {name: latency.median for name, latency in engines.latencies().items()}
 

@@ -43,8 +43,7 @@ NAMED: Final = 3  # tasks with the largest gain that the report names
 
 @dataclass(frozen=True, slots=True)
 class GuessedTask:
-    """A task with a first guess (a schedule without trials), and its time in one run of the
-    model."""
+    """A task with a first guess (a schedule without trials), and its time per model run."""
 
     name: str
     us: float
@@ -96,8 +95,8 @@ def fill_trials_gain(
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> GapClosed:
     """Return a first guess's gap to the hardware limit, and how much of it the best time
-    closed. Both are natural logarithms of time ratios. The gap is 0 if the limit is unknown
-    or beaten."""
+    closed, as natural logarithms of time ratios. The gap is 0 if the limit is unknown or
+    beaten."""
     gap = log(guess_us / limit_us) if limit_us else 0.0
     return GapClosed(op=op, open=max(0.0, gap), won=max(0.0, log(guess_us / best_us)))
 
@@ -133,8 +132,8 @@ def predict_tuning_gain(
 
 def share_closed(rows: Sequence[GapClosed]) -> tuple[float, float, float]:
     """Return which share of a gap to the hardware limit trials close: low end of the
-    interval, mean and high end. Rows are weighted by their gap, so that small, noisy gaps
-    count little."""
+    interval, mean and high end. Rows are weighted by their gaps, because small gaps are
+    noisy."""
     pairs = sorted((row.share, row.open) for row in rows if row.open)
     shares, weights = zip(*pairs, strict=True)
     mean = float(np.average(shares, weights=weights))

@@ -123,8 +123,8 @@ class FinishRun:
         return self.model.stage
 
     def decide(self) -> TaskDecisions:
-        """Choose each task's winner: by times inside the whole model if possible, else task
-        by task."""
+        """Choose each task's winner: by times inside the model if possible, else one by
+        one."""
         try:
             self.measurer.require(Need.TIME)
         except MallornError:
@@ -182,8 +182,8 @@ class FinishRun:
             store_scripts(self.stage, checked, self.model.whole_model.graphs)
 
     def compare(self, decisions: TaskDecisions, final: FinalSchedules, built: TunedModel) -> None:
-        """Compare the built model with other engines and the hardware's limits, and time it
-        under load."""
+        """Compare the build with other engines and hardware limits, and time it under
+        load."""
         stage, report = self.stage, self.report
         with self.step_log.step("compare"):
             compare(self.model, built, self.step_log, report)

@@ -106,7 +106,7 @@ def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[
 
 
 def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
-    """Derive a machine's speeds from its probes. Raises Unavailable if a kind of probe is
+    """Derive a machine's speeds from its probes. Raises Unavailable if probes are
     missing."""
     peaks = [timing for timing in timings if timing.probe.finds is Finds.PEAK]
     one_core: dict[int, list[TimedProbe]] = defaultdict(list)  # float32 on a single core, by lanes

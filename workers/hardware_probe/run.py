@@ -199,8 +199,7 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
 
 
 def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:
-    """Yield each workload's fastest rate as a share of the machine's peak for its data
-    types."""
+    """Yield each workload's fastest rate as a share of the peak for its data types."""
     for workload in Workloads(session).get_many([task.workload_id for task in Tasks(session).list(job.id)]):
         types = {dtype for _, dtype, _ in unpack_arguments(workload.args).args}
         if not types & machine.gflops.keys():

@@ -57,8 +57,8 @@ EVERYBODYS: Final = 0o644
 
 
 class CoreLock:
-    """Lock on the host's cores. While a process waits for it exclusively, no other gets it
-    shared."""
+    """Lock on the host's cores. While a process waits to hold it exclusively, no other
+    process can begin to share it."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or host_folder() / LOCK_NAME
@@ -106,8 +106,7 @@ class CoreLock:
 
 def lock_identity() -> str:
     """Identify the file on which this process locks the cores; empty if it cannot be opened.
-    It differs for two processes of a host that have different lock files, and so do not wait
-    for each other."""
+    It differs for two processes of a host that do not wait for each other."""
     try:
         status = CoreLock().files()[1].stat()
     except (HostFault, OSError):

@@ -55,8 +55,8 @@ class HostShare:
 
 
 class HostLock:
-    """The host's locks. Other users and containers have locks of their own; their work shows
-    as load."""
+    """The host's locks. Other users and containers have their own; their work shows as
+    load."""
 
     def __init__(
         self,

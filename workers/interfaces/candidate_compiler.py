@@ -65,7 +65,7 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=_lowering)
     def lowered(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-        """Return each candidate's features in a view, as little-endian floats; None if it is
+        """Return each candidate's features in a view, as little-endian floats; None if
         invalid."""
 
     @method(limit_sec=120.0)

@@ -65,7 +65,8 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """How often a graph pass matched and rewrote a model, and why it rewrote no more."""
+    """Numbers of a graph pass's matches and rewrites in a model, and why it left the other
+    matches."""
 
     phase: str
     name: str
@@ -86,8 +87,7 @@ class RecipeReport:
 
 @dataclass(frozen=True, slots=True)
 class Untuned:
-    """Library size in bytes and compile time of a model compiled with TVM's default
-    schedules."""
+    """Library size in bytes and compile time of a model with TVM's default schedules."""
 
     bytes: int
     seconds: float
@@ -173,7 +173,7 @@ class DatasetRows:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """How to compare a program's outputs with those of the unscheduled program."""
+    """Data for comparing a program's outputs with those of the unscheduled program."""
 
     outputs: list[int]  # indices of the output arguments
     reduction_len: int  # number of terms of the longest sum
@@ -183,8 +183,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The largest error of a program's outputs, the tolerance, and whether all are within
-    it."""
+    """The largest error of a program's outputs, and whether all are within `tolerance`."""
 
     max_error: float
     tolerance: float

@@ -70,8 +70,8 @@ class Tools:
 
 
 class Need(StrEnum):
-    """Steps of a job's finish that some measurers cannot do; values are the report's step
-    names."""
+    """Steps of a job's finish that some measurers cannot do, by their names in the
+    report."""
 
     CHECK = "check what the schedules compute"
     TIME = "time the whole model"

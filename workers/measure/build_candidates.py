@@ -71,7 +71,7 @@ class Builds:
 
     def feed(self) -> None:
         """Give each idle builder a candidate, preferably one that it validated before.
-        Candidates whose builder the host killed are built once more at the end, one at a
+        Candidates whose builder the host killed are built again at the end, one at a
         time."""
         for place in self._builders.idle[: len(self._waiting)]:
             size = self._builders.size

@@ -102,8 +102,7 @@ class DeviceRuns:
         return result
 
     def measure_again(self, candidate: BuiltCandidate) -> MeasureResult:
-        """Time a candidate briefly once more, to see whether it still takes the known
-        time."""
+        """Time a candidate briefly once more, to see whether its speed is still the same."""
         self._is_drift_check = True
         try:
             return self.measure(candidate)
@@ -227,8 +226,8 @@ class TimingDriftDetector:
         self._unchecked: list[MeasureResult] = []
 
     def watch(self, results: Iterator[MeasureResult]) -> Iterator[MeasureResult]:
-        """Yield each result; if the device's speed turns out to have changed, yield it again
-        as an upper bound."""
+        """Yield each result. If the device's speed then turns out to have changed, yield the
+        results since the last check again, as upper bounds."""
         for result in results:
             yield result
             if result.trial.time_us is not None:
@@ -239,8 +238,8 @@ class TimingDriftDetector:
         yield from self._drifted()
 
     def _drifted(self) -> Iterator[MeasureResult]:
-        """Yield the results since the last check as upper bounds, if the speed of both
-        candidates changed."""
+        """Time both reference candidates again; if the times of both changed, yield the
+        results since the last check as upper bounds."""
         results, self._unchecked = self._unchecked, []
         if not results or (share := self._drift_of(self._timing.fastest)) <= LARGEST_DRIFT:
             return

@@ -39,8 +39,7 @@ SHARE: Final = 0.5
 
 
 class Retakes:
-    """Time that a round may still spend on repeating disturbed timings, always enough for
-    one."""
+    """Time that a round may spend on repeating disturbed timings, always enough for one."""
 
     def __init__(self, evaluator: EvaluatorOptions, least_sec: float = 0.0) -> None:
         self._least_sec = max(least_sec, evaluator.repeat * evaluator.min_repeat_ms / 1e3)

@@ -34,9 +34,8 @@ class Fleet:
         self._left_out: deque[str] = deque(maxlen=REMEMBERED)
 
     def devices(self, target: Target | None = None) -> list[TrackedDevice]:
-        """Return the devices of a target (or of all targets) that `mallorn device` started,
-        sorted by name. Devices with an implausible description are left out, with a
-        warning."""
+        """Return the devices of a target (or of all) that `mallorn device` started, sorted
+        by name. Devices with an implausible description are left out, with a warning."""
         with TrackerClient(self._tracker, key=self._key) as client:
             servers = client.summary()["server_info"]
         devices: list[TrackedDevice] = []

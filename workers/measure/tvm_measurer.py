@@ -130,8 +130,8 @@ class TvmMeasurer(Measurer):
 
 
 def mark_if_builders_ran(result: MeasureResult, target: Target) -> MeasureResult:
-    """Return `result`, marked as an upper bound if builders on the device's host may have
-    run."""
+    """Return `result`; if builders may have run on the device's host meanwhile, mark its
+    time as an upper bound."""
     endpoint, trial = result.endpoint, result.trial
     if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
         return result

@@ -95,8 +95,7 @@ class Heartbeat:
         self._wake.set()
 
     def rests(self, reason: str) -> None:
-        """Report why the worker pauses (a fault of its host); empty text if it works
-        again."""
+        """Report why the worker pauses (a fault of its host); empty if it works again."""
         self._update_info(resting=reason)
         self.busy_with(f"resting: {reason}" if reason else "")
 

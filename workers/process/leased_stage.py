@@ -38,8 +38,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class StageFolder:
     """Folders of a stage. Only the worker writes to `path`, and each child process to a
-    folder of its own, so that no child can replace a file of the worker or of another
-    child."""
+    folder of its own: no child can replace a file of the worker or of another child."""
 
     path: Path
     answers: Path  # written by the runner
@@ -112,8 +111,8 @@ class StageContext:
         return self.job.graph or GraphReport()
 
     def end(self, session: Session, state: JobState, reason: str, event: JobEvent) -> None:
-        """Move the job to another state and store the event, in the caller's transaction.
-        Raises LeaseLost."""
+        """Move the job to another state and store an event, in the caller's transaction.
+        Raises LeaseLost if another worker has the stage."""
         if not Jobs(session).move(self.job.id, [self.state], state, reason, hold=self.hold):
             raise LeaseLost
         Events(session).append(self.job.id, event)

@@ -26,16 +26,14 @@ def class_of(key: MachineKey) -> DeviceClass:
 
 
 def class_of_job(session: Session, job: Job) -> DeviceClass | None:
-    """Return the class of devices that may time for a job; None if no measuring context is
-    set yet."""
+    """Return the class of devices that may time for a job; None if it has no context yet."""
     if job.context_id is None:
         return None
     return class_of(machine_key_of(Contexts(session).get(job.context_id)))
 
 
 def builder_of(options: JobOptions) -> str | None:
-    """Return the name of this worker's builder; None if the job's measurer compiles nothing
-    with TVM."""
+    """Return the name of this worker's builder; None if the job's measurer needs no TVM."""
     return builder() if is_built_by_tvm(options) else None
 
 
@@ -43,9 +41,9 @@ def wait_for_builder(
     session: Session, job_id: str, own_builder: str, worker: str, tuning: bool = True
 ) -> Context | None:
     """Return the job's measuring context if no live worker has its builder, so that the job
-    must change to another context. None if the builder is `own_builder`, or if there is no
+    must change to another one. None if the builder is `own_builder`, or if there is no
     context. Raises Unavailable if another live worker has the builder: the job waits for
-    that worker."""
+    it."""
     context_id = Jobs(session).get(job_id, None).context_id
     context = None if context_id is None else Contexts(session).get(context_id)
     if context is None or context.builder == own_builder:
@@ -60,8 +58,7 @@ def wait_for_builder(
 
 
 def limits_of(options: JobOptions) -> TrialLimits:
-    """Return what limits a job's trials: its builder (or measurer), and its build and run
-    timeouts."""
+    """Return what limits a job's trials: its builder (or measurer) and its timeouts."""
     builder_name = builder_of(options) or options.measurer
     return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 

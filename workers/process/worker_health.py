@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 
 class Health:
-    """Makes a worker pause after faults of its host; if faults recur soon, each pause
-    doubles."""
+    """Makes a worker pause after faults of its host. If faults recur soon, each pause is
+    twice as long as the one before, up to a limit."""
 
     def __init__(self, tell: Callable[[str], None], tunes: Callable[[], bool]) -> None:
         self._report = tell

@@ -84,7 +84,7 @@ class FeatureLookup:
         return FeatureRows(rows, is_known)
 
     def rows(self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]) -> Matrix:
-        """Return the candidates' features in a view; rows that could not be computed are
+        """Return the candidates' features in a view; rows that cannot be computed are
         NaN."""
         features = self.see(view, work, candidates)
         return np.where(features.known[:, None], features.rows, np.float32(np.nan))

@@ -76,8 +76,7 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext
 
 
 def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:
-    """Log an error, and store it as a warning of the job; `instead` says what is done
-    instead."""
+    """Log an error, and store it with what is done `instead` as a warning of the job."""
     log.warning("job %s: %s; %s", job_id, error.message, instead, exc_info=error)
     with runtime.database.transaction() as session:
         Warnings(session).add(job_id, _warning(error, instead))
@@ -92,8 +91,7 @@ def _warning(error: MallornError, instead: str) -> NewJobWarning:
 
 def propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
     """Return the candidates that the round measures. `validate` returns which candidates can
-    be rebuilt; by default the compiler process does. Raises PluginFailed if a plugin
-    fails."""
+    be rebuilt; by default the compiler does. Raises PluginFailed if a plugin fails."""
     # The searcher calls the model, so an error is attributed to the model first.
     model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
     parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)

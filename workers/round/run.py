@@ -45,8 +45,7 @@ class CompletedRound:
 
 
 def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
-    """Run a round to its end. None if this worker does not get the lease on it, or loses
-    it."""
+    """Run a round to its end; None if this worker does not get its lease, or loses it."""
     with leased_work(runtime, WorkItem.round(round_id), fix_round_inputs) as work:
         if work is None:
             return None
@@ -87,7 +86,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
 
 
 def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
-    """On a round's first claim, store which cost model and searcher state all its attempts
+    """Store, on a round's first claim, which cost model and searcher state all its attempts
     use."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
@@ -110,8 +109,11 @@ def close_round(
     runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
 ) -> None:
     """End a round whose candidates are all measured; store the searcher's state and an
-    event. Raises LeaseLost if another attempt has the round, Unavailable if a restore lost
-    results."""
+    event.
+
+    Raises LeaseLost if another attempt has the round; Unavailable if restoring the database
+    lost results.
+    """
     row = context.row
     with runtime.database.transaction() as session:
         if len(Rounds(session).done_slots(row.id)) < len(context.done_slots) + stats.candidates:

@@ -41,8 +41,8 @@ def _load(name: str, blob: bytes) -> CostModel:
 
 def view_of(name: str) -> str:
     """Return the feature view that a cost-model class reads: its name, its version and, if
-    its features need lowered code, this worker's builder. Raises UnknownName if no such
-    class is registered, PluginFailed if a plugin fails, MissingPackage if its library is not
+    its features need lowered code, this worker's builder. Raises UnknownName if there is no
+    such class, PluginFailed if a plugin fails, MissingPackage if its library is not
     installed."""
     kind: type[CostModel] = resolve("cost_model", name)
     view = VIEWS.get(kind.view)
@@ -125,8 +125,8 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
 
 
 def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
-    """Return the base models whose class loads on this worker and reads the recorded feature
-    view."""
+    """Return the base models whose class loads on this worker and still reads the feature
+    view with which they were trained."""
     usable = []
     for head in bases:
         name = head.name.name

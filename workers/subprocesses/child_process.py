@@ -57,8 +57,7 @@ R = TypeVar("R")
 
 
 class ChildLog:
-    """An unnamed log file to which a child appends. `trim` empties it when it is too
-    large."""
+    """An unnamed log file to which a child appends. `trim` empties it when it is large."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the log

@@ -49,7 +49,7 @@ _CONFIG: Final = ConfigDict(
 
 
 class Handler(NamedTuple):
-    """A method's name, and the function that answers it: packed parameters to packed
+    """A method's name, and the function that turns packed parameters into a packed
     result."""
 
     name: str

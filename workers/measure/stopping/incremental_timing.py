@@ -120,7 +120,7 @@ class CandidateTimes:
         }
 
     def _counting(self) -> Sequence[Piece]:
-        """Return the undisturbed mean times if there are enough of them, otherwise all mean
+        """Return the undisturbed mean times if these are enough, otherwise all mean
         times."""
         quiet = [mean for mean in self._means if not is_disturbed(mean.disturbed)]
         return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
@@ -130,8 +130,8 @@ def take_timing(
     options: Evaluator, rough_sec: float, time_pieces: TimePieces, patience: Patience
 ) -> list[Piece]:
     """Time pieces (series of runs) until there are `repeat` mean times, each over at least
-    `number` runs that last `min_repeat_ms` together; repeat disturbed pieces while
-    `patience` lasts."""
+    `number` runs that last `min_repeat_ms` together. Disturbed pieces are timed again while
+    `patience` has seconds left."""
     means: list[Piece] = []
     for _ in range(options.repeat):
         mean = _PartialMean(options, rough_sec)
@@ -152,7 +152,7 @@ class _PartialMean:
         self._disturbed: list[Piece] = []
 
     def missing(self) -> tuple[int, int]:
-        """Return how many runs per piece, and how many pieces, will probably complete the
+        """Return how many runs per piece, and how many pieces, will likely complete the
         mean."""
         runs, sec = _sums(self.quiet)
         samples = self.quiet or self._disturbed
@@ -177,8 +177,7 @@ class _PartialMean:
         return bool(self.quiet or self._disturbed)
 
     def suffices(self, pieces: Sequence[Piece], share: float = 1.0) -> bool:
-        """Return whether the pieces have this share of the runs and seconds that the
-        evaluator asks for."""
+        """Return whether the pieces have this share of the runs and seconds to be timed."""
         runs, sec = _sums(pieces)
         return runs > 0 and runs >= share * self._fewest and sec >= share * self._wanted_sec
 

@@ -69,7 +69,7 @@ def interval(run_us: Sequence[float]) -> Interval:
 
 
 def undisturbed(run_us: Sequence[float]) -> list[float]:
-    """Return the times of slices without outliers; all of them if they are fewer than
+    """Return the times of slices without outliers; all times if there are fewer than
     JURY."""
     if len(run_us) < JURY:
         return list(run_us)
@@ -96,9 +96,9 @@ def is_known_slower(
 
 
 def next_slice(evaluator: T, run_us: Sequence[float], make: Callable[[int, int, int], T]) -> T | None:
-    """Return the options of the slice (short series of runs) to time after those in
-    `run_us`; None if they make up a full timing. `make` builds options from runs, repeats
-    and milliseconds."""
+    """Return the options of the slice (series of runs) to time after those in `run_us`; None
+    if they make up a full timing. `make` builds options from runs, repeats and
+    milliseconds."""
     total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
     count = min(max(SLICES, evaluator.repeat), total_ms // SHORTEST_MS)
     if count < max(2, evaluator.repeat):
