@@ -51,7 +51,7 @@ Times = Mapping[str, float]  # microseconds per run in each kernel, by the name 
 
 
 class InsideChoice(NamedTuple):
-    """The build to export, and the report section on how it was chosen."""
+    """The compiled model to export, and the report section on how it was chosen."""
 
     build: TunedModel
     report: InsideTheModel | None

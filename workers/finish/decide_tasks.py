@@ -146,7 +146,8 @@ class TaskDecisions:
 
 
 def decide_all(stage: StageContext, measurer: Measurer, checker: Checker) -> TaskDecisions:
-    """Choose all winners. Raises TimeSliceOver between two tasks if other jobs wait."""
+    """Choose the winners of all tasks, one task after the other. Raises TimeSliceOver
+    between two tasks if other jobs wait for this worker."""
     with stage.runtime.database.session() as session:
         tasks = Tasks(session).programs(stage.job.id)
     if not stage.options.searches:

@@ -59,7 +59,8 @@ FIRST, JOINED = "guess-1", "joined"
 
 @dataclass(frozen=True, slots=True)
 class CheckedModel:
-    """A build with each task's likeliest guess, whose outputs agree with onnxruntime's."""
+    """The model compiled with each task's likeliest guess; its outputs agree with
+    onnxruntime's."""
 
     build: TunedModel  # its winners have their times inside the model
     error: float
@@ -71,10 +72,12 @@ class CheckedModel:
 def guess_inside(
     stage: StageContext, model: JobModel, checker: Checker, step_log: StepLog
 ) -> TaskDecisions | None:
-    """Return the guesses that are fastest inside the model; None to decide task by task.
+    """Return each task's first guess that is fastest inside the model, for all tasks at
+    once.
 
-    Returns None for a job with trials or a range of shapes, if no device can time the whole
-    model, and if the model with the likeliest guesses does not compile or has wrong outputs.
+    None if the tasks must be decided one by one: the job has trials or free dimensions, no
+    device can time the whole model, or the model with the likeliest guesses does not compile
+    or has wrong outputs.
     """
     options, one_shape = stage.options, stage.graph.dynamic is None
     decides_inside = options.searches and options.contests == "inside" and not options.beside_others

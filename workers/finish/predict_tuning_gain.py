@@ -51,7 +51,8 @@ class GuessedTask:
 
     @classmethod
     def of(cls, winner: Winner, machine: Machine) -> "GuessedTask | None":
-        """Return the task and its guess's gap to the hardware limit; None if untimed."""
+        """Return the task and its guess's gap to the hardware limit; None if the guess was
+        not timed."""
         task, workload = winner.contest.task, winner.contest.workload
         guess_us, best_us = (winner.guess or winner).latency_us, winner.latency_us
         if guess_us is None or best_us is None:
@@ -108,10 +109,11 @@ def predict_tuning_gain(
     trial_sec: float = TRIAL_SEC,
     earlier: Sequence[GapClosed] = EARLIER,
 ) -> TuningGain:
-    """Predict the relative gain of the model from trials, with an interval.
+    """Predict by which share of its time trials would speed up a model, with an interval.
 
-    `seen` are gaps of other jobs' tasks in this measuring context; `whole_us` is the time of
-    one model run. Errors of tasks are assumed to be correlated, so they do not cancel out.
+    `seen` are gaps to the hardware limit of other jobs' tasks in this measuring context;
+    `whole_us` is the time of one model run. Errors of tasks are assumed to be correlated, so
+    they do not cancel out.
     """
     ops = {task.gap.op for task in tasks}
     shares = {op: share_closed([*earlier, *(gap for gap in seen if gap.op == op)]) for op in ops}

@@ -69,7 +69,8 @@ class StepLog:
         return None
 
     def leave(self, step: str, why: str, hint: str = "") -> None:
-        """Record that a step was not done. The default hint is to resume the job."""
+        """Record that a step was not done, why, and what the user can do; by default, resume
+        the job."""
         log.warning("job %s, not done: %s: %s", self.stage.job.id, step, why)
         resume_command = f"mallorn resume {self.stage.job.id}"
         self.entries.append(NotDone(step=step, why=why, hint=hint or resume_command))

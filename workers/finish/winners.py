@@ -102,7 +102,8 @@ def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """The candidate to export for a task, and close rivals, whose outputs are unchecked."""
+    """The candidate to export for a task, and rivals that are nearly as fast; the outputs of
+    rivals are not checked yet."""
 
     contest: Contest
     slot: int

@@ -39,7 +39,8 @@ class WorkloadOnTarget:
 
 
 class FeatureRows(NamedTuple):
-    """Feature rows, one per candidate; `known` marks computed rows, others are zero."""
+    """Feature rows, one per candidate; `known` marks the rows that were computed, the others
+    are zero."""
 
     rows: Matrix
     known: NDArray[np.bool_]
@@ -92,7 +93,8 @@ class FeatureLookup:
     def _ask(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
     ) -> dict[str, bytes | None]:
-        """Lower the candidates in one call; if it fails, one by one. Return rows by key.
+        """Lower the candidates in one call or, if it fails, one by one. Return feature rows
+        by key.
 
         A row is None if the candidate cannot be lowered or crashes the compiler. A candidate
         whose failure may be the host's fault has no entry; another process tries it again.

@@ -104,7 +104,8 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
 def _fit(
     refit: _Refit, data: _Data, model: CostModel, base: CostModelName | None, lookup: FeatureLookup
 ) -> NewCostModel | None:
-    """Fit the model's next version; None if too few rows have both time and features."""
+    """Fit the model's next version and return it; None if too few rows have both time and
+    features."""
     rows = np.zeros((len(data.rows), VIEWS[model.view].width), dtype=np.float32)
     has_features = np.zeros(len(data.rows), dtype=np.bool_)
     for workload_id, work in data.works.items():
