@@ -65,7 +65,8 @@ class CoreLock:
         self._lock_fds: list[int] = []
 
     def take(self, wait_sec: float) -> bool:
-        """Lock the cores exclusively, unless done already; return False after `wait_sec`."""
+        """Lock the cores exclusively, unless this process has them; return False after
+        `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with ExitStack() as stack:
             stack.callback(self.give_back)

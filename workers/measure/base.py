@@ -115,7 +115,8 @@ class Measurer(ABC):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Measure every slot once."""
+        """Build and time the candidate of every slot once; yield each result as soon as it
+        is known."""
 
     @abstractmethod
     def compare(

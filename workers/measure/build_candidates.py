@@ -42,7 +42,7 @@ class BuiltCandidate:
 
 
 class Builds:
-    """Builds the candidates of one round; with `any_size`, no library is too large."""
+    """Builds the candidates of one round; with `any_size`, libraries may be of any size."""
 
     def __init__(
         self,
