@@ -42,8 +42,8 @@ Entry = tuple[Candidate, Sketch]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A task, and the candidates that are timed again to choose its final schedule, in order
-    of their earlier results. If the task has first guesses (schedules that an analytic model
+    """A task, and the candidates that are timed again to choose its final schedule, the
+    likeliest winner first. If the task has first guesses (schedules that an analytic model
     proposed, without trials), the fastest takes part, because the report compares the winner
     with it."""
 

@@ -87,7 +87,7 @@ def is_known_slower(
 ) -> bool:
     """Return whether the times of slices prove that the candidate is slower than `best_us`:
     their confidence interval is narrow and above `best_us` or, with `behind`, its lower end
-    is at least `behind` times `best_us`."""
+    is more than `behind` times `best_us`."""
     interval_us = interval(run_us)
     low_us = run_us[0] / DISTURBED if len(run_us) == 1 else interval_us.low_us
     if behind is not None and low_us > behind * best_us:
