@@ -44,14 +44,15 @@ def run_round(round_id: int, *_newer: object) -> None:
 
 @app.task(name=queues.TRAIN_COST_MODEL)
 def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
-    """Refit the cost model of a task's family when its training data has grown enough."""
+    """Refit the cost model of a task's family (tasks that share measurements and a model)
+    when its training data has grown enough."""
     with about(job=job_id):
         train(runtime(), job_id, task_id)
 
 
 @app.task(name=queues.FINISH_JOB)
 def finish_job(job_id: str, *_newer: object) -> None:
-    """Measure the best candidates again, check and promote the winners, export and report."""
+    """Measure a job's best candidates again, check and store the winners, export them."""
     with about(job=job_id):
         finish(runtime(), job_id)
         remeasure_if_beaten(runtime(), job_id)

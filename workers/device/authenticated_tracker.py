@@ -22,7 +22,7 @@ class DeviceRequestQueue:
 
     A client waits for a device of one class or of any. The oldest request is served first,
     by the device that has been free for longest. Devices and clients are Peers. An offer is
-    a tuple of device, host, port and match key.
+    a tuple of device, host, port and match key, which opens the device's next session.
     """
 
     def __init__(self) -> None:

@@ -124,7 +124,6 @@ class CudaDriver:
         return value.value
 
     def _check(self, code: int) -> None:
-        """Raise HostFault with the driver's own words unless `code` is 0, success."""
         if not code:
             return
         words = ctypes.c_char_p()

@@ -64,7 +64,7 @@ def host_fingerprint() -> HostFacts:
 
 
 def refresh_identity(identity: Identity) -> Identity:
-    """Return `identity` updated to this host's present governor, quota, power supply and locks."""
+    """Return `identity` with this host's present governor, quota, power supply and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
     present: Identity = {**identity, **host_fingerprint(), "locks": lock_identity()}
     if accelerator:

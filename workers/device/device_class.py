@@ -28,7 +28,7 @@ class DeviceClass:
 
     @property
     def text(self) -> str:
-        """JSON text by which a client requests this class from the tracker."""
+        """JSON text by which a client requests a device of this class from the tracker."""
         return json.dumps([self.host_class, self.tvm_version, self.threads])
 
 

@@ -146,8 +146,8 @@ class Running:
         self.ran_sec = processor_sec(self.pid)
 
     def is_unheard(self) -> bool:
-        """Return whether an ended session only waited for its client since the last
-        `record_state`."""
+        """Return whether a session that has ended did nothing but wait for its client since
+        the last `record_state`."""
         return self.was_waiting and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 
@@ -217,7 +217,6 @@ class DeviceServer:
                     self._registration.drop()
 
     def _announce_host_changes(self) -> None:
-        """Send the tracker a new description if this host has changed."""
         if (identity := refresh_identity(self._identity)) != self._identity:
             log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
             self._identity = identity

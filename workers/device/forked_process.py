@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 
 def ask_in_fork(question: Callable[[], A]) -> A:
     """Run `question` in a forked process and return its result. Raises the HostFault that
-    `question` raised, or MallornError if the process died."""
+    `question` raised, or MallornError if the process ended without an answer."""
     reader, writer = os.pipe()
 
     def answer_or_fault() -> None:

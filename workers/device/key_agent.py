@@ -31,7 +31,8 @@ _ROOT: Final = str(Path(__file__).resolve().parents[2])
 
 
 class KeyAgent(FleetKey):
-    """A fleet key in another process, reached through the socket `end`; forks cannot reach it."""
+    """A fleet key that another process holds; `end` is the socket to it. Forked sessions
+    cannot read the key."""
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__()

@@ -108,7 +108,8 @@ def use_graphs(enabled: int) -> None:
 
 @cache
 def _original_capture() -> Any:
-    """Return TVM's own function, saved before it is overridden; None without CUDA."""
+    """Return TVM's own CUDA graph function, saved before it is replaced; None without
+    CUDA."""
     return tvm_ffi.get_global_func(RUN_OR_CAPTURE, allow_missing=True)
 
 

@@ -39,7 +39,8 @@ def visible_gpus(load: Load = ctypes.CDLL) -> list[Gpu]:
 
 
 def choose_gpu(gpus: Sequence[Gpu], name: str) -> Gpu:
-    """Return the GPU with this index or UUID (empty: the first). Raises InvalidTarget."""
+    """Return the GPU whose index or UUID is `name`, or the first if `name` is empty. Raises
+    InvalidTarget if there is none."""
     for gpu in gpus:
         if name in ("", str(gpu.index), gpu.uuid):
             return gpu

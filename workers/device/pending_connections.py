@@ -78,7 +78,6 @@ class PendingConnection:
             raise ConnectionError("its greeting is not UTF-8 text") from None
 
     def _expected_bytes(self) -> int:
-        """Return the length in bytes of the greeting, or of its head until that has arrived."""
         if len(self._received) < _HEAD.size:
             return _HEAD.size
         magic, size = _HEAD.unpack_from(self._received)

@@ -70,8 +70,8 @@ def serve_device(
 
 def prepare_runtime(target: Target) -> None:
     """Set environment variables for TVM before it is imported: the number of threads, and to
-    load only the runtime library. Raises InvalidTarget if the target has too many cores,
-    MallornError if TVM is already imported."""
+    load only the runtime library. Raises InvalidTarget if the target needs more cores than
+    this process may use, MallornError if TVM is already imported."""
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(
@@ -97,7 +97,8 @@ def prepare_runtime(target: Target) -> None:
 def describe(
     name: str, target: Target, listener: socket.socket, is_local: bool, sandbox: str, gpu: Gpu | None = None
 ) -> Identity:
-    """Return this device's description of itself. Raises InvalidTarget, HostFault."""
+    """Return this device's description of itself. Raises InvalidTarget if the host has no
+    GPU of the target's kind, HostFault if the GPU cannot be used."""
     from workers.device.serve_rpc_session import runtime_facts
 
     # In a fork: the query starts threads and a GPU context, which forked sessions could not use.

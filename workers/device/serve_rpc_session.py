@@ -45,9 +45,9 @@ _HUGE: Final = 0x7F
 
 
 class RpcSession:
-    """Serves one client: holds the files that it uploads, and logs every candidate before it
-    runs. The session writes to `last_words_fd`, a file of the device, why it exits with
-    BROKEN_CONTEXT."""
+    """Serves one client: holds the files that the client uploads, and logs every candidate
+    before it runs. Before the session exits with BROKEN_CONTEXT, it writes the reason to
+    `last_words_fd`, a file of the device."""
 
     def __init__(
         self,
@@ -119,8 +119,8 @@ class RpcSession:
 
     def _exit_with_gpu(self) -> None:
         """Wait for the GPU; end this process if its CUDA context is broken, as after an
-        error in a kernel. Only a new process gets a new context. The first call creates
-        one."""
+        error in a kernel, since only a new process gets a new context. The first call
+        creates the context."""
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:
@@ -184,11 +184,10 @@ class RpcSession:
 
 
 def poison_fresh_memory() -> None:
-    """Fill memory with an unusual byte when it is allocated, if this process's C library can.
-
-    Fresh memory is mostly zero: a program that reads memory that it never wrote would be right here and
-    wrong in a model. TVM's `reverse_compute_at` of a padding makes such programs.
-    """
+    """Fill memory with an unusual byte when it is allocated, if this process's C library
+    can. Fresh memory is mostly zero: a program that reads memory that it never wrote would
+    pass here and fail in a model. TVM's `reverse_compute_at` of a padding makes such
+    programs."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # allocated memory gets the complement
@@ -219,8 +218,8 @@ def kernel_times(machine: Module, kind: str, seconds: float) -> str:
 
 
 def runtime_facts(target: Target, gpu: Gpu | None = None) -> RuntimeFacts:
-    """Describe TVM's runtime in this process; starts its thread pool, and a context on a
-    GPU. Raises HostFault if the GPU cannot be used."""
+    """Describe TVM's runtime in this process. Also starts its thread pool and, on a GPU, a
+    CUDA context. Raises HostFault if the GPU cannot be used."""
     facts: RuntimeFacts = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
     if gpu is not None:
         facts["gpu_power_limit"] = GpuMeter(gpu.uuid).power_limit()

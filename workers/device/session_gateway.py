@@ -196,7 +196,8 @@ def _relay(
 
 
 def _has_ticket(client: socket.socket, ticket: str) -> bool:
-    """Greet a client that has the ticket; return False for others (from other users)."""
+    """Read a client's greeting; if it has the ticket, answer it and return True. Return
+    False for other clients, such as programs of other users."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()

@@ -25,7 +25,8 @@ STOLEN: Final = 0.05  # share of CPU time; smaller ones are noise, as the kernel
 
 
 class SliceTimer:
-    """Times slices in a session on the device, where disturbances can be observed."""
+    """Times slices (short series of runs) inside the device's session, where it can observe
+    how other programs disturb them."""
 
     def __init__(self, on_cores: bool, has_priority: bool, gpu: GpuMeter | None = None) -> None:
         self._on_cores = on_cores
@@ -36,8 +37,8 @@ class SliceTimer:
         self._looks: list[tuple[int, ContentionReading]] = []
 
     def next_slice(self, *_args: object) -> None:
-        """Count a slice, and read the CPU contention unless that was done recently. TVM
-        calls this before each slice."""
+        """Count a slice (a series of runs), and read the competition for CPUs unless that
+        was done recently. TVM calls this before each slice."""
         if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
             self._looks.append((self._begun, ContentionReading.look()))
         self._begun += 1
@@ -72,7 +73,8 @@ class SliceTimer:
     def cold_times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Time the same slices on a GPU, with its L2 cache emptied before each run."""
+        """Time slices as `times` does, but on a GPU whose L2 cache is emptied before each
+        run."""
         self._begun, self._looks = 0, []
         clock, run = self._gpu_clock, library[function]
         run(*tensors)

@@ -14,7 +14,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SliceTimes:
-    """The slices of one timing. Raises ValueError for values that no timing can have."""
+    """The slices (series of runs) of one timing. Raises ValueError for impossible values."""
 
     slices: tuple[Slice, ...]
     cores: int  # of the host

@@ -72,7 +72,7 @@ def check_executable(target: Target) -> None:
 
 def target_on_this_machine(text: str) -> Target:
     """Return the target that `text` means on this host: `local` is its CPU, `cuda` its first
-    GPU. Raises InvalidTarget."""
+    GPU. Raises InvalidTarget if `text` is no target or the host has no GPU."""
     if text == LOCAL:
         return detect_target()
     if text != CUDA:
@@ -139,7 +139,7 @@ def needed_flags(target: Target, features: Collection[str], machine: str) -> dic
 
 
 def _attributes(target: Target, sign: str) -> list[str]:
-    """Return the features that `mattr` switches on (+) or off (-)."""
+    """Return the CPU features that the target's `mattr` switches on (`+`) or off (`-`)."""
     mattr = target.attrs.get("mattr", [])
     names = mattr.split(",") if isinstance(mattr, str) else mattr
     return [name[1:] for name in names if name.startswith(sign)]

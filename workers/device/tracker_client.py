@@ -48,7 +48,8 @@ class TrackerClient:
             raise
 
     def summary(self) -> Any:
-        """Return `queue_info` by key, and the servers' descriptions as `server_info`."""
+        """Return the tracker's state: `queue_info`, the queue of each key, and
+        `server_info`, the descriptions of registered devices."""
         return self._ask([SUMMARY])[1]
 
     def request(
@@ -100,7 +101,7 @@ class TrackerClient:
 
     def _authenticate(self, key: FleetKey) -> None:
         """Greet the tracker; both sides prove that they know the fleet's key, if there is
-        one. Raises Unavailable."""
+        one. Raises Unavailable if the tracker does not answer or proves nothing."""
         try:
             self._socket.sendall(_INT.pack(TRACKER_MAGIC))
             magic = _INT.unpack(receive_exactly(self._socket, _INT.size))[0]

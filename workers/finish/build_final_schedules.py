@@ -56,9 +56,10 @@ def write_records_only(model: JobModel, winners: Sequence[Winner]) -> FinalSched
 def build_final_schedules(
     model: JobModel, winners: Sequence[Winner], checker: Checker, step_log: StepLog
 ) -> FinalSchedules:
-    """Write the winners' records, compile the model, and decide close contests inside it.
+    """Write the winners' tuning records, compile the model, and choose between close rivals
+    by their times inside it. A step that fails is logged; the last successful result is
+    returned.
 
-    A step that fails is logged, and the result of the last successful step is returned.
     Raises InvalidModel if the model does not compile even without schedules and graph
     passes; Unavailable if the job must import the model again without a graph pass.
     """
@@ -83,7 +84,6 @@ def build_final_schedules(
 
 
 def _build_or_error(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornError:
-    """Return the build, or the error that the model, its schedules or its passes caused."""
     try:
         return compile_model()
     except COMPILER_ERRORS as error:
@@ -95,9 +95,9 @@ def _build_or_error(compile_model: Callable[[], TunedModel]) -> TunedModel | Mal
 def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: MallornError) -> TunedModel:
     """Compile the model without the schedules that cause `error`.
 
-    If graph passes cause it, send the job back to its import and raise Unavailable. Raises
-    InvalidModel with the compiler's message if the model does not compile even with no
-    schedule and no graph pass at all.
+    If graph passes cause it, send the job back to import its model without them, and raise
+    Unavailable. Raises InvalidModel with the compiler's message if the model does not
+    compile even with no schedule and no graph pass at all.
     """
     by_task = {winner.contest.task.name: winner for winner in winners}
     builds: dict[frozenset[str], TunedModel] = {}

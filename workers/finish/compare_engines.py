@@ -27,10 +27,9 @@ HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 
 def compare(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
-    """Fill `report` with latencies and errors; record failed steps in `step_log`.
-
-    A tuned model with wrong outputs is not timed.
-    """
+    """Time the tuned model and the other engines, and compare their outputs; set the
+    latencies and errors in `report`. Log failed steps. A tuned model with wrong outputs is
+    not timed."""
     placed_model = step_log.attempt(TIME, partial(place_or_fail, model))
     if placed_model is None:
         return
@@ -44,7 +43,7 @@ def compare(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report:
 def _compare_points(
     model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft, dynamic: Dynamic
 ) -> None:
-    """Compare the engines at each tuned size of a range; do not time wrong outputs."""
+    """Compare the engines at each size for which the model was tuned; skip wrong outputs."""
     points = []
     with model.alone() as is_alone:
         for point in dynamic.points:
@@ -105,11 +104,9 @@ def _finite(error: float) -> float | None:
 
 
 def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict[str, float]:
-    """Return the tuned model's error against each other engine; drop engines not to time.
-
-    Dropped are the tuned model if its outputs are wrong, and onnxruntime if the tuned model
-    runs on a device of another host.
-    """
+    """Return the tuned model's error against each other engine, and drop engines not to
+    time: the tuned model if its outputs are wrong, and onnxruntime if the tuned model runs
+    on another host."""
     errors = engines.errors(TUNED)
     if TUNED in engines and not _computes_the_same(errors, engines, step_log):
         engines.leave_out(TUNED)

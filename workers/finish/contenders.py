@@ -42,11 +42,10 @@ Entry = tuple[Candidate, Sketch]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A task, and the candidates measured again to find its final schedule, likeliest first.
-
-    If the task has first guesses (schedules that an analytic model proposed, without
-    trials), the fastest takes part, because the report compares the winner with it.
-    """
+    """A task, and the candidates that are timed again to choose its final schedule, the
+    likeliest winner first. If the task has first guesses (schedules that an analytic model
+    proposed, without trials), the fastest takes part, because the report compares the winner
+    with it."""
 
     task: Task
     workload: Workload
@@ -59,11 +58,11 @@ class Contest:
 def contest_of(
     stage: StageContext, task: Task, workload: Workload, inside_context_id: int | None = None
 ) -> Contest:
-    """Return the contest of one of the job's tasks.
+    """Return the contest (final candidates) of one of the job's tasks.
 
-    A task without measurements gets the schedule chosen by times inside this model (context
-    `inside_context_id`), if any. Otherwise it gets first guesses; if `inside_context_id` is
-    given, the fastest schedule inside another model comes before them.
+    A task without measurements gets the schedule that was fastest inside this whole model,
+    if its times are stored in the measuring context `inside_context_id`. Otherwise it gets
+    first guesses, after the fastest schedule inside another model if that id is given.
     """
     with stage.runtime.database.session() as session:
         prior = _measured_contest(session, stage, task, workload)
@@ -87,8 +86,8 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
     """Return the timing settings under which times of kernels inside this model are stored.
 
     They contain the number of load `programs` and a hash of the model's id, shapes and graph
-    passes, because kernels that run before determine what a kernel finds in the caches. A
-    private job's hash includes its owner, so that others learn nothing from it.
+    passes, because the kernels that run before one determine what it finds in the caches.
+    For a private job, the owner is hashed, too, so that other users cannot find these times.
     """
     job, options = stage.job, stage.options
     owner = job.owner if options.is_private else ""
@@ -98,11 +97,8 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
 
 
 def space_of(stage: StageContext, workload: Workload) -> TvmSpace:
-    """Return the search space of a workload on the job's target.
-
-    Raises Unschedulable if TVM has no schedule for it, crashes or hangs; ChildError if the
-    host caused the failure.
-    """
+    """Return the search space of a workload on the job's target. Raises Unschedulable if TVM
+    has no schedule for it, crashes or hangs; ChildError if the host caused the failure."""
     program, compiler = program_of(workload), stage.runtime.compiler
     target = stage.target
     try:
@@ -126,7 +122,8 @@ def space_of(stage: StageContext, workload: Workload) -> TvmSpace:
 
 
 def second_chance(stage: StageContext, contest: Contest) -> Contest | None:
-    """Return a contest of the next likely candidates if all of `contest` lost, or None."""
+    """Return a contest of the next-best measured candidates and unmeasured defaults, for a
+    task all of whose candidates in `contest` failed. None if no candidates are left."""
     losers = {slot.candidate for slot in contest.slots}
     count = TOP + len(losers)
     with stage.runtime.database.session() as session:
@@ -186,9 +183,10 @@ def _contest_of_trials(
 def _best_inside_other_model(
     session: Session, task: Task, context: Context, programs: int
 ) -> Sequence[Trial]:
-    """Return the fastest trial inside another model, on a host comparable to `context`'s.
+    """Return the task's fastest trial inside another model, on a host comparable to
+    `context`'s.
 
-    Only times taken beside `programs` load programs count; contexts with the same builder
+    Only times taken while `programs` load programs ran count; contexts with the same builder
     are preferred. The time is not valid for this model, so the candidate is timed again.
     """
     comparable: list[tuple[bool, Context]] = []

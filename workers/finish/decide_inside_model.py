@@ -51,7 +51,7 @@ Times = Mapping[str, float]  # microseconds per run in each kernel, by the name 
 
 
 class InsideChoice(NamedTuple):
-    """The build to export, and the report section on how it was chosen."""
+    """The compiled model to export, and the report section on how it was chosen."""
 
     build: TunedModel
     report: InsideTheModel | None
@@ -59,7 +59,8 @@ class InsideChoice(NamedTuple):
 
 
 def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> InsideChoice:
-    """Return the fastest build: of the winners, of faster rivals, or of first guesses.
+    """Return the fastest build of the model: with the winners, with faster rivals, or with
+    first guesses (schedules that an analytic model proposed, without trials).
 
     Returns `first`, without a report, if there is no device, if the job has a time limit or
     no trials, if memory holds only one such model, if there are no alternatives, or if
@@ -122,11 +123,9 @@ def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> Insid
 def fastest_inside(
     sets: Sequence[Sequence[Winner]], times: Sequence[Times], least_gain: float = WORTH
 ) -> list[Winner]:
-    """Return each task's fastest schedule inside the model.
-
-    Each of `sets` has a schedule per task, and `times` has their kernels' times. The first
-    set's schedule stays unless another is faster by the share `least_gain`.
-    """
+    """Return each task's fastest schedule inside the model. Each of `sets` has one schedule
+    per task, and `times` has their kernels' times in the same order. The first set's
+    schedule stays unless another is faster by more than the share `least_gain`."""
     fastest = []
     for row in zip(*sets, strict=True):
         name = row[0].contest.task.name
@@ -140,10 +139,8 @@ def fastest_inside(
 def alternative_sets(
     winners: Sequence[Winner], alternatives: Sequence[Sequence[Winner]]
 ) -> list[list[Winner]]:
-    """Return sets of one schedule per task, so that every alternative is in some set.
-
-    Set n has each task's nth alternative; tasks with fewer alternatives keep their winner.
-    """
+    """Return sets of one schedule per task, so that every alternative is in some set. Set n
+    has each task's nth alternative; tasks with fewer alternatives keep their winner."""
     pairs = list(zip(winners, alternatives, strict=True))
     ranks = range(max(map(len, alternatives), default=0))
     return [[row[n] if n < len(row) else winner for winner, row in pairs] for n in ranks]
@@ -171,7 +168,7 @@ def list_swaps(
     sets: Sequence[Sequence[Winner]],
     times: Sequence[Times],
 ) -> list[Swap]:
-    """List tasks whose schedule changed, with times inside the model before and after."""
+    """List tasks whose schedule changed, with both schedules' times inside the model."""
     swaps = []
     for index, (old, new) in enumerate(zip(winners, replacements, strict=True)):
         if old.slot == new.slot:
@@ -185,10 +182,10 @@ def list_swaps(
 def decide_for_busy_host(
     model: JobModel, winners: Sequence[Winner], build: TunedModel, checker: Checker, step_log: StepLog
 ) -> Contention | None:
-    """Return the report section on busy hosts; None if not asked for, impossible or failed.
-
-    If the version for busy hosts is clearly faster under load, its records join the export.
-    """
+    """Choose schedules that are fastest while other programs load the host, and return the
+    report section on them; None if the job did not ask for that or it is impossible. If they
+    make the model clearly faster under load, their tuning records are added to the
+    export."""
     if not model.stage.options.beside_others:
         return None
     if model.stage.graph.dynamic is not None:
@@ -205,7 +202,9 @@ def decide_for_busy_host(
 def _compare_versions(
     model: JobModel, winners: Sequence[Winner], first: TunedModel, checker: Checker
 ) -> Contention:
-    """Build and time a version for busy hosts; add its records to the export if it wins."""
+    """Build the model with the schedules that are fastest under load, and time it and
+    `first` under several loads. If the new build wins, add its tuning records to the
+    export."""
     started_sec = time.monotonic()
     with model.stage.runtime.database.transaction() as session:
         Jobs(session).set_reason(model.stage.job.id, "schedules are timed beside other programs")
@@ -239,15 +238,14 @@ def _compare_versions(
 
 
 def loads_to_time(full_load: int) -> list[int]:
-    """Return the numbers of load programs beside which the model is timed."""
+    """Return how many load programs run during each timing of the model: none, one, half of
+    `full_load` and `full_load`."""
     return sorted({0, 1, full_load // 2, full_load})
 
 
 def crossover(loads: Sequence[BesidePrograms]) -> int | None:
-    """Return the number of load programs from which on the busy-host version always wins.
-
-    None if it is not clearly faster at the highest load.
-    """
+    """Return the number of load programs from which on the build chosen under load is always
+    faster than the one chosen on an idle host. None if it is not so at the highest load."""
     programs = None
     for load in reversed(loads):
         if load.loaded_us is None or load.loaded_us > load.alone_us * (1 - WORTH_UNDER_LOAD):
@@ -259,7 +257,7 @@ def crossover(loads: Sequence[BesidePrograms]) -> int | None:
 def _store_times_under_load(
     model: JobModel, sets: Sequence[Sequence[Winner]], times: Sequence[Times]
 ) -> None:
-    """Store kernel times under load, in a context that names the load, for later jobs."""
+    """Store kernel times for later jobs, in a measuring context that names the load."""
     stage = model.stage
     with stage.runtime.database.transaction() as session:
         context_id, contexts = Jobs(session).get(stage.job.id, None).context_id, Contexts(session)

@@ -42,7 +42,7 @@ from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The final contest of a task, its winner if any, and the seconds spent on both."""
+    """The final candidates of a task, its winner if any, and the seconds spent on both."""
 
     contest: Contest
     winner: Winner | None
@@ -51,7 +51,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class StoredDecisions:
-    """Decisions that earlier, interrupted attempts to finish this job stored."""
+    """Winners of tasks that earlier, interrupted attempts to finish this job stored."""
 
     stage: StageContext
     trials: int
@@ -60,7 +60,8 @@ class StoredDecisions:
 
     @classmethod
     def of(cls, stage: StageContext) -> Self:
-        """Load the decisions made by the same code after the same number of trials."""
+        """Load the winners that the same code chose after the same number of the job's
+        trials."""
         with stage.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(stage.job.id, None)).spent
             steps = FinishSteps(session).of(stage.job.id, trials, code_digest())
@@ -131,7 +132,7 @@ def _pack_winner(winner: Winner) -> DecidedWinner:
 
 @dataclass(frozen=True, slots=True)
 class TaskDecisions:
-    """The winners of a job's tasks, and the contests of tasks without a winner."""
+    """The winners of a job's tasks, and the final candidates of tasks without a winner."""
 
     winners: Sequence[Winner]
     losers: Sequence[Contest]
@@ -145,7 +146,8 @@ class TaskDecisions:
 
 
 def decide_all(stage: StageContext, measurer: Measurer, checker: Checker) -> TaskDecisions:
-    """Choose all winners. Raises TimeSliceOver between two tasks if other jobs wait."""
+    """Choose the winners of all tasks, one task after the other. Raises TimeSliceOver
+    between two tasks if other jobs wait for this worker."""
     with stage.runtime.database.session() as session:
         tasks = Tasks(session).programs(stage.job.id)
     if not stage.options.searches:
@@ -201,10 +203,8 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 def _answer_all(
     stage: StageContext, tasks: Sequence[tuple[Task, Workload]], checker: Checker
 ) -> TaskDecisions:
-    """Choose the winners of a job without measurements, from earlier results or models.
-
-    A task's winner is the first candidate from these sources that passes the checker.
-    """
+    """Choose the winners of a job without measurements: for each task, the first candidate
+    from earlier results or models that passes the checker."""
     winners: list[Winner] = []
     losers: list[Contest] = []
     answers: dict[str, Answered] = {}

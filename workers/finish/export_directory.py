@@ -116,16 +116,16 @@ def complete_export(stage: StageContext, winners: Sequence[Winner], directory: P
 
 
 def largest_shapes(stage: StageContext) -> dict[str, list[int]]:
-    """Return the tuned shapes of inputs with free dimensions; of a range, the largest."""
+    """Return the shapes of inputs with free dimensions: those for which the model was tuned
+    or, if it was tuned at several sizes, those of the largest size."""
     dynamic = stage.graph.dynamic
     return stage.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
 
 
 def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
-    """Return the job's range of shapes with rules; None if it does not tune for a range.
-
-    Rules say which tuned size computes which input; the winners' latencies decide that.
-    """
+    """Return the free dimensions of a model tuned at several sizes, with rules that say
+    which tuned size computes inputs of which sizes; they follow from the winners' latencies.
+    None if the job tunes for fixed shapes."""
     dynamic = stage.graph.dynamic
     if dynamic is None:
         return None
@@ -137,12 +137,13 @@ def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
 
 
 def replace_rules(directory: Path, points: Sequence[PointTimes]) -> None:
-    """Base an export's rules for a range of shapes on the whole model's times, if complete.
+    """Rewrite the manifest's rules on which tuned size computes which inputs, by the whole
+    model's times; do nothing unless every size was timed.
 
     The sum of the tasks' times differs from the model's time, since it lacks the time
-    between tasks. Tuned sizes are timed one after the other and other load can only lengthen
-    runs, so the shortest burst counts as a size's cost; where a larger size than needed is
-    considered, its longest burst counts.
+    between tasks. Sizes are timed one after the other and other load can only lengthen runs,
+    so a size's shortest burst of runs counts as its cost. Where a larger size than necessary
+    is considered, its longest burst counts.
     """
     manifest = read_manifest(directory / MANIFEST)
     latencies = [point.latency_us.get(TUNED) for point in points]
@@ -160,9 +161,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 
 def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
     """Upload the export and the report to the artifact store; return the export's URL.
-
-    Raises ExportFailed if the script or archive does not match its digest in the manifest.
-    """
+    Raises ExportFailed if the script or archive does not match its digest."""
     (directory / REPORT).write_text(json.dumps(report.stored(), indent=1) + "\n")
     for name, digest in read_manifest(directory / MANIFEST).carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:

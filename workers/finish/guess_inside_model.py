@@ -59,7 +59,8 @@ FIRST, JOINED = "guess-1", "joined"
 
 @dataclass(frozen=True, slots=True)
 class CheckedModel:
-    """A build with each task's likeliest guess, whose outputs agree with onnxruntime's."""
+    """The model compiled with each task's likeliest guess; its outputs agree with
+    onnxruntime's."""
 
     build: TunedModel  # its winners have their times inside the model
     error: float
@@ -71,10 +72,12 @@ class CheckedModel:
 def guess_inside(
     stage: StageContext, model: JobModel, checker: Checker, step_log: StepLog
 ) -> TaskDecisions | None:
-    """Return the guesses that are fastest inside the model; None to decide task by task.
+    """Return each task's first guess that is fastest inside the model, for all tasks at
+    once.
 
-    Returns None for a job with trials or a range of shapes, if no device can time the whole
-    model, and if the model with the likeliest guesses does not compile or has wrong outputs.
+    None if the tasks must be decided one by one: the job has trials or free dimensions, no
+    device can time the whole model, or the model with the likeliest guesses does not compile
+    or has wrong outputs.
     """
     options, one_shape = stage.options, stage.graph.dynamic is None
     decides_inside = options.searches and options.contests == "inside" and not options.beside_others
@@ -129,7 +132,8 @@ def guess_inside(
 def _build_and_check(
     model: JobModel, guesses: list[list[Winner]], reading: PendingCall[None] | None, step_log: StepLog
 ) -> CheckedModel | None:
-    """Build the model with the likeliest guesses, check and time it; None if that fails."""
+    """Build the model with each task's likeliest guess, compare its outputs with
+    onnxruntime's, and time it. None if any of that fails or the outputs are wrong."""
     likeliest = [row[0] for row in guesses]
     try:
         with Engines(model.whole_model, (TUNED, ONNXRUNTIME)) as engines:  # starts during the build
@@ -160,9 +164,8 @@ def _build_and_check(
 
 def _ensure_context(stage: StageContext) -> int:
     """Return the id of the measuring context for times inside the model; create it if new.
-
-    A device of this host is preferred. Raises NoDevice if no device has the job's class.
-    """
+    It belongs to a device of this host, if there is one. Raises NoDevice if no device has
+    the job's class."""
     devices = of_class(stage.runtime.fleet.devices(stage.target), stage.like)
     if not devices:
         raise no_device_error(stage.like)
@@ -192,10 +195,9 @@ def _store_schedules(stage: StageContext, winners: Sequence[Winner], context_id:
 def choose_guesses(
     model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], step_log: StepLog
 ) -> InsideChoice:
-    """Build the model with each task's fastest guess; return that build if it is faster.
-
-    Otherwise the first build is returned. Tasks with very short times keep their guess.
-    """
+    """Build the model with each task's fastest guess and return that build if it is faster
+    than the checked one; otherwise return the checked one. Tasks that take very little of
+    the model's time keep their first guess."""
     started_sec = time.monotonic()
     first = checked.build
     # Guesses for the lightest tasks gain nothing.
@@ -236,11 +238,9 @@ def choose_guesses(
 def _faster_build(
     model: JobModel, checked: CheckedModel, winners: Sequence[Winner], step_log: StepLog
 ) -> tuple[TunedModel, BeforeAfter | None, float]:
-    """Return the faster of the checked build and a new one of `winners`; their latencies.
-
-    The third value is the error of the returned build's outputs, relative to the checked
-    build. A new build that exceeds the largest allowed error is neither timed nor returned.
-    """
+    """Build the model with `winners`. Return the faster of this and the checked build, and
+    both latencies. The third value is the error of the returned build's outputs, relative to
+    the checked build; a build with too large an error is neither timed nor returned."""
     first = checked.build
     with step_log.step("build"):
         joined_build = model.build(JOINED, winners)
@@ -258,10 +258,8 @@ def _faster_build(
 
 
 def timed_inside(winners: Sequence[Winner], times: Times, is_alone: bool) -> list[Winner]:
-    """Return the winners with their time per call inside the model, if it was measured.
-
-    If other work of this service ran meanwhile, times are upper bounds.
-    """
+    """Return the winners with their times per call inside the model, as far as measured. The
+    times are upper bounds unless `is_alone`: no other work of this service ran meanwhile."""
     with_times = []
     for winner in winners:
         task = winner.contest.task

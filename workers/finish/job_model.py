@@ -79,10 +79,9 @@ class JobModel:
         return self.compile(self.write(name, winners), winners)
 
     def write(self, name: str, winners: Sequence[Winner]) -> Path:
-        """Write the schedules as records to a directory that no child process can change.
-
-        Raises LeaseLost, ExportFailed; TamperedFile if the child process left other files.
-        """
+        """Write the schedules as tuning records to a directory that no child process can
+        change. Raises LeaseLost if another worker has the job, ExportFailed if a schedule
+        does not rebuild, TamperedFile if the child process left anything but plain files."""
         self.stage.lease.check()
         child_directory, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
         write_records(self.stage, winners, self.whole_model.graphs, child_directory)
@@ -93,10 +92,9 @@ class JobModel:
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
         """Compile the model with the records of `write`, or take the library from the cache.
-
-        For a range of shapes, each tuned size runs its own kernels. Raises ExportFailed if a
-        schedule matches no function of the model, so that TVM compiled naive loops.
-        """
+        If the model has free dimensions, each tuned size runs its own kernels. Raises
+        ExportFailed if a schedule matches no function of the model, so that TVM compiled
+        naive loops."""
         library = directory.with_suffix(".so")
         if (description := self.libraries.take(winners, library)) is None:
             dynamic = self.stage.graph.dynamic
@@ -123,7 +121,8 @@ class JobModel:
             yield is_alone and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], programs: int = 0) -> list[dict[str, float]]:
-        """Return microseconds per run of each build's kernels, beside `programs` others."""
+        """Return microseconds per run of each build's kernels, beside `programs` load
+        programs."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.alone(), stress(programs):
             return list(engines.kernel_times(KERNELS_SEC).values())
@@ -141,10 +140,9 @@ class JobModel:
 
 
 def place_on_device(model: JobModel) -> JobModel | None:
-    """Return the model set up to run here if this host has a device, otherwise by RPC.
-
-    None if there is no device. Raises Unavailable if the tracker does not answer.
-    """
+    """Return the model set up to run in this host's processes if the host has a device of
+    the job, otherwise over RPC. None if there is no device. Raises Unavailable if the
+    tracker does not answer."""
     runtime, target = model.stage.runtime, model.stage.target
     like = model.stage.like
     devices = of_class(runtime.fleet.devices(target), like)
@@ -166,7 +164,7 @@ def place_or_fail(model: JobModel) -> JobModel:
 
 
 def require_local_device(model: JobModel) -> bool:
-    """Return True. Raises MallornError if the job's device is on another host, or missing."""
+    """Return True if a device of the job is on this host; otherwise raise MallornError."""
     if place_or_fail(model).whole_model.device_pool is not None:
         raise MallornError(ELSEWHERE, hint=BENCH)
     return True

@@ -38,7 +38,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KnownLibraries:
-    """Cached libraries of one owner's model for one target and one builder."""
+    """Cached libraries of one owner's model, for one target and one version of the compiling
+    code."""
 
     folder: Path  # of the owner's model
     made_for: str  # target and builder, as a digest
@@ -147,6 +148,5 @@ def _remove_dead_drafts(root: Path) -> None:
 
 
 def _remove(entry: Path) -> None:
-    """Remove an entry atomically; do nothing if another worker has removed it already."""
     with suppress(OSError), locked_folder(entry.parent.parent, DRAFT) as trash:
         entry.rename(trash / "entry")

@@ -95,10 +95,9 @@ class Verifier(Checker):
         self._references: dict[str, Reference] = {}
 
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
-        """Check one candidate; a failure is overruled if two other devices both pass it.
-
-        With fewer than LEAST_SPREAD devices, the first device's verdict counts.
-        """
+        """Check one candidate on a device. Its failure is overruled if two other devices
+        both pass the candidate; with fewer than LEAST_SPREAD devices, the first result is
+        final."""
         if (reference := self._references.get(program.key)) is None:
             inputs, outputs = str(self._file(program, "inputs")), str(self._file(program, "expected"))
             compute = partial(self._graphs.reference, program.tir, program.args, SEED, inputs, outputs)

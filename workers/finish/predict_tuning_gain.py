@@ -43,7 +43,7 @@ NAMED: Final = 3  # tasks with the largest gain that the report names
 
 @dataclass(frozen=True, slots=True)
 class GuessedTask:
-    """A task with a first guess, and the time of all its calls in one run of the model."""
+    """A task with a first guess (a schedule without trials), and its time per model run."""
 
     name: str
     us: float
@@ -51,7 +51,8 @@ class GuessedTask:
 
     @classmethod
     def of(cls, winner: Winner, machine: Machine) -> "GuessedTask | None":
-        """Return the task and its guess's gap to the hardware limit; None if untimed."""
+        """Return the task and its guess's gap to the hardware limit; None if there are no
+        times."""
         task, workload = winner.contest.task, winner.contest.workload
         guess_us, best_us = (winner.guess or winner).latency_us, winner.latency_us
         if guess_us is None or best_us is None:
@@ -68,10 +69,9 @@ class GuessedTask:
 def fill_trials_gain(
     stage: StageContext, winners: Sequence[Winner], tuned_us: float, report: ReportDraft
 ) -> None:
-    """Set the report's gaps that trials closed or, without trials, the predicted gain.
-
-    Set neither if tasks or machine were not timed, or the machine's probe was disturbed.
-    """
+    """Fill in the report how much of the gap to the hardware limit trials closed or, for a
+    job without trials, the gain that they would bring. Do nothing if tasks or machine were
+    not timed, or if other load disturbed the machine's probe."""
     machine = known_machine(stage.runtime, stage.job.id)
     if machine is None or machine.disturbed or not stage.options.searches:
         return
@@ -95,10 +95,9 @@ def fill_trials_gain(
 
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> GapClosed:
-    """Return a first guess's gap to the hardware limit, and what the best time closed of it.
-
-    The gap is 0 if the limit is unknown or was beaten. Both are natural logarithms.
-    """
+    """Return a first guess's gap to the hardware limit, and how much of it the best time
+    closed, as natural logarithms of time ratios. The gap is 0 if the limit is unknown or
+    beaten."""
     gap = log(guess_us / limit_us) if limit_us else 0.0
     return GapClosed(op=op, open=max(0.0, gap), won=max(0.0, log(guess_us / best_us)))
 
@@ -110,10 +109,11 @@ def predict_tuning_gain(
     trial_sec: float = TRIAL_SEC,
     earlier: Sequence[GapClosed] = EARLIER,
 ) -> TuningGain:
-    """Predict the relative gain of the model from trials, with an interval.
+    """Predict by which share of its time trials would speed up a model, with an interval.
 
-    `seen` are gaps of other jobs' tasks in this measuring context; `whole_us` is the time of
-    one model run. Errors of tasks are assumed to be correlated, so they do not cancel out.
+    `seen` are gaps to the hardware limit of other jobs' tasks in this measuring context;
+    `whole_us` is the time of one model run. Errors of tasks are assumed to be correlated, so
+    they do not cancel out.
     """
     ops = {task.gap.op for task in tasks}
     shares = {op: share_closed([*earlier, *(gap for gap in seen if gap.op == op)]) for op in ops}
@@ -133,10 +133,9 @@ def predict_tuning_gain(
 
 
 def share_closed(rows: Sequence[GapClosed]) -> tuple[float, float, float]:
-    """Return the share of a gap that trials close: low end of the interval, mean, high end.
-
-    Rows are weighted by their gap, so that small, noisy gaps count little.
-    """
+    """Return which share of a gap to the hardware limit trials close: low end of the
+    interval, mean and high end. Rows are weighted by their gaps, because small gaps are
+    noisy."""
     pairs = sorted((row.share, row.open) for row in rows if row.open)
     shares, weights = zip(*pairs, strict=True)
     mean = float(np.average(shares, weights=weights))

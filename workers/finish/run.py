@@ -52,7 +52,8 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
-    """Lease a FINISHING job and finish it; if its import is stale, send it back to import."""
+    """Lease a job that is ready to finish, and finish it. If its model was imported by other
+    code than this worker's, send the job back to import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
         if stage is not None:
             finish_stage(stage)
@@ -122,7 +123,8 @@ class FinishRun:
         return self.model.stage
 
     def decide(self) -> TaskDecisions:
-        """Choose each task's winner: all inside the model if possible, else one by one."""
+        """Choose each task's winner: by times inside the model if possible, else one by
+        one."""
         try:
             self.measurer.require(Need.TIME)
         except MallornError:
@@ -137,10 +139,9 @@ class FinishRun:
         return decisions
 
     def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
-        """Write the schedules as records; compile the model with them if it can be timed.
-
-        A task whose winner kept the model from compiling counts as one without a winner.
-        """
+        """Write the schedules as tuning records, and compile the model with them if it can
+        be timed. A task whose winner kept the model from compiling counts as one without a
+        winner."""
         final = decisions.final
         if final is None:
             with self.step_log.step("decide"):
@@ -181,7 +182,8 @@ class FinishRun:
             store_scripts(self.stage, checked, self.model.whole_model.graphs)
 
     def compare(self, decisions: TaskDecisions, final: FinalSchedules, built: TunedModel) -> None:
-        """Compare the built model with other engines, the hardware's limits and a busy host."""
+        """Compare the build with other engines and hardware limits, and time it under
+        load."""
         stage, report = self.stage, self.report
         with self.step_log.step("compare"):
             compare(self.model, built, self.step_log, report)
@@ -196,10 +198,8 @@ class FinishRun:
             report.contention = contention
 
     def store(self, decisions: TaskDecisions, final: FinalSchedules, started_sec: float) -> None:
-        """Upload the export, store the report and end the job.
-
-        Raises Unavailable if decisions are missing because the database was restored.
-        """
+        """Upload the export, store the report and end the job. Raises Unavailable if stored
+        decisions are missing because the database was restored from a backup."""
         stage, report, step_log = self.stage, self.report, self.step_log
         stage.lease.check()
         report.measured_by = stage.measured_by
@@ -233,7 +233,8 @@ class FinishRun:
 
 
 def conditions(stage: StageContext, model: Conditions | None, winners: Sequence[Winner]) -> Conditions | None:
-    """Summarise what disturbed the timing of model, trials and winners; None if untimed."""
+    """Summarise for the report how other load disturbed the timings of the model, the trials
+    and the winners; None if nothing was timed."""
     with stage.runtime.database.session() as session:
         parts = [stats.disturbance for stats in Rounds(session).stats(stage.job.id)]
     trials = Disturbance.of_all(part for part in parts if part is not None)
@@ -264,7 +265,8 @@ def limits(stage: StageContext, tasks: Sequence[Contest], tuned_us: float, is_st
 
 
 def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: str) -> Limits:
-    """Return one run's FLOP, the float32 peak, and the share reached (float32 models only)."""
+    """Return the report section on limits: one run's FLOP, the float32 peak and, for float32
+    models only, the share of the peak that the model reaches."""
     if precision != "float32":
         return Limits(flop=flop, peak_gflops=peak_gflops)
     gflops = flop / tuned_us / 1e3

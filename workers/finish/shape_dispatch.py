@@ -13,10 +13,9 @@ Costs = Sequence[float]  # per point, in microseconds
 
 
 def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float = 0.0) -> Dynamic:
-    """Add rules to a model's free dimensions: which tuned size computes inputs of which sizes.
-
-    The fastest by task latencies wins, plus `start_us` a run. Tasks without latency count 0.
-    """
+    """Add rules to a model's free dimensions: which tuned size computes inputs of which
+    sizes. A size costs the sum of its tasks' latencies (0 if unknown) plus `start_us`; the
+    cheapest wins."""
     costs = [
         start_us + sum(tasks_us.get(task, 0.0) * count for task, count in calls.items())
         for calls in dynamic.calls
@@ -25,7 +24,9 @@ def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float 
 
 
 def to_next(dynamic: Dynamic) -> Dynamic:
-    """Return the range with one rule per tuned size, so that each is timed by itself."""
+    """Return the free dimensions with rules by which the smallest tuned size that is large
+    enough computes an input, so that each tuned size can be timed by an input of this
+    size."""
     rules = [
         Rule(upto=dict(point), point=index)
         for index, point in sorted(enumerate(dynamic.points), key=lambda pair: prod(pair[1].values()))
@@ -34,12 +35,13 @@ def to_next(dynamic: Dynamic) -> Dynamic:
 
 
 def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
-    """Return rules that map every size of the range to a tuned point, the smallest first.
+    """Return rules that say which point (tuned size) computes inputs of which sizes, the
+    smallest inputs first.
 
-    Inputs up to some sizes are normally computed by the smallest sufficient point. A larger
-    one is used only if its upper bound in `at_most` is lower than that point's cost, so that
-    a disturbed timing does not divert its inputs permanently. Only one dimension is split
-    into parts: the divisible dimension with the widest range.
+    Normally the smallest point that is large enough computes an input. A larger one is used
+    only if its upper bound in `at_most` is lower than that point's cost, so that a disturbed
+    timing does not divert its inputs permanently. Inputs may be split into parts along one
+    dimension only: of those that allow it, the one whose sizes differ most.
     """
     names = [name for name in dynamic.ranges if name not in dynamic.grows]
     spreads = {name: dynamic.ranges[name][1] / dynamic.ranges[name][0] for name in dynamic.divided}
@@ -58,7 +60,8 @@ def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
 
 
 def _point_costs(dynamic: Dynamic, costs: Costs, at_most: Costs, room: Sequence[int]) -> dict[int, float]:
-    """Return a cost per sufficient point (`room`): of all but the smallest, `at_most`."""
+    """Return the cost of each point in `room`, the points that are large enough for an
+    input: for the smallest its own cost, for others the upper bound in `at_most`."""
     nearest = min(room, key=lambda index: prod(dynamic.points[index].values()))
     return {index: at_most[index] for index in room} | {nearest: costs[nearest]}
 
@@ -74,7 +77,8 @@ def _with_room(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int]:
 def _rules_along(
     dynamic: Dynamic, costs: Costs, at_most: Costs, upto: dict[str, int], name: str
 ) -> list[Rule]:
-    """Return the rules along a divisible dimension, for other sizes bounded by `upto`."""
+    """Return the rules for the sizes of a dimension along which inputs may be split into
+    parts; `upto` bounds the other dimensions."""
     extents = {index: dynamic.points[index][name] for index in reversed(_with_room(dynamic, upto))}
     best_costs: list[float] = [0.0]  # by size
     choices: list[tuple[int, str]] = []  # point of each size; the dimension's name if only a part

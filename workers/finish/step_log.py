@@ -56,10 +56,8 @@ class StepLog:
         }
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`; if it raises MallornError, log the step and return None.
-
-        LeaseLost and StorageFull are raised again, because they end the finish.
-        """
+        """Return the result of `work`. If it raises MallornError, log the step and return
+        None; but raise LeaseLost and StorageFull again, because they end the finish."""
         try:
             return work()
         except (LeaseLost, StorageFull):
@@ -71,7 +69,8 @@ class StepLog:
         return None
 
     def leave(self, step: str, why: str, hint: str = "") -> None:
-        """Record that a step was not done. The default hint is to resume the job."""
+        """Record that a step was not done, why, and what the user can do; by default, resume
+        the job."""
         log.warning("job %s, not done: %s: %s", self.stage.job.id, step, why)
         resume_command = f"mallorn resume {self.stage.job.id}"
         self.entries.append(NotDone(step=step, why=why, hint=hint or resume_command))

@@ -37,10 +37,8 @@ OTHERWISE: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ContestEntry:
-    """A candidate and its measurement results.
-
-    With three or more devices, failures on fewer than half of them are ignored.
-    """
+    """A final candidate and its measurement results. If it was measured on three or more
+    devices, failures on fewer than half of them are ignored."""
 
     slot: MeasureInput
     results: tuple[MeasureResult, ...]
@@ -79,15 +77,14 @@ class ContestEntry:
         return median(self.times)
 
     def rank(self) -> tuple[int, float]:
-        """Return a sort key: entries with most measurements first, as slow ones get few; then time."""
+        """Return a sort key: entries that were measured most often first, since slow ones
+        are given up early; entries measured equally often by their time."""
         return -len(self.results), self.latency()
 
 
 def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
-    """Return devices whose times are off the median twofold or more for most candidates.
-
-    Only candidates measured on three or more devices count.
-    """
+    """Return devices whose times differ from the median of all devices by a factor of two or
+    more for most candidates. Only candidates measured on three or more devices count."""
     is_odd_by_device: dict[str, list[bool]] = defaultdict(list)
     for entry in entries:
         by_device = {
@@ -105,7 +102,8 @@ def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """The candidate to export for a task, and close rivals, whose outputs are unchecked."""
+    """The candidate to export for a task, and rivals that are nearly as fast; the outputs of
+    rivals are not checked yet."""
 
     contest: Contest
     slot: int
@@ -141,7 +139,8 @@ class Winner:
         return [time_us / 1e6 for time_us in self.trial.run_us] or [UNTIMED_SEC]
 
     def schedule(self, job: Job, context_id: int | None, measurement_id: int) -> NewSchedule:
-        """Return the database row. Raises ValueError if it was not checked, or not timed."""
+        """Return the schedule's database row. Raises ValueError if it was not checked or
+        timed."""
         if self.max_error is None or self.latency_us is None:
             raise ValueError(f"the schedule of {self.contest.task.name} was not checked, or not timed")
         low_us, high_us = interval(self.trial.run_us)
@@ -161,10 +160,8 @@ class Winner:
 
 
 def decide(stage: StageContext, contest: Contest, measurer: Measurer, checker: Checker) -> Winner | None:
-    """Measure and check the candidates, store the results, and return the winner.
-
-    None if no candidate runs and passes the numeric check.
-    """
+    """Measure and check a task's final candidates, store the results, and return the winner;
+    None if no candidate runs and passes the numeric check."""
     results = measurer.compare(contest.program, stage.target, contest.slots, stage.options, PASSES)
     least_us = least_believed_us(contest.program, stage.job.machine)
     results = [reject_implausible(result, least_us) for result in results]

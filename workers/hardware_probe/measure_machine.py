@@ -85,9 +85,7 @@ def _on_device(
 
 def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machine:
     """Measure as many cores of this host as the target has, without a service or a device.
-
-    Raises Unavailable if the target is no CPU or its probes do not run here.
-    """
+    Raises Unavailable if the target is no CPU or its probes do not run here."""
     if not target.is_cpu:
         raise Unavailable(f"what {target.kind} computes is not measured")
     with TemporaryDirectory(prefix="mallorn-probes-") as folder:
@@ -108,7 +106,8 @@ def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[
 
 
 def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
-    """Derive a machine's figures from probes. Raises Unavailable if a kind is missing."""
+    """Derive a machine's speeds from its probes. Raises Unavailable if probes are
+    missing."""
     peaks = [timing for timing in timings if timing.probe.finds is Finds.PEAK]
     one_core: dict[int, list[TimedProbe]] = defaultdict(list)  # float32 on a single core, by lanes
     for timing in peaks:

@@ -48,10 +48,9 @@ log = logging.getLogger(__name__)
 def ensure_machine(
     runtime: Runtime, job_id: str, patience_sec: float = PATIENCE_SEC, measuring: bool = True
 ) -> None:
-    """Fix the machine (speeds, caches) that a job proposes candidates for, once and for all.
-
-    Without `measuring`, use the machine measured last for the target, or an assumed one.
-    """
+    """Store with the job the machine (speeds, caches) that its candidates are proposed for;
+    it never changes afterwards. Without `measuring`, this is the machine measured last for
+    the target, or an assumed one."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
@@ -72,7 +71,8 @@ def ensure_machine(
 
 
 def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
-    """Return the measured machine of a job's devices; None unless this code measured it."""
+    """Return the job's machine as its devices' probes found it; None unless today's code
+    measured it."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None:
@@ -96,9 +96,7 @@ def _await_machine(
     runtime: Runtime, machine_key: MachineKey, target: Target, patience_sec: float
 ) -> DeviceMachine | None:
     """Return the stored machine; measure it first, or wait until another worker has done so.
-
-    After `patience_sec`, return an older measurement by other code, if any.
-    """
+    After `patience_sec`, return what older code measured, if anything."""
     deadline_sec = time.monotonic() + patience_sec
     while (record := _fresh_machine(runtime, machine_key)) is None:
         record = measured_by_us(runtime, machine_key, target)
@@ -120,11 +118,9 @@ def _fresh_machine(runtime: Runtime, machine_key: MachineKey) -> DeviceMachine |
 def measured_by_us(
     runtime: Runtime, machine_key: MachineKey, target: Target, doubted: bool = False
 ) -> DeviceMachine | None:
-    """Measure a machine and return the stored record; None if another worker measures it.
-
-    An earlier result stays if this attempt fails. With `doubted`, an earlier result of the
-    same code also stays unless the new one is faster or less disturbed.
-    """
+    """Measure a machine and return the stored record; None if another worker measures it
+    now. An earlier result stays if this attempt fails. With `doubted`, an earlier result of
+    the same code also stays unless the new one is faster or less disturbed."""
     words = "/".join(
         map(
             str, (machine_key.target_id, machine_key.host_class, machine_key.tvm_version, machine_key.threads)
@@ -182,10 +178,8 @@ def _attempt(
 
 
 def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
-    """Measure a finished job's machine again if it was disturbed or a trial beat its peak.
-
-    Existing jobs keep the earlier result.
-    """
+    """Measure a finished job's machine again if its probe was disturbed or a trial was
+    faster than its peak. Jobs that exist already keep the earlier result."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None or job.state != JobState.DONE:

@@ -20,7 +20,8 @@ class Stressor(Child):
 
 @contextmanager
 def stress(programs: int) -> Iterator[None]:
-    """Run this many load programs during the block, and end them. Raises ChildError."""
+    """Run this many load programs during the block, and end them. Raises ChildError if one
+    fails."""
     with ExitStack() as stack:
         stressors = [stack.enter_context(Stressor(name=f"program {n} beside")) for n in range(programs)]
         for stressor in stressors:

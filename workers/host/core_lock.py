@@ -57,14 +57,16 @@ EVERYBODYS: Final = 0o644
 
 
 class CoreLock:
-    """Lock on the host's cores. Waiting for the exclusive lock keeps out new shared ones."""
+    """Lock on the host's cores. While a process waits to hold it exclusively, no other
+    process can begin to share it."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or host_folder() / LOCK_NAME
         self._lock_fds: list[int] = []
 
     def take(self, wait_sec: float) -> bool:
-        """Lock the cores exclusively, unless done already; return False after `wait_sec`."""
+        """Lock the cores exclusively, unless this process has them; return False after
+        `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with ExitStack() as stack:
             stack.callback(self.give_back)
@@ -78,7 +80,8 @@ class CoreLock:
         return True
 
     def share(self) -> None:
-        """Take a shared lock once no process times or waits to. It keeps all from timing."""
+        """Take the lock shared, as soon as no process times or waits to time. Until it is
+        given back, no process can begin to time."""
         gate_fd = _lock(self._gate, fcntl.LOCK_SH)
         try:
             lock_fd = _lock(self._path, fcntl.LOCK_SH)
@@ -104,9 +107,7 @@ class CoreLock:
 
 def lock_identity() -> str:
     """Identify the file on which this process locks the cores; empty if it cannot be opened.
-
-    The value differs for two processes of a host whose locks do not exclude each other.
-    """
+    It differs for two processes of a host that do not wait for each other."""
     try:
         status = CoreLock().files()[1].stat()
     except (HostFault, OSError):

@@ -55,7 +55,8 @@ class HostShare:
 
 
 class HostLock:
-    """The host's locks. Other users and containers do not share them; they show as load."""
+    """The host's locks. Other users and containers have their own; their work shows as
+    load."""
 
     def __init__(
         self,
@@ -92,7 +93,8 @@ class HostLock:
                 cores.give_back()
 
     def enter(self, host_fd: int) -> None:
-        """Take the shared lock when no process is alone or waits to be; warn on timeout."""
+        """Take the shared lock as soon as no process is alone or waits to be; on timeout,
+        log a warning and go on without it."""
         with self._open("gate") as gate_fd:
             until_sec = time.monotonic() + self._shared_patience_sec
             if not (_wait(gate_fd, fcntl.LOCK_SH, until_sec) and _wait(host_fd, fcntl.LOCK_SH, until_sec)):

@@ -63,7 +63,8 @@ class _Counters:
 
 
 class LoadMeter:
-    """Measures other programs' load between `look` calls; `ours` returns pids to ignore."""
+    """Measures the load of programs other than this worker's between calls of `look`; `ours`
+    returns the pids of this worker's processes."""
 
     def __init__(self, ours: Callable[[], Sequence[int]], proc: Path = PROC) -> None:
         self._ours = ours
@@ -112,7 +113,6 @@ def wait_for_quiet(look: Callable[[], Load], patience_sec: float) -> None:
 
 
 def _ticks(stat: Path) -> int:
-    """Return the clock ticks that a process used with all its threads; 0 if it is gone."""
     try:
         fields = stat.read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -147,11 +147,10 @@ class ContentionReading:
         return cls(time.monotonic(), waited, max(0, runnable - max(1, running)))
 
     def waited_since(self, previous: "ContentionReading") -> float | None:
-        """Return the share of the time since `previous` that the longest waiter waited.
-
-        None if the kernel does not count it. Threads that compute together end with the
-        latest of them, so the longest wait matters. Throttling by a quota counts as waiting.
-        """
+        """Return how long the thread that waited longest for a CPU did so, as a share of the
+        time since `previous`; None if the kernel does not count it. The longest wait matters
+        because threads that compute together end with the latest of them. Throttling by a
+        quota counts as waiting."""
         if not self.waited_sec:
             return None
         waited = (sec - previous.waited_sec.get(name, 0.0) for name, sec in self.waited_sec.items())

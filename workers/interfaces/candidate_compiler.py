@@ -18,7 +18,7 @@ Validate = Callable[[str, str, Candidates], list[bool]]  # as CandidateCompiler.
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The library built from a candidate."""
+    """A candidate's compiled library: its build time, its size and its arguments."""
 
     build_ms: float
     bytes: int
@@ -26,14 +26,12 @@ class Library:
 
 
 def _each(first_sec: float, each_sec: float) -> Callable[[Given], float]:
-    """Return a function for a call's time limit: `first_sec`, plus `each_sec` for each
-    candidate."""
+    """Return a time limit for a call: `first_sec`, plus `each_sec` for each candidate."""
     return lambda given: first_sec + each_sec * len(given["candidates"])
 
 
 def _lowering(given: Given) -> float:
-    """Return the time limit of `lowered`; views that need no generated code get a tenth of
-    the time."""
+    """Return the time limit of `lowered`, a tenth for views that need no generated code."""
     return _each(30.0, 30.0 if VIEWS[given["view"]].needs_code else 3.0)(given)
 
 
@@ -67,7 +65,7 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=_lowering)
     def lowered(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-        """Return each candidate's features in a view, as little-endian floats; None if it is
+        """Return each candidate's features in a view, as little-endian floats; None if
         invalid."""
 
     @method(limit_sec=120.0)

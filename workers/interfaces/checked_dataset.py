@@ -10,10 +10,11 @@ from workers.interfaces.model_compiler import ModelCompiler
 
 class CheckedDataset:
     """Reads an untrusted dataset directory in a child process, for `import_export` to store.
-    `refused` collects the reasons for which rows were refused, by row key."""
+    `refused` gives, by row key, why rows were refused."""
 
     def __init__(self, graphs: ModelCompiler, directory: Path) -> None:
-        """Open the directory. Raises InvalidRequest, NotFound if any file is unreadable."""
+        """Open the directory. Raises NotFound if a file is missing, InvalidRequest if
+        damaged."""
         self._graphs = graphs
         dataset = graphs.open_dataset(str(directory.absolute()))
         self.rows, self.widths = dataset.rows, dataset.widths

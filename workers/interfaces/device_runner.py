@@ -99,7 +99,8 @@ class Runner(Child):
 
         A device that is already held is kept if it answers and is of the class. If it is
         lost, later calls take another one of the class. With `hold`, nothing else is timed
-        on its host until the next candidate has run. Raises NoDevice, Unavailable.
+        on its host until the next candidate has run. Raises NoDevice if none is registered,
+        Unavailable if all stay busy or cannot be reached.
         """
 
     @method(
@@ -142,8 +143,8 @@ class Runner(Child):
     def clock(
         self, tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
     ) -> list[Slice]:
-        """Return the shortest slice of each probe of one library; empty if a probe fails.
-        Raises Unavailable if the device was lost."""
+        """Run the probes of one library; return the shortest slice (series of runs) of each,
+        or an empty list if a probe fails. Raises Unavailable if the device was lost."""
 
     @method(limit_sec=_with_a_wait)
     def load_model(self, model: DeviceModel, timeout_sec: float) -> LoadedEngine:

@@ -65,7 +65,8 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """Matches and rewrites of a graph pass in a model, and reasons for the rest."""
+    """Numbers of a graph pass's matches and rewrites in a model, and why it left the other
+    matches."""
 
     phase: str
     name: str
@@ -77,7 +78,8 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """Effects of a recipe's graph passes, and the functions left that only move data."""
+    """Effects of a recipe (the graph passes chosen for a model), and how many functions are
+    left that only move data."""
 
     passes: list[PassReport]
     copies: list[CopyLeft]
@@ -85,7 +87,7 @@ class RecipeReport:
 
 @dataclass(frozen=True, slots=True)
 class Untuned:
-    """Size in bytes and compile time of a model that TVM compiled without schedules."""
+    """Library size in bytes and compile time of a model with TVM's default schedules."""
 
     bytes: int
     seconds: float
@@ -171,7 +173,7 @@ class DatasetRows:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Parameters for comparing a program's outputs with those of the unscheduled program."""
+    """Data for comparing a program's outputs with those of the unscheduled program."""
 
     outputs: list[int]  # indices of the output arguments
     reduction_len: int  # number of terms of the longest sum
@@ -181,8 +183,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The largest error of a program's outputs, its tolerance, and whether all are within
-    tolerance."""
+    """The largest error of a program's outputs, and whether all are within `tolerance`."""
 
     max_error: float
     tolerance: float
@@ -225,8 +226,8 @@ class ModelCompiler(Child):
         dump_dir: str | None,
     ) -> RecipeReport:
         """Run the recipe's graph passes that precede tuning, except those in `without`;
-        report the effects that passes count. With `dump_dir`, write the module there after
-        each phase."""
+        report how often each matched and rewrote the model. With `dump_dir`, write the
+        module there after each phase."""
 
     @method(limit_sec=3600.0)
     def read_ahead(
@@ -251,8 +252,8 @@ class ModelCompiler(Child):
         dynamic: Dynamic | None = None,
     ) -> Compiled:
         """Run the recipe's graph passes, apply the schedules, embed weights in the
-        schedules' layouts and export `out_so`. With `dynamic`, the library serves every size
-        of a range."""
+        schedules' layouts and export `out_so`. With `dynamic`, the library serves all sizes
+        of the free dimensions."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(
@@ -303,7 +304,8 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def open_dataset(self, directory: str) -> OpenedDataset:
-        """Check that a dataset is readable to its end. Raises NotFound, InvalidRequest."""
+        """Check that a dataset is readable to its end. Raises NotFound if a file is missing,
+        InvalidRequest if one is unreadable."""
 
     @method(limit_sec=1200.0)
     def next_rows(self, table: str, size: int) -> DatasetRows | None:

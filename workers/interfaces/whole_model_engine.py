@@ -56,4 +56,4 @@ class Engine(Child):
 
     @method(limit_sec=60.0)
     def clock(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
-        """Return the shortest slice of each probe of one library, on this host's cores."""
+        """Run a library's probes on this host's cores; return the shortest slice of each."""

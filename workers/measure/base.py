@@ -32,7 +32,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class MeasureInput:
-    """A candidate to measure, and its number in the round."""
+    """A candidate to measure, and its number (slot) in the round."""
 
     slot: int
     candidate: Candidate
@@ -70,7 +70,8 @@ class Tools:
 
 
 class Need(StrEnum):
-    """Steps of a job's finish that some measurers cannot do, as the report names them."""
+    """Steps of a job's finish that some measurers cannot do, by their names in the
+    report."""
 
     CHECK = "check what the schedules compute"
     TIME = "time the whole model"
@@ -114,7 +115,8 @@ class Measurer(ABC):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Measure every slot once."""
+        """Build and time the candidate of every slot once; yield each result as soon as it
+        is known."""
 
     @abstractmethod
     def compare(

@@ -42,7 +42,7 @@ class BuiltCandidate:
 
 
 class Builds:
-    """Builds the candidates of one round; with `any_size`, no library is too large."""
+    """Builds the candidates of one round; with `any_size`, libraries may be of any size."""
 
     def __init__(
         self,
@@ -71,9 +71,8 @@ class Builds:
 
     def feed(self) -> None:
         """Give each idle builder a candidate, preferably one that it validated before.
-
-        Candidates whose builder the host killed come last, one at a time.
-        """
+        Candidates whose builder the host killed are built again at the end, one at a
+        time."""
         for place in self._builders.idle[: len(self._waiting)]:
             size = self._builders.size
             preferred = (slot for slot in self._waiting if home(slot.candidate.decisions, size) == place)
@@ -91,7 +90,7 @@ class Builds:
         return [end for call in calls if (end := self._judge(call)) is not None]
 
     def pause(self) -> None:
-        """Suspend the builders, so that the device has the cores."""
+        """Suspend the builder processes, so that the device has the cores for itself."""
         self._builders.suspend()
 
     def go_on(self) -> None:
@@ -119,7 +118,8 @@ class Builds:
         return self._folder / f"{slot.slot}.so"
 
     def _judge(self, call: Finished[Library]) -> BuiltCandidate | MeasureResult | None:
-        """Return a build's result; None if it is retried. Raises HostFault, StorageFull."""
+        """Return a finished build's result; None if the candidate will be built once more.
+        Raises HostFault or StorageFull if the host caused the failure."""
         slot, end = self._slots[int(str(call.tag))], call.end
         if isinstance(end, Library):
             return BuiltCandidate(slot, self._artifact(slot), end.args, end.build_ms)

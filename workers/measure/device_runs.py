@@ -37,7 +37,8 @@ SURPRISE: Final = 1.15
 
 
 class DeviceRuns:
-    """Times candidates on a device through the runner child. `begin` and `poll` never wait."""
+    """Times candidates on a device through the runner, the child process that holds the
+    session. `begin` and `poll` never wait."""
 
     def __init__(
         self,
@@ -76,14 +77,16 @@ class DeviceRuns:
         return self._taking is None and self._running is None
 
     def take(self) -> None:
-        """Wait until this round has the device. Raises NoDevice or Unavailable."""
+        """Wait until this round has the device. Raises NoDevice if none is registered,
+        Unavailable if all stay busy or cannot be reached."""
         self._take(hold=False)
         while self._taking is not None:
             self.wait()
             self.poll()
 
     def take_another(self, used_devices: Collection[str]) -> str:
-        """Take a device that is not in `used_devices`, if one is free; return its name."""
+        """Release the device and take one that is not in `used_devices`, if one is free.
+        Return the name of the device that is held then."""
         for _ in range(len(used_devices) + 1):
             self.give_back()  # the tracker offers the other free devices first
             self.take()
@@ -99,7 +102,7 @@ class DeviceRuns:
         return result
 
     def measure_again(self, candidate: BuiltCandidate) -> MeasureResult:
-        """Time a candidate once more and briefly, to check whether its known time holds."""
+        """Time a candidate briefly once more, to see whether its speed is still the same."""
         self._is_drift_check = True
         try:
             return self.measure(candidate)
@@ -112,11 +115,11 @@ class DeviceRuns:
         self._take(hold=True)
 
     def poll(self) -> MeasureResult | None:
-        """Return the result of the candidate on the device; None while there is none.
+        """Return the result of the candidate on the device; None while there is none. A
+        failed run counts against the candidate, unless the host killed the runner process.
 
-        A failed run counts against the candidate, unless the host killed the runner. Raises
-        HostFault or Unavailable if no device could be taken or the job waits for a quiet
-        host.
+        Raises HostFault or Unavailable if no device could be taken or the job waits for a
+        quiet host.
         """
         try:
             if self._taking is not None and self._taking.poll():
@@ -212,11 +215,10 @@ def empties_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) 
 
 
 class TimingDriftDetector:
-    """Times the round's fastest and latest candidates again, to notice that speed drifted.
-
-    If both times changed, times since the last check are upper bounds. A change of only one
-    proves nothing: a kernel's speed may vary between processes.
-    """
+    """Times the round's fastest and latest candidates again, to notice that the device's
+    speed changed. If both are then slower or faster than before, all times since the last
+    check are yielded again as upper bounds. If only one is, that proves nothing: a kernel's
+    speed may vary between processes."""
 
     def __init__(self, timing: DeviceRuns, builds: Builds) -> None:
         self._timing = timing
@@ -224,7 +226,8 @@ class TimingDriftDetector:
         self._unchecked: list[MeasureResult] = []
 
     def watch(self, results: Iterator[MeasureResult]) -> Iterator[MeasureResult]:
-        """Yield each result; if it turns out disturbed, yield it again as an upper bound."""
+        """Yield each result. If the device's speed then turns out to have changed, yield the
+        results since the last check again, as upper bounds."""
         for result in results:
             yield result
             if result.trial.time_us is not None:
@@ -235,7 +238,8 @@ class TimingDriftDetector:
         yield from self._drifted()
 
     def _drifted(self) -> Iterator[MeasureResult]:
-        """Yield the results since the last check, as upper bounds, if both known times drifted."""
+        """Time both reference candidates again; if the times of both changed, yield the
+        results since the last check as upper bounds."""
         results, self._unchecked = self._unchecked, []
         if not results or (share := self._drift_of(self._timing.fastest)) <= LARGEST_DRIFT:
             return

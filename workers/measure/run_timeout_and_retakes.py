@@ -20,7 +20,8 @@ SLACK: Final = 2.0
 
 
 def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None) -> float:
-    """Return a candidate's limit in seconds: the job's, or less if it cannot win then."""
+    """Return a run's time limit in seconds: the job's, or less if a candidate that slow
+    cannot win."""
     evaluator = options.evaluator
     run_us = work(program) / SLOWEST_OPS_PER_US if best_us is None else HOPELESS * best_us
     runs = evaluator.number * evaluator.repeat + EXTRA_RUNS
@@ -38,7 +39,7 @@ SHARE: Final = 0.5
 
 
 class Retakes:
-    """A round's time budget for repeating disturbed timings, enough for at least one."""
+    """Time that a round may spend on repeating disturbed timings, always enough for one."""
 
     def __init__(self, evaluator: EvaluatorOptions, least_sec: float = 0.0) -> None:
         self._least_sec = max(least_sec, evaluator.repeat * evaluator.min_repeat_ms / 1e3)

@@ -104,7 +104,6 @@ def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) 
 
 
 def _number(name: str) -> float:
-    """Return a number in [0, 1), uniformly distributed over names."""
     return int.from_bytes(sha256(name.encode()).digest()[:6]) / 2**48
 
 

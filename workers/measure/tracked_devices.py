@@ -34,10 +34,8 @@ class Fleet:
         self._left_out: deque[str] = deque(maxlen=REMEMBERED)
 
     def devices(self, target: Target | None = None) -> list[TrackedDevice]:
-        """Return the devices of a target, or of all, that `mallorn device` started, by name.
-
-        Devices with an implausible description are left out, with a warning.
-        """
+        """Return the devices of a target (or of all) that `mallorn device` started, sorted
+        by name. Devices with an implausible description are left out, with a warning."""
         with TrackerClient(self._tracker, key=self._key) as client:
             servers = client.summary()["server_info"]
         devices: list[TrackedDevice] = []
@@ -67,7 +65,8 @@ class Fleet:
 
 
 def shares_locks(endpoint: Endpoint) -> bool:
-    """Return whether this process waits while the device times, or is on another host."""
+    """Return whether a device's core locks bind this process, too: true if the device is on
+    another host, or on this one and uses the same lock files."""
     return share_locks(endpoint.host_id, endpoint.info.locks, host_id(), lock_identity())
 
 

@@ -97,11 +97,9 @@ class TvmMeasurer(Measurer):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Build every slot once, and time all in turn, up to `passes` times.
-
-        A slot that falls far behind or fails has fewer results. With enough devices of one
-        class, each pass uses another device.
-        """
+        """Build every slot's candidate once, and time all in turn, up to `passes` times. A
+        candidate that falls far behind or fails has fewer results. With enough devices of
+        one class, each pass uses another device."""
         spread = count_alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
@@ -132,7 +130,8 @@ class TvmMeasurer(Measurer):
 
 
 def mark_if_builders_ran(result: MeasureResult, target: Target) -> MeasureResult:
-    """Return `result`, as an upper bound if builders on the device's host may have run meanwhile."""
+    """Return `result`; if builders may have run on the device's host meanwhile, mark its
+    time as an upper bound."""
     endpoint, trial = result.endpoint, result.trial
     if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
         return result
@@ -163,7 +162,8 @@ def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> I
 
 
 def count_alike(devices: Sequence[TrackedDevice]) -> int:
-    """Return the number of devices if their times are comparable, otherwise 0."""
+    """Return the number of devices if all have the same class, so that their times are
+    comparable; otherwise 0."""
     classes = {device.endpoint.device_class for device in devices}
     return len(devices) if len(classes) == 1 else 0
 
@@ -171,11 +171,9 @@ def count_alike(devices: Sequence[TrackedDevice]) -> int:
 def time_in_passes(
     builds: Builds, timing: DeviceRuns, passes: int, host: HostLock, spread: bool = False
 ) -> list[MeasureResult]:
-    """Build all candidates, then time them in passes, so that all see the same conditions.
-
-    With `spread`, each pass uses another device and times all candidates, so that no broken
-    or dishonest device can exclude a candidate.
-    """
+    """Build all candidates, then time all of them several times in turn, so that slow phases
+    of the machine affect all alike. With `spread`, each pass uses another device, so that no
+    broken or dishonest device can exclude a candidate."""
     ends: list[BuiltCandidate | MeasureResult] = []
     with host.shared() as turn:
         while builds.unfinished:

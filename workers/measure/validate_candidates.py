@@ -20,10 +20,8 @@ def home(decisions: Sequence[int], builders: int) -> int:
 
 
 def validate(builders: ChildPool[list[bool]], tir: str, target: str, candidates: Candidates) -> list[bool]:
-    """Return whether each candidate can be rebuilt. The builders must have no other tasks.
-
-    Raises what `CandidateCompiler.validate` does.
-    """
+    """Return for each candidate whether it can be rebuilt. The builders must have no other
+    tasks. Raises the errors of `CandidateCompiler.validate`."""
     shares: dict[int, list[int]] = defaultdict(list)
     for index, (_, decisions) in enumerate(candidates):
         shares[home(decisions, builders.size)].append(index)

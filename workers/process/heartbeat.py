@@ -90,7 +90,7 @@ class Heartbeat:
             self._attempt(self._report_leave)
 
     def busy_with(self, task: str) -> None:
-        """Report the worker's current task; empty if it has none."""
+        """Report the worker's current task; empty text if it has none."""
         self._busy_with = task
         self._wake.set()
 
@@ -122,7 +122,6 @@ class Heartbeat:
 
     @staticmethod
     def _attempt(report: Callable[[], None]) -> str:
-        """Run a report and return its error message, empty on success."""
         try:
             report()
         except MallornError as error:

@@ -14,11 +14,9 @@ log = logging.getLogger(__name__)
 
 class LeaseKeeper:
     """Renews a lease from its own thread, so that the lease of a long round does not expire.
-
-    If the database refuses a renewal, another worker has taken the work or the job was
-    cancelled, and the lease is lost for good. If the database does not answer, the renewal is
-    retried until the lease has expired.
-    """
+    If the database refuses, another worker has the work or the job was cancelled, and the
+    lease is lost for good. If the database does not answer, the thread retries until the
+    lease has expired."""
 
     def __init__(self, renew: Callable[[], bool], lease_sec: float) -> None:
         self._renew = renew

@@ -37,10 +37,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StageFolder:
-    """Folders of a stage. Only the worker writes to `path`, each child to its own folder.
-
-    So no child process can replace a file or folder of the worker or of another child.
-    """
+    """Folders of a stage. Only the worker writes to `path`, and each child process to a
+    folder of its own: no child can replace a file of the worker or of another child."""
 
     path: Path
     answers: Path  # written by the runner
@@ -76,10 +74,10 @@ class StageContext:
     lease: LeaseKeeper
 
     def model_file(self, directory: Path) -> Path:
-        """Copy the job's model and weight files into `directory`; return the ONNX file's path.
-
-        Raises InvalidModel; StorageFull if the disk has no room; StoreAway, NotFound.
-        """
+        """Copy the job's model and weight files into `directory`; return the ONNX file's
+        path. Raises InvalidModel if the upload is damaged, NotFound if it is missing,
+        StoreAway if the artifact store does not answer, StorageFull if the disk has no
+        room."""
         check_room(directory, self._model_bytes)
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
         with reaching(uri) as (store, path), store.open(path, "rb") as model:
@@ -113,7 +111,8 @@ class StageContext:
         return self.job.graph or GraphReport()
 
     def end(self, session: Session, state: JobState, reason: str, event: JobEvent) -> None:
-        """Move the job to another state, in the caller's transaction. Raises LeaseLost."""
+        """Move the job to another state and store an event, in the caller's transaction.
+        Raises LeaseLost if another worker has the stage."""
         if not Jobs(session).move(self.job.id, [self.state], state, reason, hold=self.hold):
             raise LeaseLost
         Events(session).append(self.job.id, event)

@@ -26,25 +26,25 @@ def class_of(key: MachineKey) -> DeviceClass:
 
 
 def class_of_job(session: Session, job: Job) -> DeviceClass | None:
-    """Return the class of devices that may time for a job; None if it has no context yet."""
+    """Return the class of devices that may time for a job; None if it has no measuring
+    context yet."""
     if job.context_id is None:
         return None
     return class_of(machine_key_of(Contexts(session).get(job.context_id)))
 
 
 def builder_of(options: JobOptions) -> str | None:
-    """Return this worker's builder; None if the job's measurer compiles nothing with TVM."""
+    """Return the name of this worker's builder; None if the job's measurer needs no TVM."""
     return builder() if is_built_by_tvm(options) else None
 
 
 def wait_for_builder(
     session: Session, job_id: str, own_builder: str, worker: str, tuning: bool = True
 ) -> Context | None:
-    """Return the job's context if it must be left, since no live worker has its builder.
-
-    None if its builder is `own_builder`, or if there is no context. Raises Unavailable if
-    another live worker has the context's builder, so that the job waits for that worker.
-    """
+    """Return the job's measuring context if no live worker has its builder, so that the job
+    must change to another one. None if the builder is `own_builder`, or if there is no
+    context. Raises Unavailable if another live worker has the builder: the job waits for
+    it."""
     context_id = Jobs(session).get(job_id, None).context_id
     context = None if context_id is None else Contexts(session).get(context_id)
     if context is None or context.builder == own_builder:
@@ -59,13 +59,14 @@ def wait_for_builder(
 
 
 def limits_of(options: JobOptions) -> TrialLimits:
-    """Return the limits of a job's trials: the builder (or measurer) and the timeouts."""
+    """Return what limits a job's trials: its builder (or measurer) and its timeouts."""
     builder_name = builder_of(options) or options.measurer
     return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 
 
 def ensure_builder(runtime: Runtime, job_id: str) -> None:
-    """Ensure that a single builder compiles all candidates of a job.
+    """Ensure that a single builder (version of the compiling code) compiles all of a job's
+    candidates.
 
     If no live worker has the builder of the job's context, move the job to a context with
     this worker's builder. Raises Unavailable if another live worker has it.

@@ -21,7 +21,7 @@ class TimeSliceOver(MallornError):
 
 
 class TimeSlice:
-    """A time slice of one job on this worker, measured from the creation of this object."""
+    """The time that a job has had this worker, counted from the creation of this object."""
 
     def __init__(self, database: Database, job_id: str) -> None:
         self._database = database
@@ -29,7 +29,8 @@ class TimeSlice:
         self._since_sec = time.monotonic()
 
     def offer(self, words: str) -> None:
-        """Raise TimeSliceOver after TURN_SEC if other jobs wait; call it between steps."""
+        """Raise TimeSliceOver if this job has had the worker for TURN_SEC and other jobs
+        wait; `words` begin its message. Call this between steps."""
         if time.monotonic() < self._since_sec + TURN_SEC:
             return
         with self._database.session() as session:

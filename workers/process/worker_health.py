@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 
 class Health:
-    """Makes a worker rest after faults of its host; frequent faults double the rest."""
+    """Makes a worker pause after faults of its host. If faults recur soon, each pause is
+    twice as long as the one before, up to a limit."""
 
     def __init__(self, tell: Callable[[str], None], tunes: Callable[[], bool]) -> None:
         self._report = tell
@@ -34,7 +35,7 @@ class Health:
         self._fault = error
 
     def recover(self) -> None:
-        """Rest until the host passes its check or the worker is asked to stop."""
+        """Pause until the host passes its check or the worker is asked to stop."""
         if self._fault is None:
             return
         if time.monotonic() > self._recovered_sec + SOON_SEC:

@@ -29,10 +29,8 @@ log = logging.getLogger(__name__)
 
 
 class Commits:
-    """Collects a round's results and commits them in batches.
-
-    All methods raise LeaseLost if another attempt has the round.
-    """
+    """Collects a round's results and commits them in batches. All methods raise LeaseLost if
+    another attempt has the round."""
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class Commits:
 
     @property
     def disturbance(self) -> Disturbance:
-        """Other load on the devices while candidates were timed in this attempt."""
+        """Summary of other load on the devices while this attempt timed candidates."""
         return Disturbance.of_all(self._disturbances.values())
 
     def flush(self) -> None:

@@ -39,7 +39,8 @@ class WorkloadOnTarget:
 
 
 class FeatureRows(NamedTuple):
-    """Feature rows, one per candidate; `known` marks computed rows, others are zero."""
+    """Feature rows, one per candidate; `known` marks the rows that were computed, the others
+    are zero."""
 
     rows: Matrix
     known: NDArray[np.bool_]
@@ -55,7 +56,8 @@ class FeatureLookup:
     def see(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None = None
     ) -> FeatureRows:
-        """Return the candidates' features in a view; lower at most `most_new` new ones."""
+        """Return the candidates' features in a view (set of features). Of those that are not
+        in the cache, lower at most `most_new`."""
         if view not in LOWERED:
             rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
             return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
@@ -83,14 +85,16 @@ class FeatureLookup:
         return FeatureRows(rows, is_known)
 
     def rows(self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]) -> Matrix:
-        """Return the features in a view; rows that could not be computed are NaN."""
+        """Return the candidates' features in a view; rows that cannot be computed are
+        NaN."""
         features = self.see(view, work, candidates)
         return np.where(features.known[:, None], features.rows, np.float32(np.nan))
 
     def _ask(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
     ) -> dict[str, bytes | None]:
-        """Lower the candidates in one call; if it fails, one by one. Return rows by key.
+        """Lower the candidates in one call or, if it fails, one by one. Return feature rows
+        by key.
 
         A row is None if the candidate cannot be lowered or crashes the compiler. A candidate
         whose failure may be the host's fault has no entry; another process tries it again.

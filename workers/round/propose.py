@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 
 class Proposed(NamedTuple):
-    """The candidates to measure, their proposals, and the searcher's new state, if any."""
+    """The candidates to measure, the proposals that they came from, and the searcher's new
+    state, if any."""
 
     slots: list[MeasureInput]
     proposals: list[Proposal]
@@ -42,11 +43,11 @@ class Proposed(NamedTuple):
 
 
 def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
-    """Load a round and propose its candidates, without a cost model or searcher that fails.
+    """Load a round and propose its candidates. If the cost model or searcher fails, propose
+    without it, store a warning for the job, and let later attempts leave it out, too.
 
-    Later attempts leave out what failed, too, and the job gets a warning. Raises
-    PluginFailed if candidates of this round were measured already or the fallback fails;
-    LeaseLost.
+    Raises PluginFailed if candidates of this round were measured already or the fallback
+    fails; LeaseLost if another attempt has the round.
     """
     while True:
         try:
@@ -75,7 +76,7 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext
 
 
 def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:
-    """Log an error; store it, with what is done `instead`, as a warning of the job."""
+    """Log an error, and store it with what is done `instead` as a warning of the job."""
     log.warning("job %s: %s; %s", job_id, error.message, instead, exc_info=error)
     with runtime.database.transaction() as session:
         Warnings(session).add(job_id, _warning(error, instead))
@@ -89,10 +90,8 @@ def _warning(error: MallornError, instead: str) -> NewJobWarning:
 
 
 def propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
-    """Return the candidates that the round measures. Raises PluginFailed if a plugin fails.
-
-    `validate` returns which candidates can be rebuilt; by default the compiler does.
-    """
+    """Return the candidates that the round measures. `validate` returns which candidates can
+    be rebuilt; by default the compiler does. Raises PluginFailed if a plugin fails."""
     # The searcher calls the model, so an error is attributed to the model first.
     model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
     parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)
@@ -147,12 +146,10 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
 
 
 def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> SearcherResult:
-    """Propose a task's first round: half space defaults, half chosen by a base model.
-
-    A base (pre-trained) model ranks defaults no better than the analytic model that made
-    them; without a base model the round has only defaults. If the base model names a
-    searcher (`opener`), that one runs; the state is returned only if it is the round's own.
-    """
+    """Propose a task's first round if its cost model is a base (pre-trained) model: half
+    space defaults, half candidates that the base ranks best. The base ranks the defaults no
+    better than the analytic model that made them. If the base names a searcher (`opener`),
+    that one runs; the state is returned only if it is the round's own searcher."""
     round_searcher = context.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
     defaults = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
@@ -165,7 +162,8 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Preselect with an analytic model, lower the best, let the cost model choose."""
+    """Preselect candidates with an analytic model, lower the best to compute their features,
+    and let the cost model choose among them."""
     drafts, state = _search(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafts]
     rows, is_known = lookup.see(model.view, context.work(space.by_key), candidates)

@@ -29,7 +29,8 @@ Batch = Sequence[tuple[Trial, int]]  # trial and measuring context; only times o
 
 
 def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
-    """Return how well cost models ranked the round's candidates; empty if one fails."""
+    """Return how well cost models ranked the round's candidates. If a model fails, store a
+    warning for the job and return an empty result."""
     try:
         with blame_plugins(("cost_model", context.options.cost_model)):
             return _rank(FeatureLookup(runtime.database, runtime.compiler), context)
@@ -39,10 +40,9 @@ def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
 
 
 def _rank(lookup: FeatureLookup, context: RoundContext) -> RoundStats:
-    """Return the shares of candidate pairs that the round's and other models rank correctly.
-
-    `rank_own` uses the predictions stored with the candidates; None if few are comparable.
-    """
+    """Return which share of candidate pairs the round's own model ranked in the right order,
+    and which share models of the job's other families rank. `rank_own` uses the predictions
+    stored with the candidates; it is None if too few can be compared."""
     with lookup.database.session() as session:
         batch = Trials(session).of_round(context.row.id)
         models = _models_of_other_families(session, context) if context.options.families in REVISING else {}
@@ -62,7 +62,8 @@ def _rank(lookup: FeatureLookup, context: RoundContext) -> RoundStats:
 
 
 def _models_of_other_families(session: Session, context: RoundContext) -> dict[str, CostModel]:
-    """Return models of up to MOST_OTHERS of the job's other families, rotating by round."""
+    """Return cost models of at most MOST_OTHERS of the job's other task families; later
+    rounds select others."""
     tasks = Tasks(session).list(context.row.job_id)
     own_family = next((task.family for task in tasks if task.id == context.row.task_id), "")
     families = sorted({task.family for task in tasks} - {own_family})
@@ -80,7 +81,8 @@ def _models_of_other_families(session: Session, context: RoundContext) -> dict[s
 
 
 def _share(batch: Batch, scores: Vector) -> float | None:
-    """Return the share of correctly ranked pairs; None for too few candidates or equal times."""
+    """Return the share of candidate pairs that the scores rank in the order of their times;
+    None if there are too few candidates or all times are equal."""
     if len(batch) < FEWEST:
         return None
     labels = -np.log(np.array([trial.latency_us for trial, _ in batch], dtype=np.float64)).astype(np.float32)

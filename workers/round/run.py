@@ -86,7 +86,8 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
 
 
 def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
-    """Fix a round's cost model and searcher state for all its attempts, on its first claim."""
+    """Store, on a round's first claim, which cost model and searcher state all its attempts
+    use."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
@@ -107,9 +108,11 @@ def words_of(runtime: Runtime, round_id: int) -> str:
 def close_round(
     runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
 ) -> None:
-    """End a round whose candidates are all measured; store its state and the event.
+    """End a round whose candidates are all measured; store the searcher's state and an
+    event.
 
-    Raises LeaseLost if another attempt has the round; Unavailable if a restore lost results.
+    Raises LeaseLost if another attempt has the round; Unavailable if restoring the database
+    lost results.
     """
     row = context.row
     with runtime.database.transaction() as session:

@@ -24,7 +24,8 @@ from workers.tvm.code_digest import builder
 
 
 def model_of(row: CostModelRow) -> CostModel:
-    """Return a stored cost model (cached and shared: do not fit it). Raises PluginFailed."""
+    """Return a stored cost model; it is cached and shared, so do not fit it. Raises
+    PluginFailed if its class or its bytes cannot be loaded."""
     return _load(row.name, row.blob)
 
 
@@ -39,11 +40,10 @@ def _load(name: str, blob: bytes) -> CostModel:
 
 
 def view_of(name: str) -> str:
-    """Return the feature view that a cost-model class reads, as name, version and builder.
-
-    The builder is only named if the view needs lowered code. Raises UnknownName,
-    PluginFailed, MissingPackage.
-    """
+    """Return the feature view that a cost-model class reads: its name, its version and, if
+    its features need lowered code, this worker's builder. Raises UnknownName if there is no
+    such class, PluginFailed if a plugin fails, MissingPackage if its library is not
+    installed."""
     kind: type[CostModel] = resolve("cost_model", name)
     view = VIEWS.get(kind.view)
     if view is None:  # a user's own view, which has no version
@@ -52,11 +52,10 @@ def view_of(name: str) -> str:
 
 
 def reads_todays_view(name: str, view: str) -> bool:
-    """Return whether a stored model's `view`, as recorded in training, is the current one.
-
-    Earlier releases recorded none; their views had version 1 and other builders. Returns
-    True for a model whose class cannot be loaded: loading it reports the reason.
-    """
+    """Return whether a stored model's feature view (set of features), as recorded in
+    training, is the one that its class reads now. A model of an earlier release, which
+    recorded none, reads version 1. True if the class cannot be loaded: loading it reports
+    the reason."""
     try:
         with blame_plugins(("cost_model", name)):
             current = view_of(name)
@@ -69,10 +68,9 @@ def reads_todays_view(name: str, view: str) -> bool:
 def beginning(
     session: Session, name: str, op: str, target_id: int, machine: Machine | None
 ) -> tuple[CostModel, CostModelName | None]:
-    """Return an untrained model for a family, and the name of the base model that it builds on.
-
-    Transfer models build on the newest active base of a supported class; others have no base.
-    """
+    """Return an untrained model for a task family, and the name of the base (pre-trained)
+    model that it builds on. Transfer models build on the newest active base of a supported
+    class, others on none."""
     kind: type[CostModel] = resolve("cost_model", name)
     if issubclass(kind, (TransferModel, ManyDomains)):
         for head in bases_for(session, op, target_id):
@@ -82,11 +80,12 @@ def beginning(
 
 
 def proposer(session: Session, row: Round, family: str, name: str) -> int | None:
-    """Return the id of a round's cost model: the family's own, or a base model of the operator.
+    """Return the id of the cost model that ranks a round's candidates: the task family's
+    own, or a base (pre-trained) model of the operator, of any cost-model class.
 
-    The base may be of any cost-model class. It is used until the family has a model, and for
-    tasks without measurements unless the family's model builds on a base or was trained on
-    more rows. A base of another target is used only if this target has neither.
+    A base model is used until the family has a model, and for tasks without measurements
+    unless the family's model builds on a base or was trained on more rows. A base of another
+    target is used only if this target has neither.
     """
     own = CostModels(session).head(family, row.target_id, name)
     if own is not None and not reads_todays_view(name, own.view):
@@ -126,7 +125,8 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
 
 
 def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
-    """Return the base models whose class loads on this worker and whose view is current."""
+    """Return the base models whose class loads on this worker and still reads the feature
+    view with which they were trained."""
     usable = []
     for head in bases:
         name = head.name.name

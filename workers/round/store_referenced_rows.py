@@ -35,10 +35,9 @@ NOWHERE: Final = Site(None, None)
 
 
 def context_of(session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Context:
-    """Return the measuring context of times at an endpoint; other contexts do not compare.
-
-    Raises ClassRefused for a measurer that simulates times without declaring it.
-    """
+    """Return the measuring context of times at an endpoint, created if new; times of
+    different contexts are not comparable. Raises ClassRefused for a measurer that simulates
+    times without declaring it."""
     target = Target(Targets(session).get(target_id).text)
     # Simulated times must not be stored with real ones, also not from an undeclared stand-in.
     if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(target):
@@ -56,10 +55,8 @@ def context_of(session: Session, target_id: int, options: JobOptions, endpoint: 
 def store_sites(
     session: Session, target_id: int, options: JobOptions, endpoints: Iterable[Endpoint | None]
 ) -> list[Site]:
-    """Return each endpoint's site (NOWHERE for None), and store its rows if they are new.
-
-    Raises ClassRefused for a measurer that simulates times without declaring it.
-    """
+    """Return each endpoint's measuring context and device (NOWHERE for None), stored if new.
+    Raises ClassRefused for a measurer that simulates times without declaring it."""
     endpoints = list(endpoints)
     by_name = {endpoint.name: endpoint for endpoint in endpoints if endpoint is not None}
     sites: dict[str, Site] = {}

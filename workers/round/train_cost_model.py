@@ -64,7 +64,8 @@ class _Data:
 
 
 def train(runtime: Runtime, job_id: str, task_id: int) -> None:
-    """Refit the task's cost model if its data has grown enough; warn the job on failure."""
+    """Refit the cost model of a task's family (tasks that share measurements and a model) if
+    its data has grown enough; on failure, store a warning for the job."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         options = KeptOptions.model_validate(job.options)
@@ -103,7 +104,8 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
 def _fit(
     refit: _Refit, data: _Data, model: CostModel, base: CostModelName | None, lookup: FeatureLookup
 ) -> NewCostModel | None:
-    """Fit the model's next version; None if too few rows have both time and features."""
+    """Fit the model's next version and return it; None if too few rows have both time and
+    features."""
     rows = np.zeros((len(data.rows), VIEWS[model.view].width), dtype=np.float32)
     has_features = np.zeros(len(data.rows), dtype=np.bool_)
     for workload_id, work in data.works.items():
@@ -129,7 +131,8 @@ def _fit(
 
 
 def _load_data(session: Session, refit: _Refit) -> _Data:
-    """Label all rows of the family, sample a bounded number, and load only these completely."""
+    """Choose a bounded sample among the labels of all the family's measurements, and load
+    only the sampled rows completely."""
     outlines = Trials(session).outlines(refit.family, refit.target_id)
     outcomes = [Outcome.read(word) for word in outlines["outcome"]]
     numbers: dict[tuple[int, int | None], int] = {}  # latencies compare within one of these

@@ -55,8 +55,8 @@ def version() -> int:
 
 
 def restrict_process(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
-    """Restrict this process to these paths and rights; return Landlock's version. Raises
-    OSError. Paths that do not exist are skipped. With `connects`, the network stays open."""
+    """Restrict this process to these paths and rights; return Landlock's version. Paths that
+    do not exist are skipped. With `connects`, the network stays open. Raises OSError."""
     kernel_version = version()
     files = max(bits for first, bits in _KNOWN.items() if first <= kernel_version)
     network = _BIND_AND_CONNECT if kernel_version >= 4 and not connects else 0

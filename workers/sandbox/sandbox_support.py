@@ -25,8 +25,8 @@ class NoSandbox(HostFault):
 
 @lru_cache
 def reached(mode: str) -> str:
-    """Return how much of the sandbox this host supports: `full`, or what is missing; `off`
-    if the mode is `off`. Raises NoSandbox if `mode` requires all of it."""
+    """Return how much of the sandbox this host supports: `full`, what is missing, or `off`
+    if that is the mode. Raises NoSandbox if `mode` requires it and something is missing."""
     if mode == OFF:
         return OFF
     command = [sys.executable, "-P", "-m", "workers.sandbox.sandbox_support"]

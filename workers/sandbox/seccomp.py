@@ -82,10 +82,12 @@ class _Program(ctypes.Structure):
 
 
 def refuse(spawns: bool, connects: bool, drives_gpu: bool = False) -> None:
-    """Refuse the system calls that this process does not need. Raises OSError if the kernel cannot.
+    """Refuse the system calls that this process does not need. Raises OSError if the kernel
+    cannot.
 
-    Without `spawns`, it can start no processes. `connects` allows TCP and UDP; `drives_gpu` allows
-    the sockets that CUDA's driver creates but does not use, which cannot be connected.
+    Unless `spawns` is set, it can start no processes. `connects` allows TCP and UDP;
+    `drives_gpu` allows the sockets that CUDA's driver creates but does not use; they cannot
+    be connected.
     """
     machine = platform.machine()
     if machine not in ARCHITECTURES:

@@ -57,8 +57,7 @@ R = TypeVar("R")
 
 
 class ChildLog:
-    """An unnamed log file to which a child appends. `trim` empties it when it is too
-    large."""
+    """An unnamed log file to which a child appends. `trim` empties it when it is large."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the log
@@ -258,7 +257,7 @@ class Child:
         return self._process.pid if self._process is not None else None
 
     def suspend(self) -> None:
-        """Stop the process and all processes it started until `resume`."""
+        """Stop the process, and all processes that it started, until `resume`."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -321,7 +320,7 @@ class Child:
                 os.killpg(self._process.pid, number)
 
     def _end(self, reason: str) -> ChildCrashed:
-        """Kill the process for breaking the protocol; return the error to raise."""
+        """Kill the process because it broke the protocol; return the error to raise."""
         self.kill()
         return ChildCrashed(f"{self.name} {reason} and was killed")
 

@@ -19,7 +19,8 @@ def processor_sec(pid: int, proc: Path = PROC) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorShare:
-    """Seconds that a process's threads ran and waited for a CPU; quota throttling is waiting."""
+    """Seconds that a process's threads ran and waited for a CPU; throttling counts as
+    waiting."""
 
     ran_sec: float = 0.0
     waited_sec: float = 0.0

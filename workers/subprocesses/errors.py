@@ -110,7 +110,7 @@ T = TypeVar("T")
 
 
 def twice(work: Callable[[], T]) -> T:
-    """Return the result of `work`, which is called once more if its helper process crashed."""
+    """Return the result of `work`; call it a second time if its helper process crashed."""
     try:
         return work()
     except ChildCrashed as error:

@@ -103,7 +103,6 @@ class Channel:
         return False
 
     def _missing_bytes(self) -> int:
-        """Return how many bytes the frame lacks, or its header while that is incomplete."""
         if len(self._incoming) < _HEADER.size:
             return _HEADER.size - len(self._incoming)
         (length,) = _HEADER.unpack_from(self._incoming)

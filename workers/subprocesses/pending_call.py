@@ -26,7 +26,7 @@ class Call(Generic[R]):
 
 
 class Process(Protocol):
-    """The interface of the helper process that runs a pending call."""
+    """The methods of a helper process that a pending call needs."""
 
     @property
     def ready(self) -> bool: ...
@@ -37,7 +37,8 @@ class Process(Protocol):
 
 
 class PendingCall(Generic[R]):
-    """A sent call. Its time limit starts when the process is ready; `pause` suspends it."""
+    """A sent call. Its time limit starts when the process is ready; `pause` stops its
+    clock."""
 
     def __init__(self, process: Process, call: Call[R]) -> None:
         self._process = process
@@ -80,7 +81,7 @@ class PendingCall(Generic[R]):
         return self._deadline_sec - time.monotonic()
 
     def pause(self) -> None:
-        """Stop the clock until `go_on`, because the process is suspended."""
+        """Stop the time limit's clock until `go_on`, because the process is suspended."""
         self._paused_sec = time.monotonic()
 
     def go_on(self) -> None:

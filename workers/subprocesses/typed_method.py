@@ -49,7 +49,8 @@ _CONFIG: Final = ConfigDict(
 
 
 class Handler(NamedTuple):
-    """A method's name and its implementation, from packed parameters to a packed result."""
+    """A method's name, and the function that turns packed parameters into a packed
+    result."""
 
     name: str
     function: Callable[[bytes], bytes]
@@ -76,7 +77,7 @@ class Fields:
 
 
 class Asker(Protocol):
-    """A helper process, or a stand-in for one."""
+    """The methods of a helper process that typed methods call; tests have stand-ins."""
 
     def ask(self, call: Call[R], /) -> R: ...
     def begin(self, call: Call[R], /) -> PendingCall[R]: ...

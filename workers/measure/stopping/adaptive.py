@@ -8,11 +8,9 @@ from workers.measure.stopping.slices import BEHIND, FEWEST, TIGHT, is_known_slow
 
 
 class Adaptive(StoppingRule):
-    """Times in short slices, until they suffice or the candidate is clearly too slow.
-
-    A candidate is too slow if the 95 % confidence interval of its mean is narrow and above
-    the task's best time. Without a best time, the job's timing options apply unchanged.
-    """
+    """Times a candidate in slices (short series of runs), until they make up the timing that
+    the job asks for, or until the 95 % confidence interval of the mean is narrow and above
+    the task's best time. Without a best time, the job's timing options apply unchanged."""
 
     def __init__(self, tight: float = TIGHT, fewest: int = FEWEST) -> None:
         self.tight = tight
@@ -30,10 +28,9 @@ class Adaptive(StoppingRule):
 
 
 class Racing(Adaptive):
-    """Like `adaptive`, but stops also if the interval, however wide, is well above the best.
-
-    A cost model needs no precise time of a hopeless candidate: 10 % error does no harm.
-    """
+    """Like `adaptive`, but also stops if the confidence interval, however wide, is well
+    above the best time: for a cost model, 10 % error in the time of a hopeless candidate
+    does no harm."""
 
     def __init__(self, tight: float = TIGHT, fewest: int = FEWEST, behind: float = BEHIND) -> None:
         super().__init__(tight, fewest)

@@ -33,7 +33,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive runs, timed together."""
+    """Consecutive runs that were timed as one interval."""
 
     runs: int
     mean_sec: float
@@ -120,7 +120,8 @@ class CandidateTimes:
         }
 
     def _counting(self) -> Sequence[Piece]:
-        """Return the undisturbed means if they are enough, otherwise all means."""
+        """Return the undisturbed mean times if these are enough, otherwise all mean
+        times."""
         quiet = [mean for mean in self._means if not is_disturbed(mean.disturbed)]
         return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
 
@@ -128,7 +129,9 @@ class CandidateTimes:
 def take_timing(
     options: Evaluator, rough_sec: float, time_pieces: TimePieces, patience: Patience
 ) -> list[Piece]:
-    """Return `repeat` means, each of at least `number` runs that last `min_repeat_ms` together."""
+    """Time pieces (series of runs) until there are `repeat` mean times, each over at least
+    `number` runs that last `min_repeat_ms` together. Disturbed pieces are timed again while
+    `patience` has seconds left."""
     means: list[Piece] = []
     for _ in range(options.repeat):
         mean = _PartialMean(options, rough_sec)
@@ -139,7 +142,7 @@ def take_timing(
 
 
 class _PartialMean:
-    """The pieces timed so far for one of a timing's `repeat` means."""
+    """The pieces (series of runs) timed so far for one of a timing's `repeat` mean times."""
 
     def __init__(self, options: Evaluator, rough_sec: float) -> None:
         self._fewest, self._wanted_sec = options.number, options.min_repeat_ms / 1e3
@@ -149,7 +152,8 @@ class _PartialMean:
         self._disturbed: list[Piece] = []
 
     def missing(self) -> tuple[int, int]:
-        """Return runs per piece, and a number of pieces, likely to complete the mean."""
+        """Return how many runs per piece, and how many pieces, will likely complete the
+        mean."""
         runs, sec = _sums(self.quiet)
         samples = self.quiet or self._disturbed
         if not samples:
@@ -173,12 +177,13 @@ class _PartialMean:
         return bool(self.quiet or self._disturbed)
 
     def suffices(self, pieces: Sequence[Piece], share: float = 1.0) -> bool:
-        """Return whether the pieces are this share of what the evaluator asks for."""
+        """Return whether the pieces have this share of the runs and seconds to be timed."""
         runs, sec = _sums(pieces)
         return runs > 0 and runs >= share * self._fewest and sec >= share * self._wanted_sec
 
     def least_disturbed(self) -> Piece:
-        """Return the mean of undisturbed pieces, with the least disturbed ones if they are few."""
+        """Return the mean of the undisturbed pieces; if these are too few, also use the
+        pieces that were least disturbed."""
         best = list(self.quiet)
         if not self.suffices(best, ENOUGH):
             for piece in sorted(self._disturbed, key=lambda piece: piece.disturbed or 0.0):

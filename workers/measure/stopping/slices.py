@@ -41,7 +41,7 @@ LONGEST_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The mean of the undisturbed slices and the half width of its 95 % confidence interval."""
+    """A mean time without outliers, and the half width of its 95 % confidence interval."""
 
     mean_us: float
     half_us: float
@@ -56,7 +56,8 @@ class Interval:
 
 
 def interval(run_us: Sequence[float]) -> Interval:
-    """Return the confidence interval of the slices; a single slice has an infinite one."""
+    """Return the confidence interval of the mean of a candidate's slices (short series of
+    runs); its width is infinite for a single slice."""
     quiet = undisturbed(run_us)
     mean_us = fmean(quiet)
     if len(quiet) < 2:
@@ -68,7 +69,8 @@ def interval(run_us: Sequence[float]) -> Interval:
 
 
 def undisturbed(run_us: Sequence[float]) -> list[float]:
-    """Return the slices without outliers; all slices if they are fewer than JURY."""
+    """Return the times of slices without outliers; all times if there are fewer than
+    JURY."""
     if len(run_us) < JURY:
         return list(run_us)
     middle_us = median(run_us)
@@ -83,11 +85,9 @@ def is_known_slower(
     fewest: int = FEWEST,
     behind: float | None = None,
 ) -> bool:
-    """Return whether the slices show that the candidate is slower than `best_us`.
-
-    They do if their interval is tight and above `best_us` or, with `behind`, if its lower end is
-    this many times `best_us`.
-    """
+    """Return whether the times of slices prove that the candidate is slower than `best_us`:
+    their confidence interval is narrow and above `best_us` or, with `behind`, its lower end
+    is more than `behind` times `best_us`."""
     interval_us = interval(run_us)
     low_us = run_us[0] / DISTURBED if len(run_us) == 1 else interval_us.low_us
     if behind is not None and low_us > behind * best_us:
@@ -96,10 +96,9 @@ def is_known_slower(
 
 
 def next_slice(evaluator: T, run_us: Sequence[float], make: Callable[[int, int, int], T]) -> T | None:
-    """Return the slice to time after `run_us`; None if the slices make up a full timing.
-
-    `make` makes options from the number of runs, the repeats and the milliseconds of each.
-    """
+    """Return the options of the slice (series of runs) to time after those in `run_us`; None
+    if they make up a full timing. `make` builds options from runs, repeats and
+    milliseconds."""
     total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
     count = min(max(SLICES, evaluator.repeat), total_ms // SHORTEST_MS)
     if count < max(2, evaluator.repeat):
