@@ -41,10 +41,10 @@ class Written:
 def export(
     database: Database, snapshot: Snapshot, directory: Path, progress: Progress = silent
 ) -> dict[str, object]:
-    """Write a snapshot's rows into a directory that appears once it is complete; return a summary.
+    """Write a snapshot's rows into a directory, which appears once it is complete.
 
-    Raises Conflict if `directory` is a file or is not empty, InvalidRequest if it cannot be
-    written, StorageFull if the disk is full.
+    Return a summary. Raises Conflict if `directory` is a file or is not empty,
+    InvalidRequest if it cannot be written, StorageFull if the disk is full.
     """
     frozen = SnapshotReader.of(database, snapshot)
     head = describe(snapshot, frozen.source)

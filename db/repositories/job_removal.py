@@ -111,7 +111,7 @@ class Removals(Jobs):
         return self.session.scalars(query.limit(limit)).all()
 
     def forget_export(self, job_id: str) -> bool:
-        """Clear an export's URI; False if its job was resumed and its files must stay."""
+        """Clear a job's export URI; return False if it was resumed, so its files stay."""
         return self.changed(update(Job).where(Job.id == job_id, *_LEFT_OVER).values(export_uri=None)) == 1
 
     def ended_before(self, days: float, limit: int) -> Sequence[str]:
@@ -135,9 +135,9 @@ class Removals(Jobs):
         return job_ids
 
     def forget_unmeasured(self, days: float, limit: int) -> int:
-        """Delete the rows of jobs deleted over `days` days ago that measured nothing.
+        """Delete jobs' rows that were marked as deleted over `days` ago and have no trials.
 
-        Return how many there were. Also delete targets to which no row refers any more.
+        Also delete targets to which no row refers any more. Return the number of jobs.
         """
         deleted = Job.deleted_at < until(-days * 86400), Job.context_id.is_(None), Job.export_uri.is_(None)
         rows = (Measurement.job_id, Round.job_id, Schedule.job_id)

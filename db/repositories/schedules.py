@@ -164,8 +164,8 @@ class BestRecords(Repository):
         """Return the best record of each workload and context on a target, by operator.
 
         `own` is this dataset's key. Repeated times of a finish come before trials, which may
-        be short by chance. Times inside a model are left out if the workload was timed
-        outside one, as TVM would compare both.
+        be short by chance. Times taken inside a run of the model are left out if the
+        workload was also timed alone, because TVM would compare both.
         """
         place = func.row_number().over(
             partition_by=(Measurement.workload_id, Measurement.context_id),

@@ -34,7 +34,7 @@ class Workers(Repository):
         return builders[-1] if builders else None
 
     def builders(self, tuning: bool = True) -> set[str]:
-        """Return builders (or TVM versions) of live workers; `tuning`: only if they tune."""
+        """Return live workers' builders or TVM versions, by default of tuning ones."""
         infos = [row.info for row in self.list(FRESH_SEC) if not row.info.stopped]
         return {info.builder or info.tvm_version for info in infos if info.tunes or not tuning}
 

@@ -17,7 +17,7 @@ RANKED_ROUNDS: Final = 8  # newest rounds read per workload
 
 @dataclass(frozen=True, slots=True)
 class FamilyMember:
-    """A workload's family on a target; `family` is empty while it has none."""
+    """A workload and its family on a target; `family` is empty while it has none."""
 
     workload_id: int
     key: str
@@ -38,7 +38,10 @@ class RankedRound:
 
 
 class WorkloadFamilies(Repository):
-    """Families of workloads with a common cost model; jobs of equal grouping share them."""
+    """Families: sets of workloads with a common cost model, on a target.
+
+    Jobs that group workloads in the same way share families.
+    """
 
     def without_family(self, job_id: str) -> set[int]:
         """Return the workloads of a job's tasks that have no family yet."""
@@ -75,7 +78,7 @@ class WorkloadFamilies(Repository):
         return [members[workload_id] for workload_id in sorted(members)]
 
     def ranked(self, workload_ids: Iterable[int], target_id: int) -> Mapping[int, Sequence[RankedRound]]:
-        """Return, of each workload's newest done rounds, those with a cost model, by id."""
+        """Return, by workload id, those of its newest done rounds that had a cost model."""
         match = self.among(Round.workload_id, workload_ids), Round.target_id == target_id
         place = func.row_number().over(partition_by=Round.workload_id, order_by=Round.id.desc())
         columns = Round.id, Round.workload_id, Round.cost_model_id, Round.stats
