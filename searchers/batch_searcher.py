@@ -15,8 +15,7 @@ from searchers.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of `Searcher.propose`, except that `count` excludes the default and
-    random candidates, which BatchSearcher adds itself."""
+    """The arguments of `Searcher.propose`; `count` is without default and random ones."""
 
     space: Space
     history: Sequence[Trial]
@@ -35,8 +34,7 @@ class BatchSearcher(Searcher):
 
     @abstractmethod
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
-        """Return at most `request.count` proposals, all passed by `candidate_filter`. The
-        count is at least 1."""
+        """Return at most `request.count` (>= 1) proposals that `candidate_filter` passed."""
 
     def propose(
         self,

@@ -58,7 +58,7 @@ class SketchRules:
         return np.hstack([np.empty((count, 0), dtype=np.int32), *parts])
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Change one choice of every row; rows of a sketch without free choices stay."""
+        """Change one choice of every row; without free choices, rows stay the same."""
         changed = rows.copy()
         if not self.free_choices.size:
             return changed

@@ -63,8 +63,8 @@ def take(
 def defaults_first(
     space: Space, history: Sequence[Trial], candidate_filter: Filter, count: int
 ) -> list[Proposal]:
-    """Return the space's valid default candidates if nothing was tried yet. Otherwise return
-    only defaults whose trials were lost or withdrawn."""
+    """Return the space's valid default candidates if nothing was tried yet. Otherwise
+    return only defaults whose trials were lost or withdrawn."""
     is_first = not was_tried(history)
     withdrawn = (trial for trial in history if trial.outcome is Outcome.WITHDRAWN)
     withdrawn_defaults = [trial.candidate for trial in withdrawn if means_of(trial.origin) == DEFAULT]
@@ -88,8 +88,7 @@ def pending(batch: Sequence[Proposal]) -> list[Trial]:
 def random_fill(
     space: Space, candidate_filter: Filter, count: int, rng: np.random.Generator
 ) -> list[Proposal]:
-    """Return `count` random valid candidates, spread over the sketches; fewer only if the
-    space seems to have no more."""
+    """Return `count` random valid candidates, spread over sketches; fewer if none are left."""
     proposals: list[Proposal] = []
     draws_without_new = invalid = 0
     while len(proposals) < count and draws_without_new < PATIENCE and invalid < MAX_INVALID:

@@ -21,8 +21,7 @@ MOVED = 2.0  # expected number of knobs that an untrained policy moves per step
 
 
 class Experience(NamedTuple):
-    """Steps for training: states, actions with their log probabilities, advantages and
-    returns."""
+    """Training steps: states, actions and log probabilities, advantages and returns."""
 
     state: Matrix
     action: Indices  # rows x knobs
@@ -86,8 +85,7 @@ class Actor:
         return np.asarray(logits - np.log(np.exp(logits).sum(axis=2, keepdims=True)))
 
     def _slope(self, part: Experience, clip: float, entropy: float, outputs: Array) -> Array:
-        """Return the gradient of the loss with respect to the policy's outputs. The loss is
-        PPO's clipped objective with an entropy bonus."""
+        """Return the gradient of PPO's clipped loss and entropy bonus by the outputs."""
         logs = self._logs(outputs)
         chances = np.exp(logs)
         ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]
@@ -111,7 +109,7 @@ SMALLEST_SPREAD = 1e-6
 
 
 class Trajectory:
-    """The path of several candidates (walkers) of one sketch, which one policy moves."""
+    """The paths of several candidates (walkers) of one sketch that a policy moves."""
 
     def __init__(self, actor: Actor, start: ScoredRows) -> None:
         self.actor = actor
@@ -168,8 +166,7 @@ STEP = "step"
 
 @dataclass(eq=False, kw_only=True)
 class Ppo(StatefulLearner):
-    """Candidates (walkers) change all knobs in each step; a policy learns to raise the
-    model's score.
+    """A policy changes all decisions of candidates (walkers) in each step, to raise scores.
 
     After each rollout the policy is updated a fixed number of times, and the walkers restart
     from scored candidates, drawn with Boltzmann weights. Policies and critics continue from

@@ -52,8 +52,7 @@ _FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16
 
 
 def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tuple[Rows, Column] | None:
-    """Return good decision vectors of a sketch with their estimated times; None if the
-    sketch has no time model."""
+    """Return good decision vectors of a sketch and their times; None without a time model."""
     of_sketch = blocks(sketch)
     if _is_modelled(of_sketch):
         (block,) = of_sketch
@@ -104,8 +103,7 @@ def _is_modelled(of_sketch: Sequence[Block]) -> bool:
 
 
 def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
-    """Return a copy of the rows with usual values for choices that are not tiles, such as an
-    unroll limit near `unroll` and a vector length near `vector`."""
+    """Return the rows with values near those given for choices that are not tiles."""
     filled_rows = rows.copy()
     for place in places(sketch):
         choice = place.choice
@@ -119,8 +117,8 @@ def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
 
 
 def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: int) -> float:
-    """Return the estimated time of a program's reductions: the first `first` of them use
-    `threads` threads per sum, the others one."""
+    """Return the estimated time of reductions; the first `first` of them use `threads`
+    threads per sum, the others one."""
     reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
     total = 0.0
     for index, nest in enumerate(reduction_nests):
@@ -152,8 +150,7 @@ class GpuTiles:
         self._nest, self._batch = self._loops(nests)
 
     def _loops(self, nests: Sequence[Nest]) -> tuple[Nest, float]:
-        """Return the block's loops, in units of fragments if it uses tensor cores, and how
-        often axes that are not tiled repeat them."""
+        """Return the block's loops, in fragments for tensor cores, and how often they run."""
         if self._fragment is None:
             return self._block.nest(nests), 1.0
         reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
@@ -205,8 +202,7 @@ class GpuTiles:
         return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
 
     def time_us(self, rows: Table) -> Column:
-        """Return the estimated time of each row of tiles, with a penalty for each limit of
-        the GPU that it exceeds."""
+        """Return estimated times of rows of tiles, with penalties for exceeded limits."""
         machine, spatial = self._machine, self._spatial
         tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
         depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)

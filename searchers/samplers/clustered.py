@@ -60,7 +60,7 @@ def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
 
 
 def cluster_to_knee(points: Points, limit: int, gain: float, rng: np.random.Generator) -> Clustering:
-    """Double the number of clusters while that divides the loss by `gain` or more."""
+    """Double the number of clusters while that divides the loss (distances) by `gain`."""
     count = min(2, limit)
     best = k_means(points, count, rng)
     while count < limit and best.loss > 1e-9:

@@ -8,9 +8,8 @@ from searchers.feature_scaling import Points, scaled, squared_distances
 
 
 class Diverse(BatchSampler):
-    """Takes, one by one, the candidate that adds most volume, which measures score and
-    distance. The kernel is quality x similarity x quality; `weight` balances score against
-    distance."""
+    """Takes, one by one, the candidate that adds most to a determinant of score and distance.
+    The kernel is quality x similarity x quality; `weight` balances score against distance."""
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, weight: float = 2.0) -> None:
         self.optimism = optimism
