@@ -128,7 +128,7 @@ class ScoreCalibration(NamedTuple):
 
     @property
     def numbers(self) -> Numbers:
-        """The numbers to store; see also `arrays`."""
+        """The calibration's numbers to store, in addition to `arrays`."""
         return {"noise": self.noise, "tilt": self.scale.tilt}
 
     def arrays(self, suffix: str = "") -> Arrays:

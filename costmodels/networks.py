@@ -210,7 +210,6 @@ class TreeLSTM(Neural):
 def _cell(
     layers: Tensors, gates: "Tensor", child_states: "Tensor", child_memories: "Tensor"
 ) -> tuple["Tensor", "Tensor"]:
-    """Return nodes' state and memory from the sums of their children's states and memories."""
     raw_gates = gates[:, : 3 * WIDTH] + dense(layers, "within", child_states)
     input_gate, output_gate, update = raw_gates.chunk(3, dim=1)
     memory = input_gate.sigmoid() * update.tanh() + child_memories

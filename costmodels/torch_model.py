@@ -255,7 +255,6 @@ class Neural(CostModel):
         limit: int,
         rng: np.random.Generator,
     ) -> None:
-        """Train networks from `start` on a bounded sample of rows; calibrate their scores."""
         sample = bounded_sample(labels, MOST_ROWS, seed=int(rng.integers(2**31)))
         labels, heads = labels[sample], heads[sample]
         training = TrainingRows(self._inputs(features[sample]), labels, heads)

@@ -64,12 +64,12 @@ SYNTHESIS: Final = "synthesis"
 
 
 def searcher_of(origin: str) -> str:
-    """Return the searcher's part of an origin: `ga` for `ga:mutation`."""
+    """Return an origin's first part, its searcher's name: `ga` for `ga:mutation`."""
     return origin.rpartition(":")[0] or origin
 
 
 def means_of(origin: str) -> str:
-    """Return how a candidate was made, the last part of its origin: `mutation`."""
+    """Return an origin's last part, how it was proposed: `mutation` for `ga:mutation`."""
     return origin.rpartition(":")[2]
 
 

@@ -130,7 +130,6 @@ class DecisionSpace(Space):
     def _by_sketch(
         self, names: Sequence[str], make: Callable[[SketchRules, list[int]], Rows]
     ) -> list[Candidate]:
-        """Make the rows of each sketch in one call; return candidates in the order of `names`."""
         candidates: list[Candidate | None] = [None] * len(names)
         places = places_by_sketch(names)
         for sketch in self.sketches:

@@ -112,7 +112,7 @@ class Genes:
         return np.hstack(projected)
 
     def logs(self) -> Points:
-        """Return the matrix from points to log2 of tile factors and unchanged list columns."""
+        """Return the matrix from points to log2 of tile factors (and list columns as is)."""
         parts = [gene.logs() for gene in self._genes]
         matrix = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
         row = column = 0

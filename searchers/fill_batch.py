@@ -88,7 +88,8 @@ def pending(batch: Sequence[Proposal]) -> list[Trial]:
 def random_fill(
     space: Space, candidate_filter: Filter, count: int, rng: np.random.Generator
 ) -> list[Proposal]:
-    """Return `count` random valid candidates, spread over sketches; fewer if none are left."""
+    """Return `count` random valid candidates, spread over the sketches; fewer only if the
+    space seems to have no more."""
     proposals: list[Proposal] = []
     draws_without_new = invalid = 0
     while len(proposals) < count and draws_without_new < PATIENCE and invalid < MAX_INVALID:

@@ -68,7 +68,7 @@ class Space(ABC):
 
     @abstractmethod
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        """Return a row of features per candidate, of the view (set of features) `decisions`."""
+        """Return a row of features per candidate, in the view (feature set) `decisions`."""
 
     @abstractmethod
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:

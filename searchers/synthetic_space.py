@@ -144,7 +144,6 @@ def _caches(m: Column, n: Column, k: Column) -> Column:
 
 
 def _unrolling(body: Column, unroll: Column) -> Column:
-    """Return the cost of loop overhead, and of instruction misses in long unrolled bodies."""
     unrolled = body <= unroll
     overhead = np.where(unrolled, 1.0, 1 + 2.0 / np.sqrt(body))
     return overhead * np.where(unrolled & (body > 128), 1 + 0.15 * np.log2(body / 128), 1.0)

@@ -122,7 +122,6 @@ def _open(directory: Path, table: Table) -> pq.ParquetFile:
 
 
 def _check_schema(path: Path, schema: pa.Schema, table: Table) -> None:
-    """Raise InvalidRequest for another format version, a missing column, or one of another type."""
     version = (schema.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
     if version.isdigit() and version != str(VERSION):
         raise InvalidRequest(

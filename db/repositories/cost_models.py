@@ -112,7 +112,10 @@ class CostModels(Repository):
         return [_base(family, row) for row in rows]
 
     def bases_elsewhere(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
-        """Return the active base models for an operator on other targets, those with most rows first."""
+        """Return the active base models for an operator on other targets.
+
+        Those with most training rows come first.
+        """
         family = base_family(op)
         facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.name, *facts, TargetRow.text
@@ -142,7 +145,7 @@ def _line(family: str, target_id: int, name: str) -> tuple[ColumnElement[bool], 
 
 
 class CostModelVersions(Repository):
-    """Reads and activates cost-model versions. None is ever deleted, because rounds refer to them."""
+    """Reads and activates cost-model versions, which are kept because rounds refer to them."""
 
     def page(
         self,

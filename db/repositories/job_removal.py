@@ -53,7 +53,7 @@ class Removals(Jobs):
     """Archives and deletes jobs. Never deletes measurements or schedules: they are the dataset (ADR 0013)."""
 
     def archive(self, job_id: str, owner: str | None) -> Job:
-        """Archive an ended job. Raises NotFound if there is none, Conflict if it has not ended."""
+        """Archive an ended job. Raises NotFound if there is none, Conflict if not ended."""
         self._change_ended(job_id, owner, "archived", archived_at=now())
         return self.get(job_id, owner)
 
@@ -66,6 +66,7 @@ class Removals(Jobs):
     def delete(self, job_id: str, owner: str | None) -> None:
         """Delete an ended job: hide its row, clear its texts and logs, and keep its measurements.
 
+        Cached features of workloads that only deleted private jobs used are deleted, too.
         The caller removes its exported files, once `forget_export` allows it. Raises NotFound
         if there is no such job, Conflict if it has not ended.
         """

@@ -86,7 +86,6 @@ class Jobs(Repository):
         return Leases(self.session).claim(WorkItem(STAGES[state], job_id), worker, lease_sec)
 
     def _update_leases(self, job_id: str, state: JobState) -> None:
-        """End all leases of a job's stages, and open the stage of its new state for workers."""
         leases = Leases(self.session)
         leases.rest(STATES, [job_id])
         if state in STAGES:

@@ -102,7 +102,6 @@ class Schedules(Repository):
 
 
 def _named(owner: str | None) -> Select[*Named]:
-    """Return the query for schedules that the owner's jobs promoted, with the names of related rows."""
     query = (
         select(Schedule, Workload.key, Workload.name, TargetRow.text, Measurement.bound_us.is_not(None))
         .add_columns(Context.evaluator)

@@ -42,7 +42,7 @@ class Workers(Repository):
         return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))
 
     def forget(self, days: float, limit: int) -> int:
-        """Delete up to `limit` workers not seen for `days` days, which restarts left; return how many."""
+        """Delete up to `limit` workers not seen for `days` days; return how many."""
         worker_ids = select(Worker.id).where(Worker.last_seen < until(-days * 86400)).limit(limit)
         return self.changed(delete(Worker).where(Worker.id.in_(worker_ids)))
 

@@ -49,9 +49,10 @@ class WorkloadFamilies(Repository):
         return set(self.session.scalars(workloads))
 
     def members(self, job_id: str, target_id: int, grouping: str) -> Sequence[FamilyMember]:
-        """Return a job's workloads, and all workloads that share a family with one of them.
+        """Return a job's workloads, and all workloads of the target that share their families.
 
         While some have no family, also return all workloads with the same operators.
+        `grouping` names the way in which jobs form families; others' are left out.
         """
         of_job = select(Task.workload_id, Task.family).where(Task.job_id == job_id)
         families = dict(self.session.execute(of_job).all())
@@ -97,7 +98,7 @@ class WorkloadFamilies(Repository):
         return rounds
 
     def set_families(self, job_id: str, members: Iterable[FamilyMember]) -> None:
-        """Set the families of a job's tasks that have none."""
+        """Set the families of a job's tasks that have none yet, as given by `members`."""
         groups = defaultdict[FamilyMember, list[int]](list)
         for member in members:
             groups[replace(member, workload_id=0, key="", op="", structure="")].append(member.workload_id)

@@ -177,7 +177,8 @@ class BayesianOptimisation(BatchSearcher):
 
 
 def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield new points: the best by each acquisition function of `turns`, and its name."""
+    """Yield the index of the point that is best by each acquisition function of `turns`, and
+    the function's name. Each point is yielded once."""
     best = float(targets.min())
     exploration = contextual_variance(posterior.std, targets)
     is_open = np.ones(len(posterior.mean), dtype=np.bool_)

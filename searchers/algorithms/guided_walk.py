@@ -65,7 +65,6 @@ class Directions:
 
 
 def _steps(points: Points, slowdown: Column) -> StepGains:
-    """Return the steps between nearest neighbours, with their gains in speed."""
     distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)
     neighbours = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]

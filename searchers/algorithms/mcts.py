@@ -28,7 +28,7 @@ class SearchTrees:
         return self._size
 
     def step(self, nodes: Nodes, options: Indices) -> tuple[Nodes, Mask]:
-        """Return each node's child for its option, created if missing, and whether it is new.
+        """Return each node's child for its option, created if missing, and if it is new.
         NOWHERE (no node) has no children."""
         is_node = nodes != NOWHERE
         child = np.where(is_node, self._child[nodes, options], NOWHERE)
@@ -61,8 +61,8 @@ class SearchTrees:
         return np.asarray(results + curiosity * doubt)
 
     def root_bound(self, siblings: int, total: Column, curiosity: float) -> Column:
-        """Return the upper confidence bound of every tree's root. There are `siblings` trees,
-        one per sketch, which share the `total` visits."""
+        """Return the upper confidence bound of every tree's root. `siblings` trees, one per
+        sketch, share the `total` visits."""
         doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
 

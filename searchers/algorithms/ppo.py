@@ -85,7 +85,6 @@ class Actor:
         return np.asarray(logits - np.log(np.exp(logits).sum(axis=2, keepdims=True)))
 
     def _slope(self, part: Experience, clip: float, entropy: float, outputs: Array) -> Array:
-        """Return the gradient of PPO's clipped loss and entropy bonus by the outputs."""
         logs = self._logs(outputs)
         chances = np.exp(logs)
         ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]

@@ -198,7 +198,8 @@ class HistorySample(NamedTuple):
 
 
 def sample_of(history: Sequence[Trial]) -> HistorySample:
-    """Return at most MOST measurements, including failures, but no lost or withdrawn ones."""
+    """Return at most MOST measurements, including failures, best first. Lost or withdrawn
+    ones, which say nothing about a candidate, are left out."""
     outcomes = [trial.outcome for trial in history]
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([trial.latency_us for trial in history], group, outcomes)

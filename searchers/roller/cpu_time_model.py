@@ -360,8 +360,8 @@ def moving_us(loops: Loops, machine: Machine) -> Column:
 
 def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = False) -> Column:
     """Return one core's time for the consumer to read the block's result from the cache that
-    holds it. `home` is the number of loops around a fused consumer. If it is None, a separate
-    pass reads the result; if `across` rows, it reads a vector for each element."""
+    holds it. `home` is the number of loops around a fused consumer. If it is None, a
+    separate pass reads the result; if `across` rows, it reads a vector for each element."""
     write, cut = loops.nest.write, loops.cut(home or 0)
     size = loops.bytes_of(write, cut)
     is_near = size <= machine.caches[0].bytes * FILLED

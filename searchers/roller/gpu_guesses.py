@@ -52,7 +52,7 @@ _FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16
 
 
 def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tuple[Rows, Column] | None:
-    """Return good decision vectors of a sketch and their times; None without a time model."""
+    """Return good decision vectors of a sketch with times; None if it has no time model."""
     of_sketch = blocks(sketch)
     if _is_modelled(of_sketch):
         (block,) = of_sketch
@@ -150,7 +150,8 @@ class GpuTiles:
         self._nest, self._batch = self._loops(nests)
 
     def _loops(self, nests: Sequence[Nest]) -> tuple[Nest, float]:
-        """Return the block's loops, in fragments for tensor cores, and how often they run."""
+        """Return the block's loops, in units of fragments if it uses tensor cores, and how
+        often axes that are not tiled repeat them."""
         if self._fragment is None:
             return self._block.nest(nests), 1.0
         reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
@@ -300,7 +301,6 @@ def _of_bytes(access: Access, element_bytes: float) -> Access:
 
 
 def _tilings(extent: int, width: int, limits: Sequence[int]) -> Table:
-    """Return tilings with inner factors within `limits`; the outermost is the rest."""
     rows: list[tuple[int, ...]] = [(extent,)]
     for limit in limits[:0:-1]:
         rows = [

@@ -66,7 +66,6 @@ def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: flo
 
 
 def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial_count: int) -> Rows:
-    """Return tiles that fill vectors and keep accumulators in registers."""
     spatial, reductions = nest.extents[:spatial_count], nest.extents[spatial_count:]
 
     # Per spatial axis: repetitions in the next outer level, and the innermost factor.
@@ -112,7 +111,6 @@ def _repeated(extent: int, factors: Sequence[int], limit: int) -> Table:
 
 
 def _combinations(options: Sequence[Table]) -> Table:
-    """Return every combination of one line per table (combinations x tables x columns)."""
     if not options:
         return np.ones((1, 0, 1), dtype=np.int64)
     grid = np.indices([len(table) for table in options]).reshape(len(options), -1)

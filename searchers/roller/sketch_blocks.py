@@ -57,7 +57,7 @@ def places(sketch: Sketch) -> tuple[PlacedChoice, ...]:
 
 
 def blocks(sketch: Sketch) -> list[Block]:
-    """Return the sketch's blocks with free tiles; tiles with a suggested value are left out."""
+    """Return the sketch's blocks with free tiles, without tiles whose value is suggested."""
     remaining = [p for p in places(sketch) if p.choice.kind is ChoiceKind.TILE and not p.choice.suggested]
     found_blocks: list[Block] = []
     while remaining:
@@ -75,7 +75,7 @@ def blocks(sketch: Sketch) -> list[Block]:
 
 @lru_cache(maxsize=1024)
 def consumer_depth(sketch: Sketch) -> int | None:
-    """Return the number of loops around a consumer fused with its producer; None if unfused."""
+    """Return the number of loops around a consumer fused with its producer, else None."""
     order: list[str] = []
     for name, inputs, *_ in json.loads(sketch.trace or "[]"):
         if name == "Reorder":
