@@ -144,7 +144,7 @@ class GNN(Neural):
 
 
 def _messages(nodes: "Tensor", parents: "Tensor") -> tuple["Tensor", "Tensor"]:
-    """Return for each node the state of its parent and the mean state of its children.
+    """Return, for each node, its parent's state and the mean state of its children.
 
     Nodes without a parent point to an extra node after the last line, whose state is zero.
     """

@@ -112,7 +112,10 @@ class TrainingRows(NamedTuple):
 def descend(
     network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
-    """Train a network; return the layers that scored `unseen` best (if empty, the last)."""
+    """Train a network; return the layers that scored the rows `unseen` best.
+
+    Return the last layers if `unseen` is empty.
+    """
     import torch
 
     layers = {name: layer.copy() for name, layer in start.items()}

@@ -15,7 +15,8 @@ from searchers.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of `Searcher.propose`; `count` is without default and random ones."""
+    """The arguments of `Searcher.propose`, except that `count` excludes the default and
+    random candidates, which BatchSearcher adds itself."""
 
     space: Space
     history: Sequence[Trial]

@@ -145,7 +145,7 @@ def _line(family: str, target_id: int, name: str) -> tuple[ColumnElement[bool], 
 
 
 class CostModelVersions(Repository):
-    """Reads and activates cost-model versions, which are kept because rounds refer to them."""
+    """Reads and activates cost-model versions. Rounds refer to them, so all are kept."""
 
     def page(
         self,

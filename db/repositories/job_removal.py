@@ -64,11 +64,11 @@ class Removals(Jobs):
         return self.get(job_id, owner)
 
     def delete(self, job_id: str, owner: str | None) -> None:
-        """Delete an ended job: hide its row, clear its texts and logs, and keep its measurements.
+        """Delete an ended job: hide its row, clear texts and logs, keep measurements.
 
         Cached features of workloads that only deleted private jobs used are deleted, too.
-        The caller removes its exported files, once `forget_export` allows it. Raises NotFound
-        if there is no such job, Conflict if it has not ended.
+        The caller removes its exported files, once `forget_export` allows it. Raises
+        NotFound if there is no such job, Conflict if it has not ended.
         """
         self._change_ended(job_id, owner, "deleted", deleted_at=now(), **WORDS)
         rounds = update(Round).where(Round.job_id == job_id)

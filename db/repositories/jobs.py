@@ -92,7 +92,8 @@ class Jobs(Repository):
             leases.open(WorkItem(STAGES[state], job_id), job_id)
 
     def get(self, job_id: str, owner: str | None) -> Job:
-        """Return a job. Raises NotFound; owners see neither deleted nor others' jobs."""
+        """Return a job. Raises NotFound if there is none, or if it is deleted or another
+        owner's; with `owner` None, all jobs are found."""
         # Workers must still find a job that was deleted during their work; owners must not.
         is_visible = true() if owner is None else Job.deleted_at.is_(None)
         query = select(Job).where(Job.id == job_id, is_owned_by(owner), is_visible)
@@ -102,7 +103,7 @@ class Jobs(Repository):
         return job
 
     def check_measured(self, job_id: str, owner: str | None) -> None:
-        """Raise NotFound unless the owner has or had this job: measurements of deleted jobs remain."""
+        """Raise NotFound unless the owner has or had this job, even if it is deleted."""
         if self.session.scalar(select(Job.id).where(Job.id == job_id, is_owned_by(owner))) is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
 
@@ -261,7 +262,7 @@ class Jobs(Repository):
         return job
 
     def set_reason(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
-        """Set the reason for which an active job waits; a paused or ended job keeps its own."""
+        """Set why an active job waits; a paused or ended job keeps its own reason."""
         conditions = Job.id == job_id, Job.state.in_(ACTIVE), Job.reason != reason
         self.changed(update(Job).where(*conditions).values(reason_columns(reason, cause)))
 

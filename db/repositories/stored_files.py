@@ -40,7 +40,7 @@ class Models(Repository):
         return model
 
     def hold(self, model_id: str) -> None:
-        """Lock a model until the transaction ends, against storing, use and deletion."""
+        """Lock a model until commit, so that others cannot store, use or delete it."""
         super().hold(model_id)
 
     def delete(self, model_id: str, owner: str) -> bool:

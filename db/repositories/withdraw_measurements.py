@@ -97,7 +97,6 @@ class Withdrawals(Repository):
         return and_(*from_device, *recent)
 
     def _learned(self, condition: ColumnElement[bool]) -> Sequence[int]:
-        """Return the active models that may have been trained on these rows, including bases."""
         place = Measurement.workload_id, Measurement.target_id
         # Grouped before the join, because many jobs have a workload as a task.
         rows = select(*place, func.min(Measurement.id).label("first")).where(condition).group_by(*place)

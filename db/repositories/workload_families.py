@@ -49,7 +49,7 @@ class WorkloadFamilies(Repository):
         return set(self.session.scalars(workloads))
 
     def members(self, job_id: str, target_id: int, grouping: str) -> Sequence[FamilyMember]:
-        """Return a job's workloads, and all workloads of the target that share their families.
+        """Return a job's workloads, and all workloads that share a family with one of them.
 
         While some have no family, also return all workloads with the same operators.
         `grouping` names the way in which jobs form families; others' are left out.

@@ -56,7 +56,7 @@ class Portfolio(Searcher):
         return [named(proposal, NAME) for proposal in batch]
 
     def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
-        """Return each searcher's number of candidates; remainders are assigned at random."""
+        """Return each searcher's number of candidates: its share, randomly rounded."""
         credits = credit(history, self.arms, searcher_of)
         exact_sizes = count * credits.shares(self.exploration, self.temperature, self.floor)
         sizes = np.floor(exact_sizes).astype(np.int64)

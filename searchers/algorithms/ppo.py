@@ -40,7 +40,7 @@ class Experience(NamedTuple):
 
 
 class Actor:
-    """A policy (probabilities of down, stay and up per knob) and a critic (value of a state)."""
+    """A policy (chances of each knob to go down, stay, go up) and a critic of states."""
 
     def __init__(self, rows: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
         self._policy = DenseNetwork(rows, HIDDEN, 3 * knobs, rate, rng)
@@ -60,7 +60,7 @@ class Actor:
             )
 
     def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
-        """Return an action per knob, and its log probability."""
+        """Return an action (down, stay, up) per knob (decision), and its log probability."""
         logs = self._logs(self._policy(state))
         action = (logs + rng.gumbel(size=logs.shape)).argmax(axis=2)
         return action, _taken(logs, action)

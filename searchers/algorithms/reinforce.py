@@ -39,7 +39,7 @@ class DecisionPolicy:
         ]
 
     def parameters(self, index: int) -> Parameters:
-        """Return, for the sketch at `index`, the probability of each option of its knobs."""
+        """Return the probability of each option of the decisions of sketch `index`."""
         tables = self._tables[index]
         return {"chances": softmax(tables.logits, tables.knobs.exists)}
 

@@ -122,7 +122,7 @@ def _knobs(sketch: Sketch) -> list[Knob]:
 
 
 class KnobOrder:
-    """The knobs of a sketch in the order of decision steps (`costmodels.decision_columns`)."""
+    """The knobs (decisions) of a sketch, ordered by step (`costmodels.decision_columns`)."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch

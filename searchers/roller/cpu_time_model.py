@@ -74,7 +74,7 @@ class Loops:
 
     @cached_property
     def outside(self) -> list[Column]:
-        """How often the loops inside cut p run, for each p."""
+        """Number of times that the loops inside cut p run, for each p."""
         runs = [np.ones(self.count)]
         for extent in self.extents:
             runs.append(runs[-1] * extent)
