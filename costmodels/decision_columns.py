@@ -134,7 +134,6 @@ def place_column(index: int) -> int:
 
 
 def _steps() -> Steps:
-    """Return for each column the decision step that makes it known, or -1 if none does."""
     columns: list[int] = []  # of decisions, in the order in which decisions are made
     for level in range(SPATIAL_LEVELS):
         columns += [spatial_column(axis, level) for axis in range(SPATIAL_AXES)]

@@ -71,7 +71,7 @@ MOST_GOOD: Final = 1200  # good schedules; bounds the training time of a base mo
 
 
 class DecisionExamples(NamedTuple):
-    """Partial schedules, whether good ones made the last decision (0 or 1), and weights."""
+    """Partial schedules, their weights, and whether good ones made the last decision."""
 
     rows: Matrix
     taken: Vector
@@ -187,7 +187,7 @@ END_SHARE: Final = 0.3  # share of the transitions that complete the schedule at
 
 
 class StateTransitions(NamedTuple):
-    """States (by index) and a successor of each: its row, and the step it is decided to."""
+    """States (by index) with the row of a successor, and the last step it has decided."""
 
     states: Indices
     rows: Matrix

@@ -72,8 +72,8 @@ def product(spatial: tuple[int, ...], reductions: tuple[int, ...]) -> Nest:
 
 
 def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
-    """Return the nest with several steps folded into one, so that extents are `extents`;
-    None if the number of axes differs or an extent does not divide."""
+    """Return the nest with several iterations of a loop as one, so that its extents become
+    `extents`; None if the number of axes differs or an extent does not divide."""
     if len(extents) != len(nest.axes) or any(
         full % left for full, left in zip(nest.extents, extents, strict=True)
     ):

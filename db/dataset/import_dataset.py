@@ -71,9 +71,10 @@ class Names:
 
 
 def import_dataset(database: Database, directory: Path, progress: Progress = silent) -> Imported:
-    """Import a Mallorn export, except rows that are stored already; trust the export's keys.
+    """Import the rows of a Mallorn export that are not stored yet.
 
-    Raises InvalidRequest or NotFound, and stores nothing, unless all files can be read.
+    The export's keys are trusted, and not computed again. Raises InvalidRequest or NotFound,
+    and stores nothing, unless all files can be read.
     """
     return import_export(database, open_export(directory), progress)
 

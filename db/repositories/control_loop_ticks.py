@@ -50,7 +50,7 @@ class LoopTicks(Repository):
         return self.session.scalar(since) or 0.0
 
     def ages_sec(self, names: Collection[str]) -> Mapping[str, float | None]:
-        """Return how many seconds ago each loop last ended a turn; None if it never did."""
+        """Return how long ago, in seconds, each loop last ended a turn; None if never."""
         ages = select(Tick.name, (now() - Tick.done_at).label("age")).where(Tick.name.in_(names))
         rows = self.session.execute(ages)
         return dict.fromkeys(names) | {row.name: row.age for row in rows}

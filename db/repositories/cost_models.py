@@ -85,7 +85,7 @@ class CostModels(Repository):
         return self.session.scalars(query).one_or_none()
 
     def head(self, family: str, target_id: int, name: str) -> Head | None:
-        """Return the active version, with the rows that the newest version has seen; None if none is active.
+        """Return the active version and the rows that the newest one has seen, or None.
 
         After a rollback, the newest version has seen more rows than the active one. The next
         training waits for more rows than that, or it would undo the rollback at once.

@@ -136,7 +136,7 @@ class Removals(Jobs):
         return job_ids
 
     def forget_unmeasured(self, days: float, limit: int) -> int:
-        """Delete jobs' rows that were marked as deleted over `days` ago and have no trials.
+        """Delete rows of jobs that were deleted over `days` days ago and measured nothing.
 
         Also delete targets to which no row refers any more. Return the number of jobs.
         """

@@ -72,7 +72,7 @@ class Rounds(Repository):
         return Leases(self.session).claim(WorkItem.round(round_id), worker, lease_sec)
 
     def fix_inputs(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
-        """Store, at its first claim, a round's cost model and the one it continues."""
+        """Store, at its first claim, a round's cost model and the round it continues."""
         values = {"cost_model_id": cost_model_id, "state_from": state_from}
         self.changed(update(Round).where(Round.id == round_id).values(values))
 

@@ -117,7 +117,7 @@ class Tasks(Repository):
         return [(task, workload) for task, workload in rows]
 
     def retire(self, reasons: Mapping[int, str]) -> None:
-        """Store the reason why each of these tasks (by id) gets no more rounds."""
+        """Plan no more rounds for these tasks; `reasons` has a reason for each task id."""
         rows = [{"of": task_id, "why": reason} for task_id, reason in sorted(reasons.items())]
         if rows:
             self.for_each(

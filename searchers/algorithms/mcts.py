@@ -106,7 +106,7 @@ class SketchTrees:
 
 
 class Rollouts:
-    """A batch of rollouts, one per row, each in a given tree."""
+    """A batch of rollouts (random completions of schedules), each in a given tree."""
 
     def __init__(self, trees: SketchTrees, tree: Nodes, rng: np.random.Generator) -> None:
         self.trees = trees

@@ -23,8 +23,8 @@ class Portfolio(Searcher):
     """A bandit over searchers. It keeps no state: trials in the history name their searcher.
 
     A trial's credit is its rank among neighbouring trials, plus a bonus for a new best;
-    older trials count less. Searchers share a batch by a softmax of upper confidence bounds
-    of their credit, with a minimum, so that one that is only useful later is still tried.
+    older trials count less. Searchers share a batch by a softmax of the upper bounds of
+    their credit, with a minimum, so that one that is only useful later is still tried.
     """
 
     sampler: BatchSampler | None = None

@@ -76,7 +76,7 @@ Setting = tuple[int, ...]
 
 
 def synthesised(sketch: Sketch, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidate with each knob's most frequent setting among candidates of a sketch.
+    """Yield the candidate with each knob's (choice's) most frequent setting in `candidates`.
 
     Then yield it with one knob at its second most frequent setting, the most frequent of these
     first. A tile with all its factors is one knob, so the candidates are well-formed.
