@@ -41,12 +41,15 @@ class FairShares(Repository):
         return [Claim(*row) for row in rows]
 
     def take_turn(self, job_id: str, share_pass: float | None, owner_pass: float | None) -> None:
-        """Store a job's pass values after its turn, and the current time as planned."""
+        """Store a job's pass values after its turn, and when it was planned: now."""
         passes = {"share_pass": share_pass, "owner_pass": owner_pass, "planned_at": now()}
         self.changed(update(Job).where(Job.id == job_id, Job.state == JobState.TUNING).values(passes))
 
     def seconds_left(self, job_id: str) -> float | None:
-        """Return how long a job may tune to end in time; None without a deadline."""
+        """Return the seconds a job may still tune, so that it ends by its deadline.
+
+        Return None if it has no deadline or was exported.
+        """
         return self.session.scalar(select(_seconds_left()).where(Job.id == job_id))
 
     def due(self, per_target: int) -> Sequence[str]:

@@ -23,7 +23,8 @@ def islands(candidates: Sequence[Candidate]) -> list[Indices]:
 
 
 def shares(fitness: Vector, members: Sequence[Indices], champions: int) -> Column:
-    """Return islands' shares of births: a softmax of the mean fitness of their champions."""
+    """Return islands' shares of births: a softmax of their best members' mean fitness, with
+    a minimum. The best members are `champions` many."""
     means = [float(np.sort(fitness[lines])[-champions:].mean()) for lines in members]
     heat = np.exp(np.array(means) - max(means))
     fair = LEAST_SHARE / len(members)

@@ -106,7 +106,8 @@ class Loops:
         return np.asarray(size * lines * line)
 
     def fetches(self, access: Access) -> list[Column]:
-        """Return how often each cut's data of a buffer are fetched; other loops reuse it."""
+        """Return how often each cut's data are fetched; loops that do not index the
+        buffer reuse them."""
         times = [np.ones(self.count)]
         for position, (axis, _) in enumerate(self.order):
             is_refetched = (self.extents[position] > 1) & (axis in access.axes)

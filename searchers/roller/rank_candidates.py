@@ -219,7 +219,6 @@ class Constructor:
         return self._tiled[block]
 
     def _guess_tiles(self, sketch: Sketch, block: Block, machine: Machine) -> Guesses:
-        """Combine a block's best tiles with all unroll limits and useful compute locations."""
         tiled = self.tiled(block, machine)
         other_choices = _others(sketch, len(block.spatial))
         guesses: list[Guesses] = []
