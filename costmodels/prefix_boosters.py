@@ -312,7 +312,6 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
     def _successor_values(
         self, states: ValueIterationStates, boosters: list[xgboost.Booster], rng: np.random.Generator
     ) -> Vector:
-        """Return per state the best value of its sampled successors; -inf without any."""
         best = np.full(len(states.at), -np.inf, dtype=np.float32)
         for _ in range(OPTIONS):
             moves = states.draw_transitions(rng, to_the_end=not boosters)

@@ -142,7 +142,6 @@ def _check_schema(path: Path, schema: pa.Schema, table: Table) -> None:
 
 
 def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
-    """Yield the rows of a small table with the JSON columns parsed. Raises InvalidRequest for bad rows."""
     batches = _batches(directory, table, 100)
     for row in (row for batch in batches for row in batch.select(table.schema.names).to_pylist()):
         if None in row.values():
@@ -179,7 +178,7 @@ def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None
 
 
 def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield a table in batches with all of its columns, including columns that are not in our schema."""
+    """Yield a table in batches, with all columns of the file, even unknown ones."""
     path = directory / table.file
     _open(directory, table)
     try:

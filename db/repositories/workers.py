@@ -95,7 +95,10 @@ class Activity(Repository):
 
 
 def without_names(row: Row[*tuple[Any, ...]]) -> dict[str, object]:
-    """Return a row as a dictionary; the ids and names of its job and task are None unless `mine`."""
+    """Return a row as a dictionary, without the ids and names of another owner's job.
+
+    They are None unless the row's column `mine` is true.
+    """
     fields = dict(row._mapping)
     return fields if fields.pop("mine") else fields | dict.fromkeys(PRIVATE)
 

@@ -285,7 +285,6 @@ def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
 
 
 def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
-    """Return the non-tile choices, with their values worth trying, the most usual first."""
     is_chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in places(sketch)) > 1
     other_choices: list[tuple[PlacedChoice, list[int]]] = []
     for place in places(sketch):
