@@ -33,7 +33,7 @@ class Filter:
         return [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._seen]
 
     def valid(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Return the valid ones among fresh candidates; all of them then count as checked."""
+        """Return the valid ones among fresh candidates; all of these then count as seen."""
         checked = self.fresh(candidates)
         self._seen.update(checked)
         answers = self._space.valid(checked) if checked else []
