@@ -24,11 +24,11 @@ Network = TypeVar("Network", bound=Neural)
 
 
 def adapt(base: Network, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> Network:
-    """Fine-tune `base` on growing prefixes of these rows, oldest first; return the result.
+    """Fine-tune the network `base` on these rows, which are ordered from oldest to newest.
 
-    The slow weights start as those of the base. Each of UPDATES updates fine-tunes a copy of
-    them on all rows so far, and then moves them a tenth of the way to that copy, so that a
-    few unusual rows do not erase the base. The last copy is the result.
+    Each of UPDATES updates fine-tunes a copy of the slow weights, at first those of the
+    base, on a longer part of the rows. It then moves the slow weights a tenth of the way to
+    the copy, so that a few unusual rows do not erase the base. Return the last copy.
     """
     slow = fast = base
     for update in range(1, UPDATES + 1):
@@ -166,7 +166,7 @@ class MTLTLP(TLP, ManyDomains):
         self.domains, self._head = distinct, distinct.index(home)
 
     def at(self, domain: str) -> Self:
-        """Return a copy that predicts for another domain. Raises InvalidRequest if unknown."""
+        """Return a copy that predicts for `domain`. Raises InvalidRequest if unknown."""
         _check(domain, set(self.domains))
         copy = type(self).load(self.save())
         copy._head = copy.domains.index(domain)
@@ -235,7 +235,7 @@ class TCL(OnNetwork):
 def cross_rows(
     features: Matrix, groups: Groups, view: View, rng: np.random.Generator
 ) -> tuple[Matrix, Indices]:
-    """Return crossovers of pairs of a task's rows, and the index of each first parent."""
+    """Return crossovers of random pairs of a task's rows, and each first parent's index."""
     count = min(CROSSINGS * len(features), MOST_CROSSINGS)
     mothers = rng.integers(len(features), size=count)
     fathers = np.array([rng.choice(np.flatnonzero(groups == groups[index])) for index in mothers])
@@ -247,7 +247,7 @@ def cross_rows(
 
 
 def soften_labels(labels: Vector, teacher_scores: Vector, groups: Groups) -> Vector:
-    """Blend labels with the teacher's scores, equally in a task with TRUSTED times."""
+    """Blend labels of times with a teacher's scores, less if a task has many times."""
     has_time, answer = timed(labels), labels.copy()
     for lines in members(groups):
         with_time = lines[has_time[lines]]

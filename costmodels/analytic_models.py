@@ -22,7 +22,7 @@ PIECE: Final = 1 / 6  # cost of dispatching a chunk of a parallel loop, relative
 
 
 class Formula(CostModel):
-    """Scores candidates by a formula of machine constants; `fit` only estimates its error."""
+    """Scores candidates by a subclass's formula; `fit` only estimates its error."""
 
     KIND: ClassVar[str]
     untaught: ClassVar[bool] = True
@@ -117,7 +117,7 @@ class _InnerBlock(NamedTuple):
 
     @property
     def footprint(self) -> Column:
-        """Bytes of the block's two operands and its result."""
+        """Bytes of the block's two operands and its result, as in a matrix product."""
         return 4 * (self.across * self.depth + self.along * self.depth + self.across * self.along)
 
     @property

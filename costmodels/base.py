@@ -16,24 +16,24 @@ Groups = NDArray[np.int64]  # the task of each row
 
 
 class Prediction(NamedTuple):
-    """Predicted log(task's best latency / latency) and its standard deviation, per row."""
+    """Predicted log(best latency of its task / latency) of each row, and its deviation."""
 
     mean: Vector
     std: Vector
 
 
 class CostModel(ABC):
-    """A model of one family of workloads on one target.
+    """A model of a family (tasks with a common cost model) on one target.
 
     Contract
     - `fit` discards earlier training. Rows are only compared within their group (a task).
-      Labels are at most 0: log(best latency of the group / latency). Failures have FAILED_LABEL.
-      Runs that timed out have LATE_LABEL, an upper bound of their true label. No measured time
-      has either label.
+      Labels are at most 0: log(best latency of the group / latency). Failures have
+      FAILED_LABEL. Runs that timed out have LATE_LABEL, an upper bound of their true label.
+      No measured time has either label.
     - The same data and seed give the same model on the same machine.
-    - `predict` never fails on rows of the right width, and scores all in one vectorised pass.
+    - `predict` never fails on rows of the right width, and scores all in one vector pass.
     - `save`/`load` use no pickle; a loaded model predicts what the saved one did.
-    - `view` names the features that the model reads (`costmodels.views`).
+    - `view` names the set of features that the model reads (`costmodels.views`).
     """
 
     view: ClassVar[str] = "decisions"

@@ -28,7 +28,10 @@ CLEARLY: Final = 0.005  # accuracy by which a later learner must be better
 
 
 def spread_factor(prediction: Prediction, labels: Vector) -> float:
-    """Return the factor that turns spreads into 80 % intervals; 1 if there are no labels."""
+    """Return the factor that turns predicted deviations into 80 % intervals of the labels.
+
+    It is 1 if there are no labels.
+    """
     if not len(labels):
         return 1.0
     deviations = np.abs(prediction.mean - labels) / np.maximum(prediction.std, LEAST_SPREAD)
@@ -43,7 +46,7 @@ def scale_spreads(prediction: Prediction, factor: float) -> Prediction:
 
 
 class JudgedModel(NamedTuple):
-    """A model, its pairwise accuracy on held-out rows, and the factor for its spreads."""
+    """A model, its pairwise accuracy on held-out rows, and the factor for its deviations."""
 
     name: str
     accuracy: float
@@ -52,7 +55,7 @@ class JudgedModel(NamedTuple):
 
 
 class BestOfModels(CostModel):
-    """Selects the best model on the newest rows; scales its spreads to give 80 % intervals.
+    """Selects the model that ranks the newest rows best, and calibrates its deviations.
 
     The newest fifth of each group is held out, every learner is fit on the rest, and the one
     that ranks the newest rows best is fit again on all rows. The formula `draft`, which

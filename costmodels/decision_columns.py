@@ -54,7 +54,7 @@ def derived(spatial: Matrix, reduction: Matrix, choices: Matrix) -> Matrix:
     """Return derived columns: lanes, register tile, footprints, parallel extent, unrolling.
 
     `spatial` and `reduction` are rows x axes x levels of log2 extents, the innermost level
-    last. A column is NaN if any of its inputs is NaN.
+    last. A column is NaN if any of its inputs is NaN (undecided).
     """
     space = spatial.sum(axis=1)
     depth = reduction.sum(axis=1)
@@ -89,7 +89,7 @@ def derived(spatial: Matrix, reduction: Matrix, choices: Matrix) -> Matrix:
 
 
 def _power_of_two(lane: NDArray[np.float32], exponent: int) -> Matrix:
-    """Return 1 where 2**exponent divides the factor 2**lane, 0 elsewhere, NaN for NaN."""
+    """Return 1 where 2**exponent divides the extent 2**lane, 0 elsewhere, NaN for NaN."""
     divides = np.rint(np.exp2(lane)) % (1 << exponent) == 0
     return np.where(np.isnan(lane), lane, divides.astype(np.float32))
 
@@ -109,13 +109,16 @@ DECIDED: Final = np.arange(SHARED, _DERIVE)
 
 
 def spatial_column(axis: int, level: int) -> int:
-    """Return the column of a spatial axis (0: last) and level (0: innermost), clipped."""
+    """Return the column of a spatial axis (0: last) and level (0: innermost).
+
+    Axes and levels beyond the columns get the last one.
+    """
     back = min(axis, SPATIAL_AXES - 1) * SPATIAL_LEVELS + min(level, SPATIAL_LEVELS - 1)
     return _REDUCED - 1 - back
 
 
 def reduction_column(axis: int, level: int) -> int:
-    """Return the column of a reduction axis (0: last) and level (0: innermost), clipped."""
+    """Return the column of a reduction axis (0: last) and level (0: innermost), likewise."""
     back = min(axis, REDUCTION_AXES - 1) * REDUCTION_LEVELS + min(level, REDUCTION_LEVELS - 1)
     return _LIST - 1 - back
 
@@ -131,7 +134,6 @@ def place_column(index: int) -> int:
 
 
 def _steps() -> Steps:
-    """Return for each column the decision step that makes it known, or -1 if none does."""
     columns: list[int] = []  # of decisions, in the order in which decisions are made
     for level in range(SPATIAL_LEVELS):
         columns += [spatial_column(axis, level) for axis in range(SPATIAL_AXES)]
@@ -162,7 +164,7 @@ LAST: Final = int(STEP.max())
 
 
 def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
-    """Return the rows with every column that is decided after step `steps` set to NaN."""
+    """Return partial schedules: the rows, with columns decided after step `steps` as NaN."""
     limit = np.broadcast_to(steps, len(rows))
     return np.where(limit[:, None] >= STEP, rows, np.float32(np.nan))
 
@@ -170,9 +172,9 @@ def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
 def continued(
     rows: Matrix, donors: Matrix, steps: Steps, end_steps: Steps, rests: Steps
 ) -> tuple[Matrix, NDArray[np.bool_]]:
-    """Return `rows` with the decisions after `steps` up to `end_steps` from `donors`.
+    """Return partial schedules continued: decisions from `steps` to `end_steps` are donors'.
 
-    All rows belong to one sketch. The columns `rests` (see `outermost`) get what remains of
+    All rows belong to one sketch. The outermost levels (columns `rests`) get what remains of
     their axis's extent. The mask marks valid rows, in which the decided levels of each axis
     divide its extent. Callers must ignore columns decided after `end_steps`.
     """
@@ -204,7 +206,6 @@ def reproducible(rows: Matrix) -> NDArray[np.bool_]:
 
 
 def _products(rows: Matrix) -> NDArray[np.float64]:
-    """Return log2 of the product of the levels of each axis."""
     parts = ((_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS))
     sums = [
         rows[:, part].reshape(len(rows), -1, levels).sum(axis=2, dtype=np.float64) for part, levels in parts

@@ -85,7 +85,7 @@ class Adam:
 
 
 class AdamW(Adam):
-    """Adam with weight decay and a cosine schedule that ends at zero after `steps` steps."""
+    """Adam with weight decay and a cosine learning rate that is zero after `steps` steps."""
 
     def __init__(self, parameters: Sequence[Parameter], rate: float, steps: int) -> None:
         super().__init__(parameters, rate)
@@ -127,7 +127,7 @@ def _differences(values: Scores) -> Scores:
 def one_group_batches(
     groups: Rows, bootstraps: Rows, steps: int, size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw batches of one group's rows (steps x members x size), large groups more often."""
+    """Draw batches, each of rows of one group (steps x members x size), by group size."""
     _, dense = np.unique(groups, return_inverse=True)
     answer = np.empty((steps, len(bootstraps), size), dtype=np.int64)
     for member, counts in enumerate(bootstraps):
@@ -142,6 +142,6 @@ def one_group_batches(
 
 
 def loss_gradient(scores: Scores, truth: Vector, weight: Vector, order: float) -> Scores:
-    """Return the gradient of squared error plus `order` times LambdaRank for each score."""
+    """Return each score's gradient of the squared error plus `order` times LambdaRank."""
     value = weight * (scores - truth) / scores.shape[1]
     return np.asarray(value + np.float32(order) * lambda_rank_gradient(scores, truth), dtype=np.float32)

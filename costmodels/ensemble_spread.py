@@ -28,19 +28,19 @@ def bootstrap_counts(rng: np.random.Generator, rows: int, members: int) -> NDArr
 
 
 def fold_counts(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
-    """Return per member 1 for each row that it trains on, 0 for rows that it leaves out."""
+    """Return 1 for each row that a member trains on, 0 for others (members x rows)."""
     part = rng.permutation(rows) % parts
     sees = part != np.arange(members)[:, None] if rows >= parts else np.ones((members, rows))
     return sees.astype(np.int64)
 
 
 def importance(labels: Vector) -> Weights:
-    """Return training weights, larger for fast rows: slow rows need no exact order."""
+    """Return training weights, larger for fast rows: the order of slow rows matters less."""
     return np.exp(labels.astype(np.float64)) + 0.1
 
 
 def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
-    """Return the RMS error on left-out rows that the members' variance does not explain."""
+    """Return the RMS error on rows that members did not train on, beyond their variance."""
     if not left_out.any():
         return UNKNOWN
     error = np.average((scores - labels) ** 2, weights=left_out)
@@ -49,10 +49,10 @@ def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
 
 
 def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
-    """Return `factor` and `constant` so that factor * variance + constant fits squared errors.
+    """Return `factor` and `constant`: factor * variance + constant fits squared errors.
 
-    The variance is that of the members' scores; the error is that of the mean score of the
-    members that were not trained on the row.
+    The variance is that of the members' scores of a row; the error is that of the mean score
+    of the members that were not trained on it.
     """
     rows = np.flatnonzero(left_out.any(axis=0))
     if len(rows) < FEWEST_JUDGED:
@@ -68,13 +68,13 @@ def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[f
 
 
 def pooled(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:
-    """Return the members' mean score, and a spread from their disagreement and `noise`."""
+    """Return members' mean scores, and deviations from their disagreement and `noise`."""
     spread = np.sqrt(share * scores.var(axis=0, ddof=1) + noise**2)
     return Prediction(scores.mean(axis=0).astype(np.float32), spread.astype(np.float32))
 
 
 def untrained_prediction(rows: int) -> Prediction:
-    """Return an untrained model's prediction: score 0 with the largest spread for all rows."""
+    """Return an untrained model's prediction: score 0 and the largest deviation."""
     return Prediction(np.zeros(rows, dtype=np.float32), np.full(rows, UNKNOWN, dtype=np.float32))
 
 
@@ -102,7 +102,7 @@ UNSCALED = MonotoneCurve(np.empty(0), np.empty(0), 1.0)
 
 
 def fit_scale(scores: Column, labels: Vector, weights: Column) -> MonotoneCurve:
-    """Fit a monotone curve to the weighted mean score and mean label of bins of rows."""
+    """Fit a monotone curve to the mean scores and labels of bins of rows, with weights."""
     weighted = np.flatnonzero(weights)
     if not len(weighted):
         return UNSCALED
@@ -128,7 +128,7 @@ class ScoreCalibration(NamedTuple):
 
     @property
     def numbers(self) -> Numbers:
-        """The numbers to store; see also `arrays`."""
+        """The calibration's numbers to store, in addition to `arrays`."""
         return {"noise": self.noise, "tilt": self.scale.tilt}
 
     def arrays(self, suffix: str = "") -> Arrays:

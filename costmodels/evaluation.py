@@ -101,12 +101,12 @@ NORMAL_80 = 1.2816  # half width of the 80 % interval of a normal distribution, 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Metrics of one split.
+    """Metrics of one split into training and test rows.
 
     `calibration` is the share of labels within two predicted standard deviations of the
     score, `interval_80` the share within the predicted 80 % interval. `pairwise` excludes
     pairs with equal labels, which `tied` counts. `pairwise` weights all pairs equally,
-    `pairwise_task` all tasks. `top_pairwise` and `top_recall` see a task's fastest tenth.
+    `pairwise_task` all tasks. `top_pairwise` and `top_recall` cover a task's fastest tenth.
     """
 
     pairwise: float

@@ -82,7 +82,8 @@ PARAMETERS = {"max_features": 0.5, "min_samples_leaf": 2, "max_depth": 20}
 class Forest(CostModel):
     """Extremely randomised trees, each fit on a bootstrap of the rows.
 
-    Random thresholds give smooth scores from few rows, and larger spreads far from rows.
+    Random thresholds give smooth scores from few rows, and larger predicted deviations for
+    candidates that are unlike the training rows.
     """
 
     def __init__(self) -> None:
@@ -141,7 +142,7 @@ LEAST_SLOPE: Final = 0.02  # positive, so that the order of scores is kept
 
 
 class Chances(NamedTuple):
-    """Training target (the probability of being fast) and weight of each row."""
+    """Training targets (whether a row is fast) and weights of rows, for LFBO."""
 
     targets: Vector
     weights: Weights
@@ -181,12 +182,10 @@ class LFBO(CostModel):
     def _grow_parts(
         self, rows: Matrix, labels: Vector, groups: Groups, bootstraps: Groups, rng: np.random.Generator
     ) -> tuple[Trees, ...]:
-        """Train the sets of trees that `_raw` combines, a tree per line of `bootstraps`."""
         targets, weights = chances(labels, groups)
         return (grow_trees(rows, targets, bootstraps * weights, rng),)
 
     def _raw(self, rows: Matrix) -> Matrix:
-        """Return the score of each member before it is mapped to a label."""
         return self._parts[0].opinions(rows)
 
     def _opinions(self, rows: Matrix) -> NDArray[np.float64]:
@@ -236,7 +235,10 @@ def chances(labels: Vector, groups: Groups) -> Chances:
 
 
 def line(raw: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
-    """Fit labels to the mean score of members not trained on a row; return slope, offset."""
+    """Fit a line from scores to labels; return its slope and offset.
+
+    A row's score is the mean of the members that were not trained on it (`left_out`).
+    """
     rows = np.flatnonzero(left_out.any(axis=0))
     if len(rows) < FEWEST_JUDGED:
         return 1.0, float(np.mean(labels - raw.mean(axis=0)))
@@ -254,10 +256,10 @@ CHANCE: Final = 0.3  # label units added for a probability of 1 of being among t
 
 
 class ForestPlusLFBO(LFBO):
-    """Random trees on labels, with low weights for slow rows, plus the trees of `lfbo`.
+    """Random trees that predict labels, plus trees that predict the chance to be fast.
 
-    The label trees rank all candidates, which guides a search far from the best; the `lfbo`
-    trees rank the fastest candidates.
+    The label trees give slow rows low weights. They rank all candidates, which guides a
+    search far from the best; the trees of `lfbo` rank the fastest candidates.
     """
 
     KIND: ClassVar[str] = "headfirst"

@@ -15,7 +15,7 @@ UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED, Outcome.NOT_R
 
 
 def is_informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
-    """Return a mask of the measurements that models are trained on."""
+    """Return a mask of the outcomes that say something about speed, for training."""
     return np.array([outcome not in UNINFORMATIVE for outcome in outcomes], dtype=np.bool_)
 
 
@@ -44,7 +44,7 @@ def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Seque
 
 
 def labels_of_times(label: NDArray[np.floating[Any]]) -> Vector:
-    """Move labels of times off FAILED_LABEL and LATE_LABEL by the smallest change."""
+    """Return labels of times, kept above FAILED_LABEL and different from LATE_LABEL."""
     answer = np.maximum(label.astype(np.float32), _just_above(FAILED_LABEL))
     return np.where(answer == LATE_LABEL, _just_above(LATE_LABEL), answer).astype(np.float32)
 

@@ -89,7 +89,10 @@ def mean_of_tasks(figure: Figure, scores: Vector, labels: Vector, groups: Groups
 
 
 def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
-    """Return the mean, over groups and i = 1..k, of best latency / best latency of the top i."""
+    """Return the mean, over groups and i = 1..k, of best latency / best of the top i.
+
+    The top i are the rows with the highest scores.
+    """
     peaks = []
     for lines in members(groups):
         speed = np.exp(labels[lines].astype(np.float64))
@@ -103,7 +106,7 @@ def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights:
     """Return the least network time / its time with the fastest of each task's top k scores.
 
     Times are weighted by the task's number of calls. A failure counts as infinite latency,
-    so a task whose top k all fail makes the score 0. Tasks that always fail are left out.
+    so a task whose top k all fail makes the result 0. Tasks that always fail are left out.
     """
     least_us, selected_us = 0.0, 0.0
     for lines in members(groups):

@@ -73,7 +73,6 @@ class MLP(CostModel):
             self._calibration = calibrated(self._raw(rows), labels, bootstraps == 0)
 
     def _raw(self, rows: Matrix) -> NDArray[np.float64]:
-        """Return the members' scores in double precision, independent of batching."""
         layers = [layer.astype(np.float64) for layer in self._layers]
         return np.asarray(forward(layers, rows.astype(np.float64)[None])[-1][:, :, 0], dtype=np.float64)
 

@@ -144,7 +144,7 @@ class GNN(Neural):
 
 
 def _messages(nodes: "Tensor", parents: "Tensor") -> tuple["Tensor", "Tensor"]:
-    """Return for each node the state of its parent and the mean state of its children.
+    """Return, for each node, its parent's state and the mean state of its children.
 
     Nodes without a parent point to an extra node after the last line, whose state is zero.
     """
@@ -210,7 +210,6 @@ class TreeLSTM(Neural):
 def _cell(
     layers: Tensors, gates: "Tensor", child_states: "Tensor", child_memories: "Tensor"
 ) -> tuple["Tensor", "Tensor"]:
-    """Return nodes' state and memory from the sums of their children's states and memories."""
     raw_gates = gates[:, : 3 * WIDTH] + dense(layers, "within", child_states)
     input_gate, output_gate, update = raw_gates.chunk(3, dim=1)
     memory = input_gate.sigmoid() * update.tanh() + child_memories

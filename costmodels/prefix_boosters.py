@@ -40,7 +40,7 @@ MEMBERS: Final = 2  # boosters on prefixes
 
 
 class PrefixBoosters(CostModel):
-    """Scores full schedules like `xgboost`; subclasses add boosters on partial schedules."""
+    """Boosters that score complete schedules; subclasses add some for partial schedules."""
 
     KIND: ClassVar[str]
 
@@ -71,7 +71,7 @@ MOST_GOOD: Final = 1200  # good schedules; bounds the training time of a base mo
 
 
 class DecisionExamples(NamedTuple):
-    """Partial schedules, whether a good schedule made the last decision, and weights."""
+    """Partial schedules, their weights, and whether good ones made the last decision."""
 
     rows: Matrix
     taken: Vector
@@ -124,7 +124,7 @@ def by_sketch(rows: Matrix, groups: Groups) -> Groups:
 
 
 def real_steps(rows: Matrix) -> Steps:
-    """Return the decision steps at which these rows of one sketch differ, and the last step."""
+    """Return the steps whose decision differs in these rows of a sketch, and the last."""
     varies = (rows[:, DECIDED] != rows[0, DECIDED]).any(axis=0)
     return np.union1d(STEP[DECIDED[varies]], [LAST])
 
@@ -187,7 +187,7 @@ END_SHARE: Final = 0.3  # share of the transitions that complete the schedule at
 
 
 class StateTransitions(NamedTuple):
-    """Indices of states, rows of their successors, and the steps that those have reached."""
+    """States (by index) with the row of a successor, and the last step it has decided."""
 
     states: Indices
     rows: Matrix
@@ -196,7 +196,7 @@ class StateTransitions(NamedTuple):
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows of one task and sketch, and the states drawn from them."""
+    """The rows of one task and sketch (`lines`), and the states drawn from them."""
 
     lines: Indices
     states: Indices
@@ -206,7 +206,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class ValueIterationStates:
-    """Partial schedules (row and step), and the best measured label of their completions."""
+    """Partial schedules (a row and a step), and their completions' best measured label."""
 
     rows: Matrix
     at: Indices
@@ -215,7 +215,10 @@ class ValueIterationStates:
     blocks: tuple[_Block, ...]
 
     def draw_transitions(self, rng: np.random.Generator, *, to_the_end: bool) -> StateTransitions:
-        """Continue each state with a random row's decisions; leave out invalid results."""
+        """Continue each state with decisions of a random row of its task and sketch.
+
+        Leave out invalid successors. With `to_the_end`, all successors are complete.
+        """
         parts: list[StateTransitions] = []
         for block in self.blocks:
             steps = self.steps[block.states]
@@ -252,7 +255,7 @@ def draw_states(
 
 
 def _best_completion(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
-    """Return per row and step the best label of its sketch's rows with an equal prefix."""
+    """Return, per row and step, the best label of rows with the same decisions so far."""
     order = DECIDED[np.argsort(STEP[DECIDED])]
     prefix_hashes = np.column_stack([np.zeros(len(rows)), hashes(rows[:, order])])
     best = np.empty(prefix_hashes.shape, dtype=np.float32)
@@ -309,7 +312,6 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
     def _successor_values(
         self, states: ValueIterationStates, boosters: list[xgboost.Booster], rng: np.random.Generator
     ) -> Vector:
-        """Return per state the best value of its sampled successors; -inf without any."""
         best = np.full(len(states.at), -np.inf, dtype=np.float32)
         for _ in range(OPTIONS):
             moves = states.draw_transitions(rng, to_the_end=not boosters)

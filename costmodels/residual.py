@@ -64,7 +64,7 @@ class Residual(TransferModel):
 
 
 def trust(guess: Vector, labels: Vector, weight: Column) -> float:
-    """Return the slope of labels over base scores, at least 0, shrunk to 1 for few rows."""
+    """Return the slope of labels over base scores, at least 0; few rows keep it near 1."""
     (variance, covariance), _ = np.cov(
         guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0
     )

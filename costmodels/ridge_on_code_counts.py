@@ -26,7 +26,7 @@ class RidgeFit(NamedTuple):
 class RidgeOnCodeCounts(CostModel):
     """A linear model of instruction counts, and of their excess over some quantiles.
 
-    The spread is that of Bayesian regression: large for rows unlike the training rows.
+    The deviation is that of Bayesian regression: large for rows unlike the training rows.
     """
 
     view: ClassVar[str] = CODE.name

@@ -66,5 +66,4 @@ def select_rows(
 
 
 def _ranks(values: NDArray[np.floating]) -> Scores:
-    """Return ranks scaled from 0 (least) to 1; equal values have equal ranks."""
     return np.asarray((rankdata(values) - 1) / max(1, len(values) - 1))

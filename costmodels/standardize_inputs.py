@@ -54,7 +54,7 @@ def columns(view: View) -> int:
 
 
 class Tables(NamedTuple):
-    """Centre, scale and quantiles of each column, to standardise padded tables.
+    """Standardises padded tables by each column's centre and scale.
 
     `of` keeps the structure columns, and appends each column's excess over its quantiles.
     """
@@ -64,7 +64,7 @@ class Tables(NamedTuple):
     knots: NDArray[np.float32]
 
     def of(self, features: Matrix, view: View, structure_columns: int) -> Table:
-        """Standardise tables, cut to the longest row; keep the structure columns raw."""
+        """Standardise tables, except structure columns; cut them to the longest row."""
         table = view.tables(finite(features))
         present = table[:, :, 0] > 0
         longest = int(np.max(np.flatnonzero(present.any(axis=0)), initial=0)) + 1
@@ -92,7 +92,7 @@ def tables_of(features: Matrix, view: View) -> Tables:
 
 
 def parents_of(table: "Tensor") -> "Tensor":
-    """Return the line of each line's parent, or the number of lines if it has none."""
+    """Return the index of each line's parent line, or the number of lines for a root."""
     import torch
 
     lines = table.shape[1]

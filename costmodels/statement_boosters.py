@@ -54,7 +54,7 @@ def lines_of(features: Matrix) -> Lines:
 
 
 def by_value(lines: Lines, scores: NDArray[Any], goal: Column, weight: Column) -> Push:
-    """Return gradient and hessian of the squared error of the sums, per statement.
+    """Return gradient and hessian, per statement, of the squared error of a row's sum.
 
     The hessian assumes that all statements of a row change by the same step.
     """

@@ -99,7 +99,7 @@ Network = Callable[[Tensors, "Tensor", "Tensor"], "Tensor"]
 
 
 class TrainingRows(NamedTuple):
-    """Training rows of any task, and the head that predicts each."""
+    """Training rows of any task, and the index of the output head that predicts each."""
 
     tables: Table
     labels: Vector
@@ -112,7 +112,10 @@ class TrainingRows(NamedTuple):
 def descend(
     network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
-    """Train a network; return the layers that scored `unseen` best, else the last ones."""
+    """Train a network; return the layers that scored the rows `unseen` best.
+
+    Return the last layers if `unseen` is empty.
+    """
     import torch
 
     layers = {name: layer.copy() for name, layer in start.items()}
@@ -255,7 +258,6 @@ class Neural(CostModel):
         limit: int,
         rng: np.random.Generator,
     ) -> None:
-        """Train networks from `start` on a bounded sample of rows; calibrate their scores."""
         sample = bounded_sample(labels, MOST_ROWS, seed=int(rng.integers(2**31)))
         labels, heads = labels[sample], heads[sample]
         training = TrainingRows(self._inputs(features[sample]), labels, heads)
@@ -296,7 +298,6 @@ class Neural(CostModel):
         return pack(self.KIND, {"heads": heads, "head": self._head, **self._extra()}, arrays)
 
     def _extra(self) -> Numbers:
-        """Return further state that a subclass saves with the networks."""
         return {}
 
     @classmethod

@@ -37,7 +37,7 @@ class TransferModel(CostModel):
 
     @abstractmethod
     def _local(self) -> tuple[Numbers, Arrays]:
-        """Return the state trained on local rows."""
+        """Return what was trained on the new rows, to be stored with the base model."""
 
     @abstractmethod
     def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
@@ -70,7 +70,10 @@ def name_of(model: CostModel) -> str:
 
 
 class ManyDomains(CostModel):
-    """A model with one output head per domain. `fit` treats all rows as one domain."""
+    """A model with one output head per domain (a target or class of hosts).
+
+    `fit` treats all rows as one domain.
+    """
 
     @abstractmethod
     def fit_domains(

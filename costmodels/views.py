@@ -18,7 +18,7 @@ from mallorn.core.errors import InvalidRequest
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Name, version and shape of a view. A column with a new meaning needs a new version."""
+    """Name, version and shape of a set of features. New meanings need a new version."""
 
     name: str
     version: int

@@ -14,8 +14,7 @@ MOST_TILINGS = 20_000  # tilings of an extent to compare; if there are more, a s
 
 
 def adapt_candidate(candidate: Candidate, own_sketch: Sketch, sketches: Sequence[Sketch]) -> Candidate | None:
-    """Return the candidate adapted to another shape; None if no sketch of that shape is
-    similar.
+    """Return the candidate adapted to another shape; None if no sketch of it is similar.
 
     `own_sketch` is the candidate's sketch, `sketches` are those of the other shape. The
     result is well-formed, and unchanged for the candidate's own shape. Inner tile factors

@@ -24,16 +24,16 @@ class Proposal:
 
 
 class Searcher(ABC):
-    """Proposes candidates of one task.
+    """Proposes candidates (a sketch and its decisions) of one task.
 
     Contract
-    - Proposals are a pure function of the arguments: a searcher keeps no state between calls, and
-      gets all information from `history`, so that a round can be recomputed anywhere. A searcher
-      that needs the state of its last round is a `searchers.stateful.StatefulSearcher`.
-    - It returns at most `count` distinct, valid candidates that are not in `history`; fewer only
-      if the space has no more.
+    - Proposals are a pure function of the arguments: a searcher keeps no state between
+      calls, and gets all information from `history`, so that a round can be recomputed
+      anywhere. A searcher with state is a `searchers.stateful.StatefulSearcher`.
+    - It returns at most `count` distinct, valid candidates that are not in `history`; fewer
+      only if the space has no more.
     - Its only constructor argument is a BatchSampler, for searchers that choose from a pool.
-    - Without a model (the first round of a family) it proposes the space's defaults first.
+    - Without a model (in the first round) it proposes the space's defaults first.
     - If `compiles` is True, it may call models that read lowered programs, for at most a
       few hundred candidates. Other searchers get a model of decisions instead; then the
       cost model chooses among their proposals.
@@ -64,12 +64,12 @@ SYNTHESIS: Final = "synthesis"
 
 
 def searcher_of(origin: str) -> str:
-    """Return the searcher's part of an origin: `ga` for `ga:mutation`."""
+    """Return an origin's first part, its searcher's name: `ga` for `ga:mutation`."""
     return origin.rpartition(":")[0] or origin
 
 
 def means_of(origin: str) -> str:
-    """Return the last part of an origin: `mutation` for `ga:mutation` and for `mutation`."""
+    """Return an origin's last part, how it was proposed: `mutation` for `ga:mutation`."""
     return origin.rpartition(":")[2]
 
 

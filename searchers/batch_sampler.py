@@ -58,11 +58,11 @@ class BatchSampler(ABC):
 
 
 class Synthesiser(BatchSampler):
-    """A BatchSampler that also gets the measured candidates, and may create candidates itself.
+    """A BatchSampler that also gets measured candidates, and may create candidates itself.
 
     Contract, in addition to that of BatchSampler
-    - `compose` returns distinct, unmeasured candidates: of the pool, or well-formed ones of the
-      space. They may be invalid; then `choose` fills the batch. If the space is not available, only
+    - `compose` returns distinct, unmeasured candidates: of the pool, or well-formed ones of
+      the space. If these are invalid, `choose` fills the batch. If there is no space, only
       `choose` is called.
     """
 

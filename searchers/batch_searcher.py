@@ -35,8 +35,7 @@ class BatchSearcher(Searcher):
 
     @abstractmethod
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
-        """Return at most `request.count` proposals, all passed by `candidate_filter`. The
-        count is at least 1."""
+        """Return at most `request.count` (>= 1) proposals that `candidate_filter` passed."""
 
     def propose(
         self,

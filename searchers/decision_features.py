@@ -29,8 +29,7 @@ FEATURES = SHARED + TILED + LISTED + LOCATIONS + DERIVED
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a decision vector, by kind of choice: spatial tiles, tiles of
-    reductions, lists, locations."""
+    """Columns of a decision vector: spatial tiles, tiles of reductions, lists, locations."""
 
     spatial: tuple[slice, ...]
     reduction: tuple[slice, ...]
@@ -40,7 +39,7 @@ class Layout:
 
 @lru_cache(maxsize=1024)
 def layout(sketch: Sketch) -> Layout:
-    """Group the choices of a sketch; tiles with fewer levels than the deepest are reductions."""
+    """Group a sketch's choices; tiles with fewer levels than the deepest are reductions."""
     deepest = max((c.width for c in sketch.choices if c.kind is ChoiceKind.TILE), default=0)
     spatial: list[slice] = []
     reduction: list[slice] = []

@@ -58,7 +58,7 @@ class SketchRules:
         return np.hstack([np.empty((count, 0), dtype=np.int32), *parts])
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Change one choice of every row; rows of a sketch without free choices stay."""
+        """Change one choice of every row; without free choices, rows stay the same."""
         changed = rows.copy()
         if not self.free_choices.size:
             return changed
@@ -130,7 +130,6 @@ class DecisionSpace(Space):
     def _by_sketch(
         self, names: Sequence[str], make: Callable[[SketchRules, list[int]], Rows]
     ) -> list[Candidate]:
-        """Make the rows of each sketch in one call; return candidates in the order of `names`."""
         candidates: list[Candidate | None] = [None] * len(names)
         places = places_by_sketch(names)
         for sketch in self.sketches:

@@ -53,8 +53,7 @@ class TileGene:
 
 
 class ListGene:
-    """Encodes a list choice with one column per possible value; decoding takes the largest
-    column."""
+    """Encodes a list choice by one column per value; decoding takes the largest column."""
 
     width = 1
 
@@ -105,8 +104,7 @@ class Genes:
         return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def project(self, points: Points) -> Points:
-        """Project onto the nearest points whose tile factors multiply to the extent and
-        whose list shares sum to 1."""
+        """Project onto points whose factors multiply to the extent; list shares sum to 1."""
         if not self._genes:
             return points
         parts = np.split(points, self._points, axis=1)
@@ -114,8 +112,7 @@ class Genes:
         return np.hstack(projected)
 
     def logs(self) -> Points:
-        """Return the matrix that maps points to log2 of tile factors; the columns of lists
-        stay as they are."""
+        """Return the matrix from points to log2 of tile factors (and list columns as is)."""
         parts = [gene.logs() for gene in self._genes]
         matrix = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
         row = column = 0
@@ -141,7 +138,6 @@ def whole_parts(points: Points, total: int) -> Rows:
 
 
 def _onto_simplex(points: Points, total: int) -> Points:
-    """Project onto the points with non-negative coordinates that sum to `total`."""
     falling = -np.sort(-points, axis=1)
     excess = (falling.cumsum(axis=1) - total) / np.arange(1, points.shape[1] + 1)
     last = (falling > excess).sum(axis=1, keepdims=True) - 1

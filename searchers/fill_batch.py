@@ -33,7 +33,7 @@ class Filter:
         return [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._seen]
 
     def valid(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Return the fresh candidates that are valid; afterwards none of them is fresh."""
+        """Return the valid ones among fresh candidates; all of these then count as seen."""
         checked = self.fresh(candidates)
         self._seen.update(checked)
         answers = self._space.valid(checked) if checked else []
@@ -63,8 +63,8 @@ def take(
 def defaults_first(
     space: Space, history: Sequence[Trial], candidate_filter: Filter, count: int
 ) -> list[Proposal]:
-    """Return the space's valid default candidates if nothing was tried yet. Otherwise return
-    only defaults whose trials were lost or withdrawn."""
+    """Return the space's valid default candidates if nothing was tried yet. Otherwise
+    return only defaults whose trials were lost or withdrawn."""
     is_first = not was_tried(history)
     withdrawn = (trial for trial in history if trial.outcome is Outcome.WITHDRAWN)
     withdrawn_defaults = [trial.candidate for trial in withdrawn if means_of(trial.origin) == DEFAULT]

@@ -33,8 +33,7 @@ class Access:
         return frozenset(axis for index in self.indices for axis, _ in index)
 
     def stride(self, axis: int) -> int:
-        """Return the bytes between neighbours along an axis; 0 if the axis indexes no
-        dimension, or if the buffer is `relaid`."""
+        """Return the bytes between neighbours along an axis; 0 if unused or `relaid`."""
         places = [
             dimension
             for dimension, index in enumerate(self.indices)
@@ -73,7 +72,7 @@ def product(spatial: tuple[int, ...], reductions: tuple[int, ...]) -> Nest:
 
 
 def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
-    """Return the nest with several steps folded into one, so that its extents become
+    """Return the nest with several iterations of a loop as one, so that its extents become
     `extents`; None if the number of axes differs or an extent does not divide."""
     if len(extents) != len(nest.axes) or any(
         full % left for full, left in zip(nest.extents, extents, strict=True)
@@ -91,8 +90,6 @@ def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
 
 
 def _folded(access: Access, at_once: Mapping[int, int]) -> Access:
-    """Return the access with larger elements: one element holds all that a folded step
-    accesses."""
     steps = [prod(at_once.get(axis, 1) for axis, _ in index) for index in access.indices]
     indices = [
         tuple((axis, max(1, factor // step)) for axis, factor in index)

@@ -19,7 +19,7 @@ from searchers.space import Candidate, Space
 
 
 class TopK(BatchSampler):
-    """Takes the candidates of highest score, and a random share `epsilon` of the others."""
+    """Takes candidates of highest score, but a share `epsilon` at random from the others."""
 
     def __init__(self, epsilon: float = 0.05, *, optimism: float = 0.5) -> None:
         self.epsilon = epsilon
@@ -33,8 +33,7 @@ class TopK(BatchSampler):
 
 
 class Contextual(BatchSampler):
-    """Takes a batch as TopK does, with a random share that depends on the model's
-    uncertainty.
+    """Takes a batch as TopK does, with more random candidates if the model is uncertain.
 
     exp(score) is the speed relative to the task's best; multiplied by the score's deviation,
     it is the uncertainty of that speed. The random share is its mean over the pool, within
@@ -61,14 +60,13 @@ BESIDE: Final = 128  # fastest measured candidates that a Synthesiser gets
 
 @dataclass(eq=False)
 class PooledSearcher(BatchSearcher):
-    """A BatchSearcher that collects a pool of candidates and lets its sampler choose from
-    it. Subclasses fill the pool; only chosen candidates are checked for validity. Candidates
-    that resemble earlier failures are chosen less often."""
+    """A BatchSearcher whose sampler chooses from a pool of candidates that subclasses fill.
+    Only chosen candidates are checked for validity. Candidates that resemble earlier
+    failures are chosen less often."""
 
     @abstractmethod
     def pool(self, request: Request) -> dict[Candidate, str]:
-        """Return the candidates to score, with their origins; measured ones may be among
-        them."""
+        """Return candidates to score, with their origins; some may be measured already."""
 
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
         origins = self.pool(request)
@@ -99,8 +97,7 @@ class PooledSearcher(BatchSearcher):
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:
-    """Return a pool of the candidates with features and predictions, which are 0 without a
-    model."""
+    """Return a pool of candidates with features and predictions (0 without a model)."""
     features = space.features(candidates)
     if model is None or not candidates:
         zeros = np.zeros(len(candidates), dtype=np.float32)

@@ -68,13 +68,12 @@ class Space(ABC):
 
     @abstractmethod
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        """Return one row of features per candidate, in the view `decisions`, which most cost
-        models read."""
+        """Return a row of features per candidate, in the view (feature set) `decisions`."""
 
     @abstractmethod
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
-        """Return each candidate's features in another view; NaN for those that cannot be
-        lowered. Raises InvalidRequest for a view that needs a compiler if there is none."""
+        """Return candidates' features in another view; NaN if they cannot be lowered.
+        Raises InvalidRequest for a view that needs a compiler if there is none."""
 
     @cached_property
     def by_key(self) -> dict[str, Sketch]:

@@ -69,8 +69,7 @@ class SyntheticSpace(DecisionSpace):
         return [bool(is_valid) for is_valid in ~np.isnan(self.latency_us(candidates))]
 
     def latency_us(self, candidates: Sequence[Candidate]) -> Column:
-        """Return the exact latency of each candidate: NaN if it is invalid, infinity if its
-        build times out."""
+        """Return exact latencies: NaN if invalid, infinity if the build times out."""
         width = self.sketches[0].width
         rows = np.array([c.decisions for c in candidates], dtype=np.int32).reshape(-1, width)
         return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))
@@ -128,7 +127,6 @@ class SyntheticSpace(DecisionSpace):
 
 
 def _registers(accumulators: Column, depth: Column) -> Column:
-    """Return the cost of too few accumulators, too many (spills), and short depths."""
     waiting = 1 + np.maximum(0, IN_FLIGHT - accumulators) / 8
     spilling = 1 + 0.4 * np.log2(np.maximum(1, accumulators / REGISTERS)) * (1 + 0.2 * np.log2(depth))
     reloading = 1 + 4.0 / depth
@@ -136,7 +134,6 @@ def _registers(accumulators: Column, depth: Column) -> Column:
 
 
 def _caches(m: Column, n: Column, k: Column) -> Column:
-    """Return the cost of blocks that exceed the first or second cache."""
     rows, columns = m[2] * m[3], n[2] * n[3]
     first = 4 * (rows * k[1] + columns * k[1] + rows * columns)
     rows, columns, depth = rows * m[1], columns * n[1], k[0] * k[1]
@@ -147,7 +144,6 @@ def _caches(m: Column, n: Column, k: Column) -> Column:
 
 
 def _unrolling(body: Column, unroll: Column) -> Column:
-    """Return the cost of loop overhead, and of instruction misses in long unrolled bodies."""
     unrolled = body <= unroll
     overhead = np.where(unrolled, 1.0, 1 + 2.0 / np.sqrt(body))
     return overhead * np.where(unrolled & (body > 128), 1 + 0.15 * np.log2(body / 128), 1.0)

@@ -14,9 +14,9 @@ MAX_REDRAWS = 8
 
 
 class TileRule:
-    """A TILE choice: `width` factors whose product is the extent, the last of them within
-    the limit. With `inner_multiple` (place, n), the product of the factors from that place
-    on is a multiple of n."""
+    """A TILE choice: `width` factors whose product is the extent, the last of them limited.
+    With `inner_multiple` (place, n), the product of the factors from that place on is a
+    multiple of n."""
 
     def __init__(self, choice: Choice) -> None:
         self.width = choice.width
@@ -34,8 +34,7 @@ class TileRule:
         return self.width > 2 and self.extent > 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
-        """Draw tilings uniformly. Rows beyond the limits are drawn again at most MAX_REDRAWS
-        times, then repaired."""
+        """Draw tilings uniformly; after MAX_REDRAWS draws, repair rows beyond the limits."""
         rows = self._draw(rng, count)
         for _ in range(MAX_REDRAWS):
             is_over = np.flatnonzero(~self._within_limits(rows))
@@ -45,8 +44,7 @@ class TileRule:
         return self.repair(rows)
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Move one factor of each row from one loop to another, drawn uniformly from the
-        legal moves."""
+        """Move a prime factor of each row to another loop, drawn from the legal moves."""
         legal = rows[:, self._sources] % self._factors == 0
         products = rows[:, -1:].astype(np.int64) * self._factors
         legal &= (self._targets != self.width - 1) | (products <= self.limit)

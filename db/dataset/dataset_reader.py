@@ -122,7 +122,6 @@ def _open(directory: Path, table: Table) -> pq.ParquetFile:
 
 
 def _check_schema(path: Path, schema: pa.Schema, table: Table) -> None:
-    """Raise InvalidRequest for another format version, a missing column, or one of another type."""
     version = (schema.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
     if version.isdigit() and version != str(VERSION):
         raise InvalidRequest(
@@ -143,7 +142,6 @@ def _check_schema(path: Path, schema: pa.Schema, table: Table) -> None:
 
 
 def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
-    """Yield the rows of a small table with the JSON columns parsed. Raises InvalidRequest for bad rows."""
     batches = _batches(directory, table, 100)
     for row in (row for batch in batches for row in batch.select(table.schema.names).to_pylist()):
         if None in row.values():
@@ -156,7 +154,8 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
 
 
 def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None:
-    """Read all measurements; find damaged pages, missing references and invalid texts."""
+    """Read all measurements. Raises InvalidRequest for damaged pages, missing references
+    and invalid texts."""
     targets: set[str | None] = set()
     evaluators: set[str | None] = set()
     for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):
@@ -179,7 +178,7 @@ def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None
 
 
 def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield a table in batches with all of its columns, including columns that are not in our schema."""
+    """Yield a table in batches, with all columns of the file, even unknown ones."""
     path = directory / table.file
     _open(directory, table)
     try:

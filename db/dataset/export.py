@@ -41,10 +41,10 @@ class Written:
 def export(
     database: Database, snapshot: Snapshot, directory: Path, progress: Progress = silent
 ) -> dict[str, object]:
-    """Write a snapshot's rows into a directory that appears once it is complete; return a summary.
+    """Write a snapshot's rows into a directory, which appears once it is complete.
 
-    Raises Conflict if `directory` is a file or is not empty, InvalidRequest if it cannot be
-    written, StorageFull if the disk is full.
+    Return a summary. Raises Conflict if `directory` is a file or is not empty,
+    InvalidRequest if it cannot be written, StorageFull if the disk is full.
     """
     frozen = SnapshotReader.of(database, snapshot)
     head = describe(snapshot, frozen.source)
@@ -93,7 +93,6 @@ def _new_directory(directory: Path) -> Iterator[Path]:
 
 
 def _join_small_pages(pages: Iterable[Columns]) -> Iterator[Columns]:
-    """Join the small pages of a narrow selection, so that row groups are large enough."""
     buffer: list[Columns] = []
     for page in pages:
         buffer.append(page)
@@ -135,7 +134,6 @@ def _measurements(page: Columns, own_key: str, contexts: dict[int, Context]) -> 
 
 
 def _programs(database: Database, table: Table, ids: Sequence[int]) -> Iterator[pa.Table]:
-    """Yield the workloads or sketches with these ids, TEXTS at a time, as texts are long."""
     for start in range(0, len(ids), TEXTS):
         part, rows = ids[start : start + TEXTS], list[dict[str, object]]()
         with database.session() as session:

@@ -61,7 +61,7 @@ class Imported:
 
 @dataclass(slots=True)
 class Names:
-    """Ids in this database by the keys in the files, but not those of measurements."""
+    """Ids of an export's targets, workloads and so on in this database, by their keys."""
 
     workloads: dict[str, int] = field(default_factory=dict)
     sketches: dict[str, int] = field(default_factory=dict)
@@ -71,15 +71,19 @@ class Names:
 
 
 def import_dataset(database: Database, directory: Path, progress: Progress = silent) -> Imported:
-    """Import a Mallorn export, except rows that are stored already; trust the export's keys.
+    """Import the rows of a Mallorn export that are not stored yet.
 
-    Raises InvalidRequest or NotFound, and stores nothing, unless all files can be read.
+    The export's keys are trusted, and not computed again. Raises InvalidRequest or NotFound,
+    and stores nothing, unless all files can be read.
     """
     return import_export(database, open_export(directory), progress)
 
 
 def import_export(database: Database, export: CheckedExport, progress: Progress = silent) -> Imported:
-    """Import new rows, except faulty rows and those whose workload or sketch is refused."""
+    """Import the rows of a checked export that are not stored yet.
+
+    Faulty rows, and rows whose workload or sketch the export refuses, are skipped.
+    """
     names = Names()
     for batch in export.batches(WORKLOAD_TABLE, TEXTS):
         workloads = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]

@@ -38,7 +38,7 @@ class SnapshotReader:
         return cls(Selection.from_dict(snapshot.filter), snapshot.upto, source)
 
     def pages(self, database: Database, progress: Progress = silent) -> Iterator[Columns]:
-        """Yield pages of rows in the order of ids, each from its own transaction, so none lasts long."""
+        """Yield pages of rows, ordered by id, each read in a short transaction."""
         last_id = 0
         while last_id < self.upto:
             with database.session() as session:
@@ -98,9 +98,9 @@ def describe(snapshot: Snapshot, source: str) -> dict[str, object]:
 
 
 def _digest(database: Database, frozen: SnapshotReader, progress: Progress) -> tuple[int, str]:
-    """Return the number of rows, and a digest of candidates, outcomes and origins.
+    """Return the number of rows, and a digest of their candidates, outcomes and origins.
 
-    It leaves out the ids that only this database uses.
+    Ids that only mean something in this database are left out.
     """
     count, digest = 0, hashlib.sha256()
     for page in frozen.pages(database, progress):

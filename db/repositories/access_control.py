@@ -74,7 +74,7 @@ class Owners(Repository):
         return bool(jobs)
 
     def rename(self, column: Any, owner: str, name: str) -> bool:
-        """Replace an owner's name in this column of up to BATCH rows; return whether there were any."""
+        """Replace an owner's name in up to BATCH rows; return whether there were any."""
         table = column.class_
         key = class_mapper(table).primary_key[0]
         rows = self.session.scalars(select(key).where(column == owner).limit(BATCH)).all()
@@ -140,7 +140,7 @@ USED_SEC: Final = 60.0  # least time between two writes of a key's last use
 
 
 class ApiKeys(Repository):
-    """API keys by id, the key's first part; `owner` None stands for all owners."""
+    """API keys; a key's id is its first part. An `owner` of None means all owners."""
 
     def exist(self) -> bool:
         """Return whether there ever was a key: after the last is revoked, requests still need one."""
@@ -201,10 +201,11 @@ class ApiKeys(Repository):
         return ApiKey.from_row(row)
 
     def rotate(self, key: ApiKey, grace_sec: float = 0.0, current_digest: str | None = None) -> NewApiKey:
-        """Give a key a new secret, equally long valid; accept the old one for `grace_sec`.
+        """Give a key a new secret, and accept the old one for another `grace_sec`.
 
-        Raises Conflict for a revoked or expired key, or if `current_digest` is given and the
-        key has another digest by now.
+        The key's period of validity starts anew with the same length.
+        Raises Conflict if the key is revoked or expired, or if its digest is no longer
+        `current_digest` (None: not checked).
         """
         secret, start = new_key(key.id), read_clock(self.session)
         end = None if key.expires_at is None else start + key.expires_at - key.created_at

@@ -47,7 +47,7 @@ class Repository:
         return self.session.connection().execute(statement, rows, execution_options=options).rowcount
 
     def hold(self, name: str) -> None:
-        """Hold an exclusive lock on a name until the transaction ends; SQLite has only one writer."""
+        """Lock a name until the transaction ends; SQLite, with one writer, needs no lock."""
         if self.session.get_bind().dialect.name == "postgresql":
             self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 

@@ -21,7 +21,7 @@ SILENT: Final = "its worker died or stopped responding"
 
 
 class WorkItems(Repository):
-    """Leases of rounds and job stages; methods do nothing with a lease that has ended."""
+    """Claims and ends jobs' rounds and stages. Calls with an ended lease do nothing."""
 
     def claim(self, item: WorkItem, worker: str, lease_sec: float) -> LeaseToken | None:
         """Lease a round or stage; None if it is held or its job's state does not allow it.
@@ -38,10 +38,9 @@ class WorkItems(Repository):
     def _start_import_by_turn(self, message_job_id: str) -> str:
         """Choose the job that an import message starts, move it to IMPORTING, return its id.
 
-        Every submitted job sends one message, and messages arrive in the order of
-        submission. So that an owner with many jobs does not delay other owners, a message
-        stands for any queued job: it starts the next job of the owner whose last job started
-        longest ago.
+        Each submitted job sends one message. So that an owner with many jobs does not
+        delay others, a message starts the next queued job of the owner whose last job
+        started longest ago, whichever job sent it.
 
         Return the message's own job, without moving it, if no job is queued, or if a worker
         gave that job back during its import: it may never get another message.
@@ -110,7 +109,7 @@ class WorkItems(Repository):
         return loss
 
     def die(self, hold: LeaseToken, error: MallornError) -> None:
-        """Record that a kill from outside ended work; give it up after MAX_DEATHS kills."""
+        """Count that this work's holder was killed; give it up after MAX_DEATHS kills."""
         self.lock_job(self._job_of(hold))
         loss = Leases(self.session).die(hold)
         if loss is not None:

@@ -17,9 +17,10 @@ AHEAD_SEC: Final = 1.0
 
 class LoopTicks(Repository):
     def begin(self, name: str, every_sec: float) -> float | None:
-        """Record that a loop's turn begins; return for how many seconds it has had no gap.
+        """Record that a turn of a loop begins; return how long its turns had no gap.
 
-        Return 0 in the first turn and after a gap or clock step, None if a turn just began.
+        The result is in seconds: 0 in the first turn and after a gap or a clock step. It is
+        None if another turn began just now, so that this one must not run.
         """
         insert = self.insert(Tick).values(name=name, begun_at=now(), since=now())
         start = insert.excluded.begun_at
@@ -40,19 +41,25 @@ class LoopTicks(Repository):
         self.changed(update(Tick).where(Tick.name == name).values(done_at=now()))
 
     def since(self, name: str) -> float:
-        """Return since when a loop has had no gap: now if it stopped, 0 if it never ran."""
+        """Return the time since which a loop has run without a gap, 0 if it never ran.
+
+        If it has stopped, this is the current time.
+        """
         has_stopped = Tick.begun_at < until(-GAP_SEC)
         since = select(case((has_stopped, now()), else_=Tick.since)).where(Tick.name == name)
         return self.session.scalar(since) or 0.0
 
     def ages_sec(self, names: Collection[str]) -> Mapping[str, float | None]:
-        """Return how many seconds ago each loop last ended a turn; None if it never did."""
+        """Return how long ago, in seconds, each loop last ended a turn; None if never."""
         ages = select(Tick.name, (now() - Tick.done_at).label("age")).where(Tick.name.in_(names))
         rows = self.session.execute(ages)
         return dict.fromkeys(names) | {row.name: row.age for row in rows}
 
     def pull_back(self, lease_sec: float) -> None:
-        """Correct future times, stored before the clock was set back: they delay loops."""
+        """Correct times of jobs, leases, devices and workers that are in the future.
+
+        They were stored before the clock was set back, and would delay the loops.
+        """
         self._pull(Job.planned_at, None, tolerance_sec=AHEAD_SEC)
         self._pull(LeaseRow.until, until(lease_sec), tolerance_sec=lease_sec + AHEAD_SEC)
         self._pull(LeaseRow.sent_at, now(), tolerance_sec=AHEAD_SEC)

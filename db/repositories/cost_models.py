@@ -31,7 +31,7 @@ class NewCostModel:
 
 
 class Head(NamedTuple):
-    """The active version without its bytes, and what the newest version has seen."""
+    """The active version of a cost model, and the rows that the newest version has seen."""
 
     id: int
     version: int
@@ -42,7 +42,7 @@ class Head(NamedTuple):
 
 
 class BaseHead(NamedTuple):
-    """The active version of a base model, without its bytes."""
+    """The active version of a pretrained base model, without its bytes."""
 
     id: int
     name: CostModelName
@@ -58,10 +58,13 @@ class BaseElsewhere(NamedTuple):
 
 
 class CostModels(Repository):
-    """Versions of cost models, numbered per family, target and name; only one is active."""
+    """Versions of cost models. Each family, target and name has at most one active one.
+
+    A family is a set of workloads with a common cost model.
+    """
 
     def add(self, new: NewCostModel, active: bool = True) -> CostModelRow:
-        """Store the next version, by default as the active one."""
+        """Store a trained model as the next version; by default, activate it."""
         # Two trainers of one family wait for each other here.
         self.lock_target(new.target_id)
         is_same_model = _line(new.family, new.target_id, new.name)
@@ -82,7 +85,7 @@ class CostModels(Repository):
         return self.session.scalars(query).one_or_none()
 
     def head(self, family: str, target_id: int, name: str) -> Head | None:
-        """Return the active version, with the rows that the newest version has seen; None if none is active.
+        """Return the active version and the rows that the newest one has seen, or None.
 
         After a rollback, the newest version has seen more rows than the active one. The next
         training waits for more rows than that, or it would undo the rollback at once.
@@ -109,7 +112,10 @@ class CostModels(Repository):
         return [_base(family, row) for row in rows]
 
     def bases_elsewhere(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
-        """Return the active base models for an operator on other targets, those with most rows first."""
+        """Return the active base models for an operator on other targets.
+
+        Those with most training rows come first.
+        """
         family = base_family(op)
         facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.name, *facts, TargetRow.text
@@ -121,7 +127,7 @@ class CostModels(Repository):
         ]
 
     def knows(self, snapshot: str) -> bool:
-        """Return whether a version was trained on this snapshot."""
+        """Return whether any version was trained on the snapshot of this name."""
         query = select(CostModelRow.id).where(CostModelRow.snapshot == snapshot).limit(1)
         return self.session.scalar(query) is not None
 
@@ -139,7 +145,7 @@ def _line(family: str, target_id: int, name: str) -> tuple[ColumnElement[bool], 
 
 
 class CostModelVersions(Repository):
-    """Reads and activates cost-model versions. None is ever deleted, because rounds refer to them."""
+    """Reads and activates cost-model versions. Rounds refer to them, so all are kept."""
 
     def page(
         self,
@@ -176,7 +182,7 @@ class CostModelVersions(Repository):
         return page(versions, limit, lambda row: (row.id,))
 
     def get(self, version_id: int, owner: str | None = None) -> CostModelVersion:
-        """Return a version. Raises NotFound, also if it was trained for another owner's private jobs."""
+        """Return a version. Raises NotFound if there is none that this owner may see."""
         query = _versions().where(CostModelRow.id == version_id, _is_visible_to(owner))
         row = self.session.execute(query).one_or_none()
         if row is None:
@@ -184,9 +190,10 @@ class CostModelVersions(Repository):
         return _version(row)
 
     def activate(self, version_id: int, owner: str | None = None) -> CostModelVersion:
-        """Make this version active for new rounds and training. Raises NotFound.
+        """Make this version active for new rounds and training.
 
         Rounds that exist already keep their version; later versions are not deleted.
+        Raises NotFound if there is no such version that this owner may see.
         """
         self.get(version_id, owner)
         model = self.session.get_one(CostModelRow, version_id)

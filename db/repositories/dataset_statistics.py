@@ -49,10 +49,16 @@ OUTCOME: Final = "outcome"
 
 
 class Counts(Repository):
-    """Counts of measurements: stored for ids up to a mark, computed for newer ones."""
+    """Counts of measurements by job, by property such as the outcome, and by its value.
+
+    Counts up to a mark, the id of a row, are stored; later rows are counted when read.
+    """
 
     def grow(self, settled_sec: float = SETTLED_SEC) -> int:
-        """Advance the mark over rows older than `settled_sec`; return by how many ids."""
+        """Add rows older than `settled_sec` to the stored counts.
+
+        Return by how many ids the mark, up to which rows are counted, has advanced.
+        """
         self.hold(COUNTS)
         mark = self._mark()
         rows = select(Measurement.id, Measurement.created_at).order_by(Measurement.id)
@@ -65,14 +71,15 @@ class Counts(Repository):
         return int(end - mark)
 
     def move(self, sign: int, condition: ColumnElement[bool]) -> None:
-        """Subtract rows before their outcome changes (`sign` -1), or add them after it (1).
+        """Adjust the stored counts of outcomes for rows whose outcome changes.
 
-        The caller must hold the lock COUNTS from the first call to the second.
+        Call it with `sign` -1 before the change and 1 after it, and hold the lock COUNTS
+        from the first call to the second.
         """
         self._add(OUTCOME, sign, condition, Measurement.id <= self._mark())
 
     def of(self, jobs: Select[str] | None) -> Subquery:
-        """Return counts of these jobs, or of all, by job, facet and name, up to now."""
+        """Return counts, by job, property and value, of the rows of these jobs or of all."""
         counts = MeasurementCount
         stored_counts = select(counts.job_id, counts.facet, counts.name, counts.rows)
         mark = self._mark()
@@ -98,7 +105,7 @@ class Counts(Repository):
 
 
 def _facets() -> dict[str, ColumnElement[str]]:
-    """Return the SQL expressions by which rows are counted per job, each one separately."""
+    """Return SQL expressions of the properties by which a job's rows are counted."""
     return {
         "target": cast(Measurement.target_id, String),
         "workload": cast(Measurement.workload_id, String),

@@ -67,7 +67,6 @@ def _own_trials() -> tuple[ColumnElement[bool], ...]:
 
 
 def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
-    """Convert a query's row; add the gain, the check of the forecast and the model name."""
     record: Round
     record, family, model_name, version = row[:4]
     fields = {name: value for name, value in row._mapping.items() if name in RoundStatus.model_fields}

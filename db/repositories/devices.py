@@ -32,7 +32,7 @@ def machine_key_of(row: "Device | Context | SeenDevice") -> MachineKey:
 
 @dataclass(frozen=True, slots=True)
 class SeenDevice:
-    """A device as it described itself."""
+    """A device as it described itself when it answered."""
 
     name: str
     target_id: int
@@ -117,8 +117,8 @@ class Devices(Repository):
     def fresh_machine_of(self, key: MachineKey, again_sec: float, builder: str) -> DeviceMachine | None:
         """Return `machine_of(key)`, or None if the machine must be measured (again).
 
-        It must be if another builder's code measured it. A failed or disturbed measurement
-        is repeated once it is more than `again_sec` old.
+        It must be measured again if other code (`builder`) did it, or if a measurement
+        that failed or was disturbed is more than `again_sec` old.
         """
         result = self.machine_of(key)
         if result is None:
@@ -136,7 +136,7 @@ class Devices(Repository):
     def store_machine(
         self, key: MachineKey, machine: Machine | None, reason: str, builder: str
     ) -> DeviceMachine:
-        """Store for all devices with this key what probes of `builder` measured, or why they failed."""
+        """Store, for all devices with this key, what a probe measured or why it failed."""
         time = self.session.execute(select(now())).scalar_one()
         result = DeviceMachine(machine=machine, why=reason, at=time, builder=builder)
         self.changed(update(Device).where(has_machine_key(key)).values(machine=result))
@@ -146,7 +146,7 @@ class Devices(Repository):
         return self.session.execute(select(now())).scalar_one() - (machine.at or 0.0)
 
     def mark_stopped(self, present: Collection[str], silent_sec: float) -> None:
-        """Mark devices that the tracker does not list, and were not seen for `silent_sec`, as stopped."""
+        """Mark unlisted devices (not in `present`), unseen for `silent_sec`, as stopped."""
         is_gone = Device.name.not_in(present), Device.last_seen < until(-silent_sec)
         is_marked = func.coalesce(type_coerce(Device.info, JsonType)["stopped"].as_boolean(), false())
         rows = self.session.execute(

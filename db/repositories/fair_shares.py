@@ -15,7 +15,10 @@ from mallorn.core.states import JobState
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Fields that decide which job is next; `able`: some task of it can get a round now."""
+    """A tuning job that may get its target's next turn, and the fields that decide it.
+
+    `able` is whether a round of some task of the job can start now.
+    """
 
     id: str
     owner: str
@@ -26,10 +29,10 @@ class Claim:
 
 
 class FairShares(Repository):
-    """Reads and stores the pass values that `services.planner.fair_share` defines."""
+    """Reads and stores jobs' pass values; `services.planner.fair_share` computes them."""
 
     def claims(self, target_id: int) -> Sequence[Claim]:
-        """Return the claims of all tuning jobs of a target, by job id."""
+        """Return all tuning jobs of a target, by job id."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
         is_free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()
@@ -38,16 +41,23 @@ class FairShares(Repository):
         return [Claim(*row) for row in rows]
 
     def take_turn(self, job_id: str, share_pass: float | None, owner_pass: float | None) -> None:
-        """Store a job's pass values after its turn, and now as the time of its planning."""
+        """Store a job's pass values after its turn, and when it was planned: now."""
         passes = {"share_pass": share_pass, "owner_pass": owner_pass, "planned_at": now()}
         self.changed(update(Job).where(Job.id == job_id, Job.state == JobState.TUNING).values(passes))
 
     def seconds_left(self, job_id: str) -> float | None:
-        """Return for how long a job may tune and still finish by its deadline; None without a deadline."""
+        """Return the seconds a job may still tune, so that it ends by its deadline.
+
+        Return None if it has no deadline or was exported.
+        """
         return self.session.scalar(select(_seconds_left()).where(Job.id == job_id))
 
     def due(self, per_target: int) -> Sequence[str]:
-        """Return jobs that need planning now, and per target the `per_target` jobs planned longest ago."""
+        """Return the tuning jobs to plan now.
+
+        These are jobs that were never planned, had a round end since, or are out of
+        time; and of each target the `per_target` jobs that were planned longest ago.
+        """
         place = func.row_number().over(partition_by=Job.target_id, order_by=(Job.planned_at, Job.id))
         closed_rounds = Round.job_id == Job.id, Round.finished_at > Job.planned_at
         has_closed = exists(select(Round.id).where(*closed_rounds).correlate(Job))
@@ -59,7 +69,6 @@ class FairShares(Repository):
 
 
 def _seconds_left() -> ColumnElement[float | None]:
-    """Return the SQL for `seconds_left`; null without a deadline or after an export."""
     tasks = select(func.count()).select_from(Task).where(Task.job_id == Job.id).correlate(Job)
     finish, budget = FINISH_SEC + FINISH_SEC_PER_TASK * tasks.scalar_subquery(), Job.minutes * 60
     tuning = case((finish < budget * MOST_OF_BUDGET, budget - finish), else_=budget * (1 - MOST_OF_BUDGET))

@@ -68,7 +68,7 @@ class Warnings(Repository):
     """The warnings of jobs. Equal warnings are stored once, with a count."""
 
     def add(self, job_id: str, warn: NewJobWarning) -> None:
-        """Store a warning, at most MOST_KEPT per job, and log an event; count repeats."""
+        """Store a warning and log an event, or count a repeat; keep at most MOST_KEPT."""
         self.lock_job(job_id)
         warnings = list(self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one())
         new = JobWarning(source=warn.source, message=warn.message, hint=warn.hint, count=1)

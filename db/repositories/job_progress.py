@@ -19,7 +19,7 @@ Outcomes = Mapping[str | None, dict[str, int]]  # number of trials by job and ou
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A job's trials; `best_us` (only of timed tasks) and `weights` are keyed by task id."""
+    """A job's trials, and the best times and call counts of its tasks, by task id."""
 
     spent: int
     in_flight: int  # candidates of open rounds that are not committed yet
@@ -47,7 +47,8 @@ def progress(session: Session, job: Job) -> Progress:
 def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
     """Return the progress of each job by its id, with a few indexed queries for all jobs.
 
-    Only build errors are read as rows: their text shows what was left unbuilt.
+    SQL counts the trials. Only build errors are read, as their text shows which candidates
+    were not compiled on purpose.
     """
     ids = [job.id for job in jobs]
     outcomes = _split_build_errors(session, count_by_outcome(session, ids))
@@ -89,7 +90,7 @@ def count_by_outcome(session: Session, job_ids: Sequence[str]) -> Outcomes:
 
 
 def _split_build_errors(session: Session, outcomes: Outcomes) -> Outcomes:
-    """Split trials that were skipped on purpose (LEFT_UNBUILT) off from build errors."""
+    """Count candidates that were not compiled on purpose apart from other build errors."""
     ids = [job_id for job_id, counts in outcomes.items() if Outcome.BUILD_ERROR in counts]
     trials = Measurement.job_id.in_(ids), Measurement.kind == MeasurementKind.TRIAL
     query = select(Measurement.job_id, func.count()).where(*trials, was_left_unbuilt())

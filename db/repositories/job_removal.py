@@ -53,7 +53,7 @@ class Removals(Jobs):
     """Archives and deletes jobs. Never deletes measurements or schedules: they are the dataset (ADR 0013)."""
 
     def archive(self, job_id: str, owner: str | None) -> Job:
-        """Archive an ended job. Raises NotFound if there is none, Conflict if it has not ended."""
+        """Archive an ended job. Raises NotFound if there is none, Conflict if not ended."""
         self._change_ended(job_id, owner, "archived", archived_at=now())
         return self.get(job_id, owner)
 
@@ -64,10 +64,11 @@ class Removals(Jobs):
         return self.get(job_id, owner)
 
     def delete(self, job_id: str, owner: str | None) -> None:
-        """Delete an ended job: hide its row, clear its texts and logs, and keep its measurements.
+        """Delete an ended job: hide its row, clear texts and logs, keep measurements.
 
-        The caller removes its exported files, once `forget_export` allows it. Raises NotFound
-        if there is no such job, Conflict if it has not ended.
+        Cached features of workloads that only deleted private jobs used are deleted, too.
+        The caller removes its exported files, once `forget_export` allows it. Raises
+        NotFound if there is no such job, Conflict if it has not ended.
         """
         self._change_ended(job_id, owner, "deleted", deleted_at=now(), **WORDS)
         rounds = update(Round).where(Round.job_id == job_id)
@@ -111,7 +112,7 @@ class Removals(Jobs):
         return self.session.scalars(query.limit(limit)).all()
 
     def forget_export(self, job_id: str) -> bool:
-        """Clear an export's URI; False if its job was resumed and its files must stay."""
+        """Clear a job's export URI; return False if it was resumed, so its files stay."""
         return self.changed(update(Job).where(Job.id == job_id, *_LEFT_OVER).values(export_uri=None)) == 1
 
     def ended_before(self, days: float, limit: int) -> Sequence[str]:
@@ -135,9 +136,9 @@ class Removals(Jobs):
         return job_ids
 
     def forget_unmeasured(self, days: float, limit: int) -> int:
-        """Delete the rows of jobs deleted over `days` days ago that measured nothing.
+        """Delete rows of jobs that were deleted over `days` days ago and measured nothing.
 
-        Return how many there were. Also delete targets to which no row refers any more.
+        Also delete targets to which no row refers any more. Return the number of jobs.
         """
         deleted = Job.deleted_at < until(-days * 86400), Job.context_id.is_(None), Job.export_uri.is_(None)
         rows = (Measurement.job_id, Round.job_id, Schedule.job_id)

@@ -62,9 +62,10 @@ class ReplacedCode(Jobs):
     """Adapts jobs to an upgrade that replaced the code with which they began."""
 
     def rebind(self, job_id: str, old: Context, built_by: str, tvm_version: str | None = None) -> None:
-        """Give a job the context that equals `old` but for the builder and the device's TVM.
+        """Move a job to a measuring context like `old`, but with another builder.
 
-        Its machine is chosen again. A job with measurements in `old` gets a warning.
+        `tvm_version` is the device's TVM, None if it is the same. The job's machine is
+        chosen again. A job with measurements in `old` gets a warning.
         """
         new = Contexts(self.session).built_by(old, built_by, tvm_version or old.tvm_version)
         is_bound = Job.id == job_id, Job.context_id == old.id
@@ -80,9 +81,10 @@ class ReplacedCode(Jobs):
             )
 
     def import_anew(self, job_id: str) -> bool:
-        """Move a tuning or finishing job back to its import stage; False in another state.
+        """Move a tuning or finishing job back to its import stage, and warn its owner.
 
         Its open rounds end but keep their measurements; its finish stage starts again.
+        Return False if the job is in another state.
         """
         if not self._queue_import(job_id, IMPORTED_ANEW):
             return False
@@ -94,7 +96,7 @@ class ReplacedCode(Jobs):
         return True
 
     def import_with(self, job_id: str, graph: GraphReport, reason: str) -> None:
-        """Move a job back to its import stage, which then uses the recipe of `graph`."""
+        """Store another report of graph passes, and import the job again with these."""
         if self._queue_import(job_id, reason):
             self.record(job_id, graph=graph)
 

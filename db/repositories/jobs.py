@@ -86,14 +86,14 @@ class Jobs(Repository):
         return Leases(self.session).claim(WorkItem(STAGES[state], job_id), worker, lease_sec)
 
     def _update_leases(self, job_id: str, state: JobState) -> None:
-        """End all leases of a job's stages, and open the stage of its new state for workers."""
         leases = Leases(self.session)
         leases.rest(STATES, [job_id])
         if state in STAGES:
             leases.open(WorkItem(STAGES[state], job_id), job_id)
 
     def get(self, job_id: str, owner: str | None) -> Job:
-        """Return a job. Raises NotFound; owners see neither deleted nor others' jobs."""
+        """Return a job. Raises NotFound if there is none, or if it is deleted or another
+        owner's; with `owner` None, all jobs are found."""
         # Workers must still find a job that was deleted during their work; owners must not.
         is_visible = true() if owner is None else Job.deleted_at.is_(None)
         query = select(Job).where(Job.id == job_id, is_owned_by(owner), is_visible)
@@ -103,12 +103,12 @@ class Jobs(Repository):
         return job
 
     def check_measured(self, job_id: str, owner: str | None) -> None:
-        """Raise NotFound unless the owner has or had this job: measurements of deleted jobs remain."""
+        """Raise NotFound unless the owner has or had this job, even if it is deleted."""
         if self.session.scalar(select(Job.id).where(Job.id == job_id, is_owned_by(owner))) is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
 
     def imported_before(self, job: Job) -> Sequence[Job]:
-        """Return up to LATEST other jobs of the owner for this model and target, imported ones only."""
+        """Return an owner's newest other jobs with this model and target, once imported."""
         same_model = Job.owner == job.owner, Job.model_id == job.model_id, Job.target_id == job.target_id
         was_imported = Job.id != job.id, Job.graph.is_not(None), Job.deleted_at.is_(None)
         query = select(Job).where(*same_model, *was_imported).order_by(Job.created_at.desc())
@@ -121,7 +121,10 @@ class Jobs(Repository):
         return {job_id: (count, state) for job_id, count, state in rows}
 
     def reports(self, context_id: int | None) -> Sequence[tuple[FinishReport, float]]:
-        """Return reports and durations (seconds) of a context's newest done, public jobs."""
+        """Return finish reports and durations in seconds of a context's newest done jobs.
+
+        Private jobs are left out.
+        """
         is_done = Job.context_id == context_id, Job.state == JobState.DONE, ~Job.private
         query = select(Job.report, Job.finished_at - Job.started_at).where(*is_done)
         rows = self.session.execute(query.order_by(Job.finished_at.desc()).limit(NEWEST))
@@ -151,7 +154,7 @@ class Jobs(Repository):
         *,
         archived: bool = False,
     ) -> Page[Job]:
-        """Return a page of jobs, newest first: only archived jobs, or only jobs that are not archived."""
+        """Return a page of an owner's jobs, newest first: archived ones, or all others."""
         is_listed = Job.archived_at.is_not(None) if archived else Job.archived_at.is_(None)
         query = select(Job).where(is_owned_by(owner), is_listed, Job.deleted_at.is_(None))
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
@@ -171,7 +174,11 @@ class Jobs(Repository):
         *,
         hold: LeaseToken | None = None,
     ) -> bool:
-        """Change the state if it is in `from_states` and `hold`, if given, is valid."""
+        """Change a job's state, if it is in `from_states` and `hold`, if given, is valid.
+
+        Also end the leases of its stages, and open the stage of the new state for
+        workers. Return whether the state changed.
+        """
         self.lock_job(job_id)
         started_at = func.coalesce(Job.started_at, now())
         values = {
@@ -210,9 +217,10 @@ class Jobs(Repository):
         """Resume a paused job, or continue a job that has reached its finish stage.
 
         With `more_trials` or `auto` (no limits), a job that reached its finish stage tunes
-        again; without either, a finish that failed or left something out is repeated.
-        `more_trials` give a job without a trial limit one, unless it is paused and limited
-        by minutes. Raises NotFound, and Conflict if the job's state allows none of these.
+        again. Without them, a finish that failed or left something out is repeated.
+        A job without a trial limit gets one by `more_trials`, unless it is paused and has
+        a time limit. An archived job returns to the list. Raises NotFound if there is no
+        such job, Conflict if its state allows none of these.
         """
         job = self.get(job_id, owner)
         state: JobState = JobState.PAUSED
@@ -254,7 +262,7 @@ class Jobs(Repository):
         return job
 
     def set_reason(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
-        """Set the reason for which an active job waits; a paused or ended job keeps its own."""
+        """Set why an active job waits; a paused or ended job keeps its own reason."""
         conditions = Job.id == job_id, Job.state.in_(ACTIVE), Job.reason != reason
         self.changed(update(Job).where(*conditions).values(reason_columns(reason, cause)))
 

@@ -24,7 +24,7 @@ FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """Work of one process at a time: a round, a job's import or finish, target planning."""
+    """Work that one process does at a time: a round, an import, a finish, or planning."""
 
     kind: WorkKind
     subject: str
@@ -40,10 +40,10 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Fencing token of a lease: rejects older attempts, and equal attempt numbers of other holders.
+    """Fencing token of a lease, by which writes of earlier holders are rejected.
 
-    A restored database repeats the numbers of rounds and attempts, while holders from before
-    the restore may still be working.
+    It names the holder, too: a restored database repeats attempt numbers, while
+    holders from before the restore may still be working.
     """
 
     attempt: int
@@ -75,7 +75,7 @@ class Leases(Repository):
     """The table of leases. A transaction that locks a lease and a job must lock the job first."""
 
     def open(self, item: WorkItem, job_id: str) -> None:
-        """Add or reopen work, whose message is sent now; reset its losses and its holder."""
+        """Add work, or reopen it without holder and losses; its message is sent now."""
         counts = {"losses": 0, "deaths": 0, "left_by": []}
         values = {"job_id": job_id, **counts, "holder": None, "until": None, "sent_at": now()}
         insert = self.insert(LeaseRow).values(kind=item.kind, subject=item.subject, attempt=0, **values)
@@ -101,11 +101,17 @@ class Leases(Repository):
         return self._change(hold, until=until(lease_sec))
 
     def give_back(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
-        """Free unfinished work, counting no loss; a sweep resends it. False if not held."""
+        """Free unfinished work without counting a loss; a sweep sends its message again.
+
+        Return False if this lease no longer holds it.
+        """
         return self._change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
 
     def leave(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
-        """Free work, without a loss, that the hosts of the workers `left_by` cannot do. False if not held."""
+        """Free work that the hosts of workers `left_by` cannot do, without counting a loss.
+
+        Return False if this lease no longer holds it.
+        """
         return self._change(hold, left_by=[*left_by], **FREED)
 
     def end(self, hold: LeaseToken) -> bool:
@@ -113,7 +119,7 @@ class Leases(Repository):
         return self._change(hold, **RESTING)
 
     def rest(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
-        """End or stop work, whichever process holds it; the holder's next renewal fails."""
+        """Close work, whichever process holds it; the holder's next renewal fails."""
         conditions = LeaseRow.kind.in_(kinds), self.among(LeaseRow.subject, subjects)
         self.changed(update(LeaseRow).where(*conditions).values(RESTING))
 
@@ -122,7 +128,7 @@ class Leases(Repository):
         return next(iter(self._lose(mine(hold), LeaseRow.losses, limit)), None)
 
     def die(self, hold: LeaseToken) -> Loss | None:
-        """Free work whose holder was killed and count a death; None if this lease no longer holds it."""
+        """Free work whose holder was killed, and count a death; None if not held."""
         return next(iter(self._lose(mine(hold), LeaseRow.deaths, MAX_DEATHS)), None)
 
     def silent_jobs(self) -> Sequence[str | None]:
@@ -140,9 +146,9 @@ class Leases(Repository):
         return self._lose(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)
 
     def waiting(self, older_than_sec: float, limit: int | None = None) -> Sequence[WorkItem]:
-        """Return free work whose message was sent over `older_than_sec` ago, one item per owner in turn.
+        """Return free work whose message was sent over `older_than_sec` ago.
 
-        An owner's work is ordered by its job's priority, then by age.
+        The owners take turns. An owner's work is ordered by its job's priority, then by age.
         """
         due = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-older_than_sec), LeaseRow.kind.in_(WorkKind)
         # The ids of rounds are in the order of their planning; the age of their jobs is not.

@@ -30,8 +30,8 @@ class TrialLimits:
 def failed_under_other_limits(own: TrialLimits) -> ColumnElement[bool]:
     """Return the SQL condition for failures that may not recur in a job with these limits.
 
-    These are build failures of another builder, and timeouts under a shorter limit. Builds
-    that reached no device count in all contexts, so their builder and limit are compared.
+    These are build failures of another builder, and timeouts under a shorter limit. A build
+    failure applies to all measuring contexts, so its builder is compared as well.
     """
     is_unmeasured = Measurement.context_id.is_(None)
     is_by_other_builder = and_(
@@ -63,22 +63,25 @@ def _timed_out_under(run_sec: float) -> ColumnElement[bool]:
 
 
 def is_eligible() -> ColumnElement[bool]:
-    """Return the condition for times measured here, unless results were ever wrong."""
+    """Return the condition for times measured here of candidates without wrong results."""
     return and_(Measurement.kind.not_in(IMPORTED), is_not_refuted())
 
 
 def is_bound_only() -> ColumnElement[bool]:
-    """Return the condition for upper bounds measured here, unless results were wrong."""
+    """Return the condition for rows measured here with an upper bound instead of a time.
+
+    Candidates that ever gave a wrong result are excluded.
+    """
     return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted())
 
 
 def is_imported() -> ColumnElement[bool]:
-    """Return the condition for imported times, unless the results were ever wrong."""
+    """Return the condition for imported times of candidates without wrong results."""
     return and_(Measurement.kind.in_(IMPORTED), is_not_refuted())
 
 
 def is_not_refuted() -> ColumnElement[bool]:
-    """Return the condition for times, unless the candidate ever gave wrong results."""
+    """Return the condition for times of candidates that never gave a wrong result."""
     return and_(Measurement.latency_us.is_not(None), ~_refuted())
 
 
@@ -105,7 +108,7 @@ def is_not_withdrawn() -> ColumnElement[bool]:
 
 
 def is_undisturbed() -> ColumnElement[bool]:
-    """Return the condition for rows with a time or a failure, not just an upper bound."""
+    """Return the condition that excludes rows whose time is only an upper bound."""
     return Measurement.bound_us.is_(None)
 
 

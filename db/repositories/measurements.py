@@ -21,7 +21,7 @@ from mallorn.core.values.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class NewMeasurement:
-    """A trial with the rows it refers to; without context and device, it never reached a device."""
+    """A trial to store; without context and device, it failed before it reached a device."""
 
     slot: int  # position in the round's proposals
     trial: Trial
@@ -72,7 +72,7 @@ class Measurements(Repository):
         return self._add(columns | {"kind": MeasurementKind.FINISH}, rows)
 
     def disturb(self, round_id: int, shares: Mapping[int, float | None]) -> None:
-        """Mark times of a round as upper bounds; `shares`: disturbed share by slot."""
+        """Turn times of a round into upper bounds; `shares`: disturbed share by slot."""
         for slot, share in shares.items():
             conditions = (
                 Measurement.round_id == round_id,
@@ -82,7 +82,10 @@ class Measurements(Repository):
             self.mark_as_bounds(share, *conditions)
 
     def mark_as_bounds(self, share: float | None, *conditions: ColumnElement[bool]) -> int:
-        """Turn times into upper bounds; return how many were not upper bounds before."""
+        """Turn times into upper bounds; return how many rows this changed.
+
+        `share` is the share of the time that was disturbed, None if unknown.
+        """
         bound = {"bound_us": Measurement.latency_us, "latency_us": None, "disturbed": share}
         rows = update(Measurement).where(*conditions, Measurement.latency_us.is_not(None))
         return self.changed(rows.values(bound))

@@ -44,11 +44,11 @@ class Contexts(Repository):
         return self.session.scalars(select(Context).where(Context.key == key)).one()
 
     def ensure_timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context:
-        """Return the context that differs only in its evaluator; insert it if it is new."""
+        """Return the context with other timing settings (`evaluator`); insert it if new."""
         return self.ensure(**_fields(context) | {"evaluator": evaluator})
 
     def built_by(self, context: Context, built_by: str, tvm_version: str) -> Context:
-        """Return the context that differs only in builder and device's TVM; insert it if it is new."""
+        """Return the context with another builder and device's TVM; insert it if new."""
         return self.ensure(**_fields(context) | {"built_by": built_by, "tvm_version": tvm_version})
 
     def built_otherwise(self, context_id: int) -> Sequence[int]:
@@ -64,7 +64,7 @@ class Contexts(Repository):
         return bool(self.session.scalar(select(exists().where(*of_job))))
 
     def timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context | None:
-        """Return the context that differs only in its evaluator; None if there is none."""
+        """Return the context with other timing settings; None if there is none."""
         key = _key(_fields(context) | {"evaluator": evaluator})
         return self.session.scalars(select(Context).where(Context.key == key)).one_or_none()
 

@@ -72,12 +72,12 @@ class Rounds(Repository):
         return Leases(self.session).claim(WorkItem.round(round_id), worker, lease_sec)
 
     def fix_inputs(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
-        """Fix, at the first claim, a round's cost model and the round it continues from."""
+        """Store, at its first claim, a round's cost model and the round it continues."""
         values = {"cost_model_id": cost_model_id, "state_from": state_from}
         self.changed(update(Round).where(Round.id == round_id).values(values))
 
     def revise(self, round_id: int, token: Token, **changes: Any) -> bool:
-        """Change a round's inputs from this attempt on; False if the lease has been lost."""
+        """Change the inputs of a round while its lease is held; return whether it is."""
         self._lock_job_of(round_id)
         is_held = Round.id == round_id, held(LeaseToken(WorkItem.round(round_id), token))
         return self.changed(update(Round).where(*is_held).values(changes)) == 1
@@ -90,7 +90,7 @@ class Rounds(Repository):
         stats: RoundStats | None = None,
         error: str = "",
     ) -> bool:
-        """End a round, or return it for another attempt if `state` is QUEUED; False if the lease is lost."""
+        """End a round, or free it for another attempt (`state` QUEUED); False if unheld."""
         self._lock_job_of(round_id)
         leases, hold = Leases(self.session), LeaseToken(WorkItem.round(round_id), token)
         is_held = leases.give_back(hold) if state is RoundState.QUEUED else leases.end(hold)

@@ -102,7 +102,6 @@ class Schedules(Repository):
 
 
 def _named(owner: str | None) -> Select[*Named]:
-    """Return the query for schedules that the owner's jobs promoted, with the names of related rows."""
     query = (
         select(Schedule, Workload.key, Workload.name, TargetRow.text, Measurement.bound_us.is_not(None))
         .add_columns(Context.evaluator)
@@ -164,8 +163,8 @@ class BestRecords(Repository):
         """Return the best record of each workload and context on a target, by operator.
 
         `own` is this dataset's key. Repeated times of a finish come before trials, which may
-        be short by chance. Times inside a model are left out if the workload was timed
-        outside one, as TVM would compare both.
+        be short by chance. Times taken inside a run of the model are left out if the
+        workload was also timed alone, because TVM would compare both.
         """
         place = func.row_number().over(
             partition_by=(Measurement.workload_id, Measurement.context_id),

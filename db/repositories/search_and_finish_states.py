@@ -43,9 +43,9 @@ class FinishSteps(Repository):
     """Interim decisions of jobs' finish stages, one per task; deleted when a job is done."""
 
     def of(self, job_id: str, trials: int, code: str) -> Mapping[int, DecidedTask]:
-        """Return a job's decisions by task, made after this many trials and by this code.
+        """Return a job's decisions by task, made after this many trials and with this code.
 
-        With more trials, or other generated code, other candidates may win.
+        Others are left out: after more trials, or with other code, other candidates may win.
         """
         query = select(FinishStep.task_id, FinishStep.decided)
         conditions = FinishStep.job_id == job_id, FinishStep.trials == trials

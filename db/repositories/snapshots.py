@@ -93,7 +93,7 @@ class SnapshotRows(Repository):
     """Reads measurements up to a fixed id, except those of private programs."""
 
     def settled_mark(self) -> int:
-        """Return an id up to which no more rows can appear. Needs a write transaction."""
+        """Return the newest id; no smaller one can follow. Needs a write transaction."""
         if self.session.get_bind().dialect.name == "postgresql":
             # Rows get their ids before the commit: wait briefly for transactions that have
             # some. The lock excludes itself, because two holders that then write rows would

@@ -40,7 +40,7 @@ class Models(Repository):
         return model
 
     def hold(self, model_id: str) -> None:
-        """Lock a model's bytes until the transaction ends, against storing, use and deletion."""
+        """Lock a model until commit, so that others cannot store, use or delete it."""
         super().hold(model_id)
 
     def delete(self, model_id: str, owner: str) -> bool:
@@ -73,7 +73,10 @@ class Models(Repository):
         return [(row.id, row.owner) for row in self.session.execute(query)]
 
     def named(self, text: str) -> str:
-        """Return the id of any owner's model with this id or name. Raises NotFound, Conflict if several."""
+        """Return the id of any owner's model with this id or name.
+
+        Raises NotFound if there is none, Conflict if there are several.
+        """
         query = select(Model.id).where(or_(Model.id == text, Model.name == text)).distinct()
         ids = self.session.scalars(query.order_by(Model.id)).all()
         if not ids:
@@ -107,7 +110,10 @@ class Repairs(Repository):
     """Records lost files. Deletes no measurement, schedule or cost-model version."""
 
     def lose_model(self, model_id: str) -> Sequence[str]:
-        """Warn jobs that their model's file is lost, delete unused rows; return job ids."""
+        """Warn jobs that their model's file is lost; return their ids.
+
+        Also delete the model's rows of owners whose jobs do not use it.
+        """
         for owner in self.session.scalars(select(Model.owner).where(Model.id == model_id)).all():
             with suppress(Conflict):
                 Models(self.session).delete(model_id, owner)

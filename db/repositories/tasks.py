@@ -117,7 +117,7 @@ class Tasks(Repository):
         return [(task, workload) for task, workload in rows]
 
     def retire(self, reasons: Mapping[int, str]) -> None:
-        """Retire tasks, so that no more rounds are planned; `reasons` by task id."""
+        """Plan no more rounds for these tasks; `reasons` has a reason for each task id."""
         rows = [{"of": task_id, "why": reason} for task_id, reason in sorted(reasons.items())]
         if rows:
             self.for_each(
@@ -189,7 +189,11 @@ class WorkloadRound:
 
 @dataclass(frozen=True, slots=True)
 class TaskHistory:
-    """A task and its rounds; `known_us`: best finish time, None if a round timed it, too."""
+    """A task and its rounds, as the planner reads them.
+
+    `known_us` is the workload's best time from a finish stage; it is None if there is none,
+    or if a round timed the same candidate.
+    """
 
     id: int
     index: int

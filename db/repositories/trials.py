@@ -46,7 +46,8 @@ class Trials(Repository):
         """Return a workload's trials on a target up to measurement `upto`, oldest first.
 
         With `context_id`, only trials in that context; trials that reached no device belong
-        to every context. With `limits`, failures that may not recur are WITHDRAWN.
+        to every context. With `limits`, failures that may not recur under these get the
+        outcome WITHDRAWN.
         """
         conditions = Measurement.workload_id == workload_id, Measurement.target_id == target_id
         outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
@@ -59,10 +60,10 @@ class Trials(Repository):
         return self._read(query if upto is None else query.where(Measurement.id <= upto))
 
     def outlines(self, family: str, target_id: int) -> Columns:
-        """Return outlines of all trials of a family's workloads on a target, oldest first.
+        """Return columns of all trials of a family's workloads on a target, oldest first.
 
-        The columns, `id`, `workload_id`, `context_id`, `outcome` and `latency_us`, suffice to
-        choose rows for training. The candidates, most of a row's bytes, are left to `by_ids`.
+        The columns `id`, `workload_id`, `context_id`, `outcome` and `latency_us` suffice to
+        choose rows for training; `by_ids` reads the candidates, most of a row's bytes.
         """
         row = Measurement
         columns = row.id, row.workload_id, row.context_id, row.outcome, row.latency_us
@@ -101,9 +102,10 @@ class Trials(Repository):
         count: int,
         limits: TrialLimits,
     ) -> Sequence[Trial]:
-        """Return valid candidates among the first `count` whose origin ends with `means`.
+        """Return the valid ones, fastest first, of the first `count` trials by one means.
 
-        The fastest comes first. Failures that may not recur under `limits` are ignored.
+        `means` is the end of their origin, such as `mutation` of `ga:mutation`. Failures
+        that may not recur under `limits` are not counted.
         """
         program = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         in_context = or_(Measurement.context_id == context_id, Measurement.context_id.is_(None))
@@ -168,7 +170,7 @@ class Trials(Repository):
         return list(trials.values())[:count]
 
     def known(self, workload_ids: Sequence[int], target_id: int) -> dict[int, int]:
-        """Return the number of trials that models learn from by workload, without zeros."""
+        """Return each workload's number of trials that models learn from, if it has any."""
         conditions = self.among(Measurement.workload_id, workload_ids), Measurement.target_id == target_id
         query = select(Measurement.workload_id, func.count()).where(*conditions, *_learnable())
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())

@@ -36,7 +36,10 @@ class Withdrawals(Repository):
     """
 
     def count(self, name: str, since: float | None = None) -> Withdrawn:
-        """Return what `withdraw` would withdraw. Raises NotFound if there is no such device."""
+        """Return the numbers of rows that `withdraw` would change.
+
+        Raises NotFound if there is no such device.
+        """
         from_device = self._came_from(name, since)
         rows = self.session.scalar(select(func.count()).select_from(Measurement).where(from_device)) or 0
         is_based_on_them = Schedule.measurement_id.in_(_ids(from_device))
@@ -50,9 +53,10 @@ class Withdrawals(Repository):
         )
 
     def withdraw(self, name: str, since: float | None = None) -> Withdrawn:
-        """Withdraw what a device measured since a time, or ever; return the counts. Raises NotFound.
+        """Withdraw what a device has measured since a time, or ever; return the counts.
 
-        A million rows take minutes; each statement changes a few thousand.
+        Raises NotFound if there is no such device. A million rows take minutes; each
+        statement changes a few thousand.
         """
         from_device = self._came_from(name, since)
         counts = Counts(self.session)
@@ -93,7 +97,6 @@ class Withdrawals(Repository):
         return and_(*from_device, *recent)
 
     def _learned(self, condition: ColumnElement[bool]) -> Sequence[int]:
-        """Return the active models, including bases, that may have been trained on these rows."""
         place = Measurement.workload_id, Measurement.target_id
         # Grouped before the join, because many jobs have a workload as a task.
         rows = select(*place, func.min(Measurement.id).label("first")).where(condition).group_by(*place)

@@ -34,7 +34,7 @@ class Workers(Repository):
         return builders[-1] if builders else None
 
     def builders(self, tuning: bool = True) -> set[str]:
-        """Return builders (or TVM versions) of live workers; `tuning`: only if they tune."""
+        """Return live workers' builders or TVM versions, by default of tuning ones."""
         infos = [row.info for row in self.list(FRESH_SEC) if not row.info.stopped]
         return {info.builder or info.tvm_version for info in infos if info.tunes or not tuning}
 
@@ -42,7 +42,7 @@ class Workers(Repository):
         return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))
 
     def forget(self, days: float, limit: int) -> int:
-        """Delete up to `limit` workers not seen for `days` days, which restarts left; return how many."""
+        """Delete up to `limit` workers not seen for `days` days; return how many."""
         worker_ids = select(Worker.id).where(Worker.last_seen < until(-days * 86400)).limit(limit)
         return self.changed(delete(Worker).where(Worker.id.in_(worker_ids)))
 
@@ -95,7 +95,10 @@ class Activity(Repository):
 
 
 def without_names(row: Row[*tuple[Any, ...]]) -> dict[str, object]:
-    """Return a row as a dictionary; the ids and names of its job and task are None unless `mine`."""
+    """Return a row as a dictionary, without the ids and names of another owner's job.
+
+    They are None unless the row's column `mine` is true.
+    """
     fields = dict(row._mapping)
     return fields if fields.pop("mine") else fields | dict.fromkeys(PRIVATE)
 

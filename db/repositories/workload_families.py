@@ -17,7 +17,7 @@ RANKED_ROUNDS: Final = 8  # newest rounds read per workload
 
 @dataclass(frozen=True, slots=True)
 class FamilyMember:
-    """A workload's family on a target; `family` is empty while it has none."""
+    """A workload and its family on a target; `family` is empty while it has none."""
 
     workload_id: int
     key: str
@@ -38,7 +38,10 @@ class RankedRound:
 
 
 class WorkloadFamilies(Repository):
-    """Families of workloads with a common cost model; jobs of equal grouping share them."""
+    """Families: sets of workloads with a common cost model, on a target.
+
+    Jobs that group workloads in the same way share families.
+    """
 
     def without_family(self, job_id: str) -> set[int]:
         """Return the workloads of a job's tasks that have no family yet."""
@@ -49,6 +52,7 @@ class WorkloadFamilies(Repository):
         """Return a job's workloads, and all workloads that share a family with one of them.
 
         While some have no family, also return all workloads with the same operators.
+        `grouping` names the way in which jobs form families; others' are left out.
         """
         of_job = select(Task.workload_id, Task.family).where(Task.job_id == job_id)
         families = dict(self.session.execute(of_job).all())
@@ -75,7 +79,7 @@ class WorkloadFamilies(Repository):
         return [members[workload_id] for workload_id in sorted(members)]
 
     def ranked(self, workload_ids: Iterable[int], target_id: int) -> Mapping[int, Sequence[RankedRound]]:
-        """Return, of each workload's newest done rounds, those with a cost model, by id."""
+        """Return, by workload id, those of its newest done rounds that had a cost model."""
         match = self.among(Round.workload_id, workload_ids), Round.target_id == target_id
         place = func.row_number().over(partition_by=Round.workload_id, order_by=Round.id.desc())
         columns = Round.id, Round.workload_id, Round.cost_model_id, Round.stats
@@ -94,7 +98,7 @@ class WorkloadFamilies(Repository):
         return rounds
 
     def set_families(self, job_id: str, members: Iterable[FamilyMember]) -> None:
-        """Set the families of a job's tasks that have none."""
+        """Set the families of a job's tasks that have none yet, as given by `members`."""
         groups = defaultdict[FamilyMember, list[int]](list)
         for member in members:
             groups[replace(member, workload_id=0, key="", op="", structure="")].append(member.workload_id)

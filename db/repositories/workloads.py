@@ -83,7 +83,7 @@ class Workloads(Repository):
         return self.session.scalars(query).all()
 
     def of_structure(self, structure: str, owner: str) -> Sequence[Workload]:
-        """Return shared or the owner's workloads with this loop structure, oldest first."""
+        """Return workloads of this loop structure, shared or the owner's, oldest first."""
         own_workloads = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(Job.owner == owner)
         query = select(Workload).where(
             Workload.structure == structure, or_(Workload.kept_upto != KEPT, Workload.id.in_(own_workloads))

@@ -141,7 +141,7 @@ class Measurement(Base):
 
 
 class MeasurementCount(Base):
-    """Number of a job's measurements with one value (`name`) of a facet, like `outcome`."""
+    """Number of a job's measurements with one value (`name`) of a property (`facet`)."""
 
     __tablename__ = "measurement_counts"
     __table_args__ = (Index("ix_measurement_counts_upto", "upto"),)

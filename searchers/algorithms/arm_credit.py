@@ -21,13 +21,13 @@ FULL_GAIN: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ArmCredit:
-    """Mean credit of each arm, and its number of trials, both discounted by age."""
+    """Mean credit and number of trials of each arm (bandit's option), discounted by age."""
 
     mean: Column
     trials: Column
 
     def upper(self, exploration: float) -> Column:
-        """Return the upper confidence bound of each arm (UCB1 on discounted counts)."""
+        """Return the upper confidence bound of each arm (by UCB1 on discounted counts)."""
         doubt = np.sqrt(np.log1p(self.trials.sum()) / (1.0 + self.trials))
         return np.asarray(self.mean + exploration * doubt)
 
@@ -39,9 +39,9 @@ class ArmCredit:
 
 
 def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> ArmCredit:
-    """Return each arm's mean credit over recent trials; `arm_of` maps a trial's origin to
-    its arm. A trial's credit is its rank among neighbouring trials, plus a bonus for a new
-    best. An arm without trials has the mean credit of all arms."""
+    """Return the mean credit of recent trials of each arm; `arm_of` maps origins to arms.
+    A trial's credit is its rank among neighbouring trials, plus a bonus for a new best.
+    An arm without trials has the mean credit of all arms."""
     older, recent = history[:-RECENT], history[-RECENT:]
     best_us = min(map(_time_us, older), default=np.inf)
     times_us = np.array([_time_us(trial) for trial in recent], dtype=np.float64)

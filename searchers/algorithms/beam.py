@@ -49,7 +49,6 @@ class Beam(Learner):
         scorer.score_rows(ends, BEAM)
 
     def _search(self, knobs: KnobOrder, scorer: Scorer, width: int, rng: np.random.Generator) -> Rows:
-        """Run the beam search on one sketch; return the decision vectors at its end."""
         rows = knobs.knobs.blank(1)
         for step, knob in enumerate(knobs.order):
             if len(rows) > width:

@@ -25,8 +25,7 @@ LEAST_VARIANCE: Final = 1e-9
 
 
 def matern(points: Points, other_points: Points, length: float) -> Points:
-    """Return the Matérn 3/2 kernel. It fits functions that are differentiable only once,
-    such as latencies, which have kinks."""
+    """Return the Matérn 3/2 kernel, which fits functions with kinks, such as latencies."""
     distance = np.sqrt(3.0 * squared_distances(points, other_points)) / length
     return np.asarray((1.0 + distance) * np.exp(-distance))
 
@@ -69,7 +68,7 @@ class GaussianProcess:
 
 
 class Posterior:
-    """The posterior at a pool of points, for the kriging-believer heuristic."""
+    """The posterior at a pool of points, which can be conditioned on assumed values."""
 
     def __init__(self, process: GaussianProcess, points: Points, mean: Column, rows: Points) -> None:
         self.mean = mean
@@ -84,8 +83,7 @@ class Posterior:
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
     def condition_on(self, line: int) -> None:
-        """Condition on the point at index `line`, taking its mean as its value. Deviations
-        near the point shrink."""
+        """Condition on the predicted mean at index `line`; nearby deviations shrink."""
         similar = matern(self._points[line : line + 1], self._points, self._process.length)[0]
         residual = similar - self._rows[:, line] @ self._rows
         row = residual / np.sqrt(self._variance[line] + self._process.noise)
@@ -126,8 +124,7 @@ FEWEST: Final = 8  # timed trials that a fit needs
 
 @dataclass(eq=False, kw_only=True)
 class BayesianOptimisation(BatchSearcher):
-    """Divides a batch among three acquisition functions, by the credit of each in the
-    history.
+    """Divides a batch among three acquisition functions by their credit for earlier trials.
 
     The pool has mutants of the best candidates and random ones; a cost model, if there is
     one, only halves the pool. After each choice the process is conditioned on the chosen
@@ -180,8 +177,8 @@ class BayesianOptimisation(BatchSearcher):
 
 
 def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield pairs: the index of a point that was not yielded before, and the acquisition
-    function, next of `turns`, by which that point is best."""
+    """Yield the index of the point that is best by each acquisition function of `turns`, and
+    the function's name. Each point is yielded once."""
     best = float(targets.min())
     exploration = contextual_variance(posterior.std, targets)
     is_open = np.ones(len(posterior.mean), dtype=np.bool_)
@@ -194,16 +191,14 @@ def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Itera
 
 
 def contextual_variance(std: Column, targets: Column) -> float:
-    """Return Kernel Tuner's exploration factor: low if the process is certain, or if the
-    best target is far from the mean."""
+    """Return Kernel Tuner's exploration factor: low for a certain process or a far best."""
     sure = float(std.mean()) / max(1e-9, float(targets.std()))
     lead = float(np.exp(targets.min() - targets.mean()))
     return min(1.0, sure * lead)
 
 
 def spread(trials: Sequence[Trial], count: int) -> list[Trial]:
-    """Return up to `count` trials, oldest first: a third fastest, a third newest, and the
-    remaining ones evenly spaced."""
+    """Return up to `count` trials: a third fastest, a third newest, others evenly spaced."""
     if len(trials) <= count:
         return list(trials)
     third = count // 3

@@ -41,9 +41,8 @@ class SketchGaussian:
         return np.asarray(self.mean + noise @ np.linalg.cholesky(spread).T)
 
     def toward(self, winners: Points, weights: Column, rate: float) -> "SketchGaussian":
-        """Return the distribution after a natural-gradient step towards the winners. The
-        scatter is around the old mean, so that the distribution widens in the direction it
-        moves."""
+        """Return the distribution moved towards the winners by a natural-gradient step. The
+        scatter is around the old mean, which widens it in the direction of the step."""
         mean = (1 - rate) * self.mean + rate * (weights @ winners)
         scatter = _covariance(winners - self.mean, weights)
         return SketchGaussian(mean, (1 - rate) * self.covariance + rate * scatter)
@@ -55,8 +54,7 @@ def _covariance(deviations: Points, weights: Column) -> Points:
 
 @dataclass(frozen=True)
 class EsState:
-    """The strategy's immutable state: each sketch's share of the candidates, and its
-    distribution."""
+    """The strategy's state: a share of the candidates and a distribution for each sketch."""
 
     genes: tuple[Genes, ...]
     shares: Column
@@ -102,7 +100,6 @@ def by_rank(count: int) -> Column:
 
 
 def _points(genes: Sequence[Genes], candidates: Sequence[Candidate]) -> list[tuple[Points, list[int]]]:
-    """Return, for each sketch, its candidates' points and their indices in `candidates`."""
     places = places_by_sketch([candidate.sketch for candidate in candidates])
     lines = [places.get(sketch_genes.sketch.key, []) for sketch_genes in genes]
     return [

@@ -13,9 +13,8 @@ from searchers.space import Candidate
 
 @dataclass(eq=False, kw_only=True)
 class Evolutionary(PooledSearcher):
-    """Evolves the best measured and random candidates, with the cost model's score as
-    fitness. Without a model, it mutates the best measured ones, and half of the pool is
-    random."""
+    """Evolves the best measured and random candidates; fitness is the cost model's score.
+    Without a model, it mutates the best measured ones, and half of the pool is random."""
 
     population: int = 1024
     generations: int = 4

@@ -25,8 +25,7 @@ PROBE: Final = 0.01
 
 
 class Surrogate:
-    """A network that is fit to the scores of encoded candidates (see `Genes`) and provides
-    their gradients."""
+    """A network fit to the scores of encoded candidates (`Genes`), to get gradients."""
 
     def __init__(self, genes: Genes, points: Points, scores: Column, rng: np.random.Generator) -> None:
         logs = genes.logs()
@@ -111,7 +110,6 @@ class Felix(Learner):
     def _climb(
         self, starts: Rows, scored_rows: ScoredRows, labels: dict[Candidate, float], rng: np.random.Generator
     ) -> Rows:
-        """Return the rounded decision vectors of all steps of ascent from `starts`."""
         genes = genes_of(scored_rows.sketch)
         pairs = zip(_candidates(scored_rows), scored_rows.promise, strict=True)
         scores = np.array([labels.get(candidate, score) for candidate, score in pairs])

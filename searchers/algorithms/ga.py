@@ -17,15 +17,14 @@ LEAST_SHARE = 0.25  # least share of births of an island, relative to equal shar
 
 
 def islands(candidates: Sequence[Candidate]) -> list[Indices]:
-    """Return the indices of each sketch's candidates; these are an island. Sketches are in
-    order of appearance."""
+    """Return the indices of the candidates of each sketch (an island of the population)."""
     names = [candidate.sketch for candidate in candidates]
     return [np.array(lines, dtype=np.int64) for lines in places_by_sketch(names).values()]
 
 
 def shares(fitness: Vector, members: Sequence[Indices], champions: int) -> Column:
-    """Return each island's share of births: a softmax of the mean fitness of its best
-    `champions` members, with a minimum."""
+    """Return islands' shares of births: a softmax of their best members' mean fitness, with
+    a minimum. The best members are `champions` many."""
     means = [float(np.sort(fitness[lines])[-champions:].mean()) for lines in members]
     heat = np.exp(np.array(means) - max(means))
     fair = LEAST_SHARE / len(members)
@@ -35,8 +34,7 @@ def shares(fitness: Vector, members: Sequence[Indices], champions: int) -> Colum
 def tournament(
     rng: np.random.Generator, fitness: Vector, lines: Indices, winners: int, contestants: int
 ) -> Indices:
-    """Return the winners of `winners` tournaments, each among `contestants` random members
-    of the island whose members are `lines`."""
+    """Return winners of tournaments among random members of an island (indices `lines`)."""
     contestants_drawn = lines[rng.integers(len(lines), size=(winners, contestants))]
     best = fitness[contestants_drawn].argmax(axis=1)
     return np.asarray(contestants_drawn[np.arange(winners), best])
@@ -49,9 +47,8 @@ def elite(fitness: Vector, lines: Indices, count: int) -> Indices:
 
 @dataclass(eq=False, kw_only=True)
 class Genetic(PooledSearcher):
-    """Evolves one island per sketch; the cost model's score is the fitness. Without a model,
-    the measured candidates are the population, their latencies the fitness, and one
-    generation of children is proposed."""
+    """Evolves one island (population) per sketch, with the cost model's score as fitness.
+    Without a model, the measured candidates, by latency, have one generation of children."""
 
     population: int = 768
     generations: int = 5
@@ -91,7 +88,6 @@ class Genetic(PooledSearcher):
     def _breed(
         self, space: Space, alive: list[Candidate], fitness: Vector, count: int, rng: np.random.Generator
     ) -> dict[Candidate, str]:
-        """Return children in random order; those without crossover are always mutated."""
         # Both parents are winners of tournaments on the same island.
         members = islands(alive)
         sizes = rng.multinomial(count, shares(fitness, members, self.champions))

@@ -28,8 +28,8 @@ class StepGains:
     gains: Column
 
     def expected(self, moves: Points) -> Column:
-        """Return the expected gain of moves: the mean of measured steps' gains, weighted by
-        cosine. Steps in the opposite direction count with the opposite sign."""
+        """Return the mean gain of measured steps, weighted by their cosine to each move.
+        Steps in the opposite direction count with the opposite sign."""
         lengths = np.linalg.norm(moves, axis=1)
         cosines = moves @ self.directions.T / np.maximum(lengths, 1e-9)[:, None]
         weighted_gains = (cosines * np.abs(cosines)) @ self.gains
@@ -65,8 +65,6 @@ class Directions:
 
 
 def _steps(points: Points, slowdown: Column) -> StepGains:
-    """Return the steps from each point to its nearest neighbours, with their gains in
-    speed."""
     distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)
     neighbours = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
@@ -79,8 +77,7 @@ def _steps(points: Points, slowdown: Column) -> StepGains:
 
 @dataclass(eq=False, kw_only=True)
 class Guided(PooledSearcher):
-    """Walks from the best measured candidates, step by step to the best of a few random
-    neighbours.
+    """Walks from the best measured candidates, each time to the best of random neighbours.
 
     Steps are rated by the gains of similar measured steps and by the analytic time model of
     `searchers.roller`. If there is a cost model, its score is used, and these two only add

@@ -28,8 +28,8 @@ class SearchTrees:
         return self._size
 
     def step(self, nodes: Nodes, options: Indices) -> tuple[Nodes, Mask]:
-        """Return each node's child for its option, created if missing, and whether it is
-        new. NOWHERE has no children."""
+        """Return each node's child for its option, created if missing, and if it is new.
+        NOWHERE (no node) has no children."""
         is_node = nodes != NOWHERE
         child = np.where(is_node, self._child[nodes, options], NOWHERE)
         is_new = is_node & (child == NOWHERE)
@@ -42,7 +42,7 @@ class SearchTrees:
         return child, is_new
 
     def credit(self, paths: Nodes, results: Column) -> None:
-        """Add a result to every node on each path (one path per row, NOWHERE after its end)."""
+        """Add each result to the nodes of its path (a row of `paths`, padded by NOWHERE)."""
         line, level = np.nonzero(paths != NOWHERE)
         nodes, results = paths[line, level], results[line]
         np.add.at(self._visits, nodes, 1.0)
@@ -50,9 +50,9 @@ class SearchTrees:
         np.maximum.at(self._best, nodes, results)
 
     def bound(self, nodes: Nodes, chances: Column, curiosity: float) -> Column:
-        """Return the upper confidence bound of each option: its value, plus a bonus for few
-        visits. An option without visits has its parent's value; likelier options get a
-        larger bonus."""
+        """Return the upper confidence bound of each option of the nodes. An option without
+        visits has its parent's value. Options with few visits and likelier ones (`chances`)
+        get a larger bonus."""
         child = self._child[nodes]
         has_child = child != NOWHERE
         results = np.where(has_child, self._worth(child), self._worth(nodes)[:, None])
@@ -61,7 +61,7 @@ class SearchTrees:
         return np.asarray(results + curiosity * doubt)
 
     def root_bound(self, siblings: int, total: Column, curiosity: float) -> Column:
-        """Return the upper confidence bound of every tree's root; `siblings` trees, one per
+        """Return the upper confidence bound of every tree's root. `siblings` trees, one per
         sketch, share the `total` visits."""
         doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
@@ -70,7 +70,6 @@ class SearchTrees:
         return np.asarray(self._visits[self.roots])
 
     def _worth(self, nodes: Nodes) -> Column:
-        """Return the mean of a node's average and its best result; 0 without visits."""
         mean = self._total[nodes] / np.maximum(1.0, self._visits[nodes])
         return np.where(self._visits[nodes] > 0, (mean + self._best[nodes]) / 2, 0.0)
 
@@ -86,7 +85,7 @@ class SearchTrees:
 
 
 class SketchTrees:
-    """The search trees of one sketch; each level is a knob."""
+    """The search trees of one sketch; each level of a tree is a decision (knob)."""
 
     def __init__(self, sketch: Sketch, trees: int) -> None:
         self.sketch = sketch
@@ -95,13 +94,11 @@ class SketchTrees:
         self.count_options(np.empty((0, sketch.width), dtype=np.int32))
 
     def count_options(self, rows: Rows) -> None:
-        """Count how often each option occurs in these rows; later rollouts complete their
-        rows by these frequencies."""
+        """Count the options in these rows; rollouts draw options by their frequency."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
     def add_paths(self, scored_rows: ScoredRows, tree: Nodes) -> None:
-        """Add the full path and score of each scored candidate to the tree that `tree` names
-        for it."""
+        """Add each scored candidate's full path and score to its tree (index in `tree`)."""
         path, places = [self.nodes.roots[tree]], self.knobs.places(scored_rows.rows)
         for index in range(len(self.knobs)):
             path.append(self.nodes.step(path[-1], places[:, index])[0])
@@ -109,7 +106,7 @@ class SketchTrees:
 
 
 class Rollouts:
-    """A batch of rollouts, one per row, each in a given tree."""
+    """A batch of rollouts (random completions of schedules), each in a given tree."""
 
     def __init__(self, trees: SketchTrees, tree: Nodes, rng: np.random.Generator) -> None:
         self.trees = trees
@@ -134,7 +131,7 @@ class Rollouts:
         return rows
 
     def credit(self, scored_rows: ScoredRows) -> None:
-        """Add each result, as speed relative to the best, to the nodes on its path."""
+        """Add each result to the nodes on its path, as speed relative to the best so far."""
         self.trees.nodes.credit(np.stack(self._path, axis=1), np.exp(scored_rows.promise))
 
 

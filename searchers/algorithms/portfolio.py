@@ -23,8 +23,8 @@ class Portfolio(Searcher):
     """A bandit over searchers. It keeps no state: trials in the history name their searcher.
 
     A trial's credit is its rank among neighbouring trials, plus a bonus for a new best;
-    older trials count less. Shares of a batch are a softmax of upper confidence bounds, with
-    a minimum, so that a searcher that is only useful later is still tried.
+    older trials count less. Searchers share a batch by a softmax of the upper bounds of
+    their credit, with a minimum, so that one that is only useful later is still tried.
     """
 
     sampler: BatchSampler | None = None
@@ -56,7 +56,7 @@ class Portfolio(Searcher):
         return [named(proposal, NAME) for proposal in batch]
 
     def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
-        """Return the number of candidates per arm: rounded shares, with a random remainder."""
+        """Return each searcher's number of candidates: its share, randomly rounded."""
         credits = credit(history, self.arms, searcher_of)
         exact_sizes = count * credits.shares(self.exploration, self.temperature, self.floor)
         sizes = np.floor(exact_sizes).astype(np.int64)

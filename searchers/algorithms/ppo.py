@@ -21,8 +21,7 @@ MOVED = 2.0  # expected number of knobs that an untrained policy moves per step
 
 
 class Experience(NamedTuple):
-    """Steps for training: states, actions with their log probabilities, advantages and
-    returns."""
+    """Training steps: states, actions and log probabilities, advantages and returns."""
 
     state: Matrix
     action: Indices  # rows x knobs
@@ -41,7 +40,7 @@ class Experience(NamedTuple):
 
 
 class Actor:
-    """A policy (probabilities of down, stay and up per knob) and a critic (value of a state)."""
+    """A policy (chances of each knob to go down, stay, go up) and a critic of states."""
 
     def __init__(self, rows: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
         self._policy = DenseNetwork(rows, HIDDEN, 3 * knobs, rate, rng)
@@ -61,7 +60,7 @@ class Actor:
             )
 
     def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
-        """Return an action per knob, and its log probability."""
+        """Return an action (down, stay, up) per knob (decision), and its log probability."""
         logs = self._logs(self._policy(state))
         action = (logs + rng.gumbel(size=logs.shape)).argmax(axis=2)
         return action, _taken(logs, action)
@@ -86,8 +85,6 @@ class Actor:
         return np.asarray(logits - np.log(np.exp(logits).sum(axis=2, keepdims=True)))
 
     def _slope(self, part: Experience, clip: float, entropy: float, outputs: Array) -> Array:
-        """Return the gradient of the loss with respect to the policy's outputs. The loss is
-        PPO's clipped objective with an entropy bonus."""
         logs = self._logs(outputs)
         chances = np.exp(logs)
         ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]
@@ -111,7 +108,7 @@ SMALLEST_SPREAD = 1e-6
 
 
 class Trajectory:
-    """The path of several candidates (walkers) of one sketch, which one policy moves."""
+    """The paths of several candidates (walkers) of one sketch that a policy moves."""
 
     def __init__(self, actor: Actor, start: ScoredRows) -> None:
         self.actor = actor
@@ -168,8 +165,7 @@ STEP = "step"
 
 @dataclass(eq=False, kw_only=True)
 class Ppo(StatefulLearner):
-    """Candidates (walkers) change all knobs in each step; a policy learns to raise the
-    model's score.
+    """A policy changes all decisions of candidates (walkers) in each step, to raise scores.
 
     After each rollout the policy is updated a fixed number of times, and the walkers restart
     from scored candidates, drawn with Boltzmann weights. Policies and critics continue from

@@ -20,7 +20,7 @@ BATCH = 128
 
 
 class QValues:
-    """A network that predicts directions' values: reward plus discounted best next value."""
+    """A network that predicts values of steps: reward plus discounted best next value."""
 
     def __init__(
         self,
@@ -41,8 +41,7 @@ class QValues:
         self._network.load(parameters)
 
     def ways(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
-        """Return for each row the direction of highest value or, with probability `epsilon`,
-        a random one."""
+        """Return each row's best direction or, with probability `epsilon`, a random one."""
         if not len(self._moves):
             return np.full(len(start), STAY, dtype=np.int64)
         legal = self._moves.legal(start.rows)
@@ -51,7 +50,7 @@ class QValues:
         return np.asarray(np.where(rng.random(len(start)) < epsilon, anywhere, best))
 
     def remember(self, start: ScoredRows, way: Indices, arrival: ScoredRows) -> None:
-        """Add a step to the replay buffer, with its gain as reward."""
+        """Add steps to the replay buffer; their gain in score is the reward."""
         gain = reward(arrival.promise - start.promise)
         steps = Transitions(start.features, way, gain, arrival.features, self._moves.legal(arrival.rows))
         self._replay.append(steps)
@@ -68,7 +67,6 @@ class QValues:
 
 
 def _slope(way: Indices, targets: Array, outputs: Array) -> Array:
-    """Return the gradient of the squared error by the outputs, for the directions taken."""
     line = np.arange(len(targets))
     error = np.zeros_like(outputs)
     error[line, way] = (outputs[line, way] - targets) / len(targets)
@@ -77,8 +75,7 @@ def _slope(way: Indices, targets: Array, outputs: Array) -> Array:
 
 @dataclass(eq=False, kw_only=True)
 class QLearning(StatefulLearner):
-    """Candidates (walkers) start from good scored ones and step in the directions of best
-    value.
+    """Candidates (walkers) start from good ones and step in the directions of highest value.
 
     Values are trained on measured steps of the history, and on this round's steps with the
     model's score as reward. A share of the steps is random; it shrinks during the round.

@@ -20,7 +20,7 @@ WORST = -1.0  # lower limit of advantages, in spreads, so that failures do not d
 
 
 class DecisionPolicy:
-    """A policy: independent distributions over sketches and over each knob's options."""
+    """A policy: independent distributions over sketches and over each decision's options."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class DecisionPolicy:
         stored_parameters: LearnedParameters,
         rate: float,
     ) -> None:
-        """Fit the policy to the rows `liked`, averaged with the last round's parameters."""
+        """Fit to good rows of each sketch (`liked`) and to the last round's parameters."""
         rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
         self._rate = rate
         self._taste = np.log([1.0 + len(preferred) for preferred in rows])
@@ -39,7 +39,7 @@ class DecisionPolicy:
         ]
 
     def parameters(self, index: int) -> Parameters:
-        """Return, for the sketch at `index`, the probability of each option of its knobs."""
+        """Return the probability of each option of the decisions of sketch `index`."""
         tables = self._tables[index]
         return {"chances": softmax(tables.logits, tables.knobs.exists)}
 
@@ -50,7 +50,7 @@ class DecisionPolicy:
         return [table.draw(rng, share) for table, share in zip(self._tables, shares, strict=True)]
 
     def learn(self, draws: Sequence[Draw], promises: Sequence[Column], entropy: float) -> None:
-        """Make one policy-gradient step, with one baseline for all sketches."""
+        """Make a policy-gradient step from draws and their scores, with one baseline."""
         promise = np.concatenate(promises)
         normalised = (promise - promise.mean()) / max(SMALLEST_SPREAD, float(promise.std()))
         advantage = np.maximum(WORST, normalised)

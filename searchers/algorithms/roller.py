@@ -18,8 +18,8 @@ _SPARE: Final = 2  # ranked candidates per proposal, because some are invalid
 
 @dataclass(eq=False, kw_only=True)
 class Roller(BatchSearcher):
-    """Proposes candidates in order of their estimated time. Once there are measurements, a
-    quarter of each batch are mutants of the fastest candidates."""
+    """Proposes candidates in order of their estimated time, without a cost model. Once
+    there are measurements, a quarter of each batch are mutants of the fastest."""
 
     random_share: float = 0.0
 

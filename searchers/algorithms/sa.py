@@ -15,8 +15,7 @@ ANNEALING = "annealing"
 
 @dataclass(eq=False, kw_only=True)
 class Annealing(PooledSearcher):
-    """Parallel chains of single mutations; lower scores are accepted with a falling
-    probability.
+    """Parallel chains of mutations, which accept lower scores with a falling probability.
 
     Chains start at measured candidates (mostly fast or recent ones), defaults and random
     candidates. Starts and starting temperature depend on the history. Without a model,
@@ -59,5 +58,5 @@ class Annealing(PooledSearcher):
         return visited
 
     def temperature(self, trials: int) -> float:
-        """Return the temperature at the start of a round, in units of log latency."""
+        """Return the temperature of a round after `trials` trials, in log latency."""
         return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))

@@ -48,7 +48,6 @@ class Generator(Learner):
             scorer.score_candidates(scorer.space.mutate_all(rng, parents), BRED)
 
     def _sample(self, knobs: KnobOrder, scorer: Scorer, count: int, rng: np.random.Generator) -> Rows:
-        """Return complete decision vectors; half are sampled with sharpened logits."""
         rows = knobs.knobs.blank(count)
         sharpness = np.where(np.arange(count) % 2, self.sharpness, 1.0)[:, None]
         for step, knob in enumerate(knobs.order):

@@ -15,9 +15,9 @@ SERIAL = 1 << 18  # multiplications up to which OpenBLAS uses only the calling t
 
 
 def product(left: NDArray[np.floating], right: NDArray[np.floating]) -> Array:
-    """Return left @ right, computed in blocks of rows that OpenBLAS multiplies on the
-    calling thread. On a busy host, threads that wait for each other take far longer. The
-    result does not depend on the number of cores."""
+    """Return left @ right, computed in blocks that OpenBLAS does not spread over threads.
+    On a busy host, threads that wait for each other take far longer. The result does not
+    depend on the number of cores."""
     block = max(1, SERIAL // max(1, right.size))
     if len(left) <= block:
         return np.asarray(left @ right, dtype=np.float64)
@@ -41,8 +41,8 @@ def fits(parameters: Parameters, shapes: Mapping[str, tuple[int, ...]]) -> bool:
 
 class DenseNetwork:
     """A network that maps each row to `outputs` numbers. Columns are standardised by the
-    rows given to the constructor; constant ones are ignored. `load` replaces this scaling by
-    that of the loaded parameters."""
+    rows given to the constructor, or by the parameters that `load` reads; constant ones
+    are ignored."""
 
     def __init__(
         self, rows: Rows, hidden_sizes: Sequence[int], outputs: int, rate: float, rng: np.random.Generator

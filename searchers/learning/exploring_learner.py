@@ -38,9 +38,9 @@ class ScoredRows:
 
 
 class Scorer:
-    """Scores candidates, and remembers all of a round with their origins and scores. A score
-    (`promise`) is the model's prediction of log(best latency / latency), plus a share of its
-    deviation. Differences of scores serve as rewards."""
+    """Scores candidates, and remembers all candidates of a round with origins and scores.
+    A score (`promise`) is the model's prediction of log(best latency / latency), plus a
+    share of its deviation. Differences of scores serve as rewards."""
 
     def __init__(self, space: Space, model: CostModel, *, optimism: float) -> None:
         self.space = space
@@ -53,8 +53,7 @@ class Scorer:
         return len(self._origins)
 
     def score_rows(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[ScoredRows]:
-        """Score rows of several sketches with one call of the model. `views` are pairs of a
-        sketch and its rows; there is one result per pair."""
+        """Score pairs of a sketch and its rows in one model call; return one result each."""
         candidates = [candidate for sketch, rows in views for candidate in sketch.candidates(rows.tolist())]
         pool = score(self.space, self.model, candidates)
         promise = pool.promise(self._optimism).astype(np.float64)
@@ -115,8 +114,7 @@ Array = Column
 
 
 class KernelRegression(CostModel):
-    """Kernel regression on features; it takes the length and noise of least leave-one-out
-    error."""
+    """Kernel regression on features; length and noise have the least leave-one-out error."""
 
     def __init__(self) -> None:
         self._state: dict[str, Array] = {}
@@ -200,7 +198,8 @@ class HistorySample(NamedTuple):
 
 
 def sample_of(history: Sequence[Trial]) -> HistorySample:
-    """Return at most MOST measurements that are informative, including failures."""
+    """Return at most MOST measurements, including failures, best first. Lost or withdrawn
+    ones, which say nothing about a candidate, are left out."""
     outcomes = [trial.outcome for trial in history]
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([trial.latency_us for trial in history], group, outcomes)
@@ -212,8 +211,8 @@ def sample_of(history: Sequence[Trial]) -> HistorySample:
 
 @dataclass(eq=False, kw_only=True)
 class Learner(PooledSearcher):
-    """A PooledSearcher that explores with a Scorer; its pool is all candidates that were
-    scored. Without a model, kernel regression on the task's measurements scores candidates;
+    """A PooledSearcher that explores with a Scorer; the pool is all candidates it scored.
+    Without a model, kernel regression on the task's measurements scores candidates;
     without measurements, the pool is random."""
 
     considered: int = 4096

@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A decision: the column of a row that it sets, and the tile that it belongs to."""
+    """A decision, such as a tile factor: the column that it sets, and its options."""
 
     column: int
     options: tuple[int, ...]
@@ -37,9 +37,9 @@ class Knob:
 
 
 class Knobs:
-    """The knobs of one sketch in order; converts decision vectors (rows) to indices of
-    options. Setting all knobs in order to options allowed by `legal` gives a well-formed
-    row; the outermost level of a tile gets the rest of the extent."""
+    """The knobs (decisions) of one sketch in order; converts rows to indices of options.
+    Setting all knobs in order to options allowed by `legal` gives a well-formed row; the
+    outermost level of a tile gets the rest of the extent."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.knobs = [knob for knob in _knobs(sketch) if knob.options]
@@ -72,16 +72,14 @@ class Knobs:
         return np.asarray(divides & (inner * self._options[index] % knob.multiple == 0) & self.exists[index])
 
     def set(self, index: int, rows: Rows, place: Indices) -> None:
-        """Set knob `index` of each row, in place, to the option whose index is in
-        `place`."""
+        """Set knob `index` of each row, in place, to its option at index `place`."""
         knob, value = self.knobs[index], self._options[index, place]
         rows[:, knob.column] = value
         if knob.extent:
             rows[:, knob.rest] //= value
 
     def places(self, rows: Rows) -> Indices:
-        """Return the index of each knob's option in each row; for a value that is no option,
-        that of the next lower option."""
+        """Return the index of each knob's option in each row (or of the next lower one)."""
         places = [
             np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs
         ]
@@ -124,7 +122,7 @@ def _knobs(sketch: Sketch) -> list[Knob]:
 
 
 class KnobOrder:
-    """The knobs of a sketch in the order of decision steps (`costmodels.decision_columns`)."""
+    """The knobs (decisions) of a sketch, ordered by step (`costmodels.decision_columns`)."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
@@ -171,8 +169,7 @@ class Draw:
 
 
 class KnobDistributions:
-    """Distributions (logits) of each knob's options; rows are drawn knob by knob from the
-    legal ones."""
+    """Logits of each knob's options; rows are drawn knob by knob from the legal options."""
 
     def __init__(self, knobs: Knobs, logits: Column, rate: float) -> None:
         self.knobs = knobs
@@ -208,8 +205,7 @@ def softmax(logits: Column, legal: Mask) -> Column:
 
 
 def counted(knobs: Knobs, rows: Rows, weight: Column) -> Column:
-    """Return logits of each option's frequency in the rows, weighted by `weight` and mixed
-    with a uniform distribution."""
+    """Return logits of options' weighted frequencies, mixed with a uniform distribution."""
     uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
     counts = np.zeros(knobs.exists.shape)
     np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])

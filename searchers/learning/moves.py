@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """A small change of a row; for a list, source and target are the same column."""
+    """A small change of a row: a prime factor moves, or the next list value is taken."""
 
     source: int  # column that loses the factor
     target: int  # column that gains it
@@ -90,8 +90,7 @@ class Moves:
         return moved
 
     def _spare(self, rows: Rows) -> Indices:
-        """Return the product of each tile's inner factors, divided by its `inner_multiple`.
-        The first column is 0."""
+        """Return the factor by which each tile's inner product may shrink; column 0 is 0."""
         spare = [rows[:, columns].prod(axis=1) // multiple for columns, multiple in self._inner]
         return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
 
@@ -115,8 +114,6 @@ def support(choice: Choice) -> NDArray[np.int32]:
 
 
 def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction]:
-    """Return the directions of a choice; `begins` are the first columns of all products of
-    inner factors that have an `inner_multiple`."""
     if choice.kind is not ChoiceKind.TILE:
         values = support(choice).tolist()
         ends = ((-1, values[0]), (1, values[-1])) if len(values) > 1 else ()
@@ -139,8 +136,7 @@ def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction
 
 
 class Transitions(NamedTuple):
-    """Steps for training: state, direction, reward, next state, and the legal directions
-    there."""
+    """Training steps: state, direction, reward, next state and its legal directions."""
 
     state: Matrix
     way: Indices
@@ -165,8 +161,7 @@ def reward(gain: NDArray[np.floating]) -> Array:
 
 
 def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Transitions:
-    """Return the steps of a single direction that lead from one measured row to another,
-    with their rewards."""
+    """Return steps of one direction between two measured rows, with their rewards."""
     start = np.repeat(np.arange(len(rows)), len(moves))
     way = np.tile(np.arange(len(moves)), len(rows))
     end = _places(rows, moves.apply(rows[start], way))
@@ -177,7 +172,7 @@ def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np
 
 
 def _places(rows: Rows, queries: Rows) -> Indices:
-    """Return the index among `rows` of each row of `queries`; -1 if it is missing."""
+    """Return the index in `rows` of each row of `queries`, -1 if it is missing."""
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below

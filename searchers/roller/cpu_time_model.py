@@ -20,8 +20,8 @@ _ORDER = ((False, 0), (False, 1), (True, 0), (False, 2), (True, 1), (False, 3))
 
 
 class Loops:
-    """The loops of many candidates, outermost first; cut p means everything inside the first
-    p loops. A row has 4 factors per spatial axis, then 2 per reduction."""
+    """The loops of many candidates of one block, outermost first; cut p means everything
+    inside the first p loops. A row has 4 factors per spatial axis, then 2 per reduction."""
 
     def __init__(self, nest: Nest, rows: Rows) -> None:
         self.nest = nest
@@ -59,8 +59,7 @@ class Loops:
         return [loop for loop in self.levels if (self.factor(*loop) > 1).any()]
 
     def cut(self, loops: int) -> int:
-        """Return the cut inside the first `loops` loops of `levels`. These include loops of
-        extent 1, which cuts do not count."""
+        """Return the cut after the first `loops` of `levels`, without loops of extent 1."""
         return sum(loop in self.order for loop in self.levels[:loops])
 
     @cached_property
@@ -75,7 +74,7 @@ class Loops:
 
     @cached_property
     def outside(self) -> list[Column]:
-        """Number of times that the loops inside each cut run."""
+        """Number of times that the loops inside cut p run, for each p."""
         runs = [np.ones(self.count)]
         for extent in self.extents:
             runs.append(runs[-1] * extent)
@@ -83,7 +82,7 @@ class Loops:
 
     @cached_property
     def inside(self) -> list[list[Column]]:
-        """The extent of each axis inside each cut."""
+        """The extent of each axis inside cut p, for each p."""
         sizes = [[np.ones(self.count) for _ in range(self.axes)]]
         for (axis, _), extent in zip(reversed(self.order), reversed(self.extents), strict=True):
             extents = list(sizes[-1])
@@ -92,7 +91,7 @@ class Loops:
         return sizes[::-1]
 
     def points(self, cut: int) -> Column:
-        """Return how often the block's statement runs inside a cut, entered once."""
+        """Return how often the statement runs inside a cut each time that it is entered."""
         return np.asarray(np.prod(self.inside[cut], axis=0))
 
     def bytes_of(self, access: Access, cut: int) -> Column:
@@ -107,8 +106,8 @@ class Loops:
         return np.asarray(size * lines * line)
 
     def fetches(self, access: Access) -> list[Column]:
-        """Return how often the data of each cut are fetched; loops that do not index the
-        buffer reuse its data."""
+        """Return how often each cut's data are fetched; loops that do not index the
+        buffer reuse them."""
         times = [np.ones(self.count)]
         for position, (axis, _) in enumerate(self.order):
             is_refetched = (self.extents[position] > 1) & (axis in access.axes)
@@ -134,7 +133,7 @@ BESIDE: Final = 3  # registers not used for accumulators
 
 
 class Body:
-    """Each candidate's unrolled inner loops; a statement computes one vector of a tile."""
+    """Each candidate's unrolled inner loops (body), which compute vectors of a tile."""
 
     def __init__(self, loops: Loops, machine: Machine, unroll: float) -> None:
         self.loops = loops
@@ -168,8 +167,7 @@ class Body:
 
     @property
     def is_in_memory(self) -> NDArray[np.bool_]:
-        """Whether accumulators are in memory, not in registers: LLVM keeps long vectors in
-        registers only if their width is a power of two."""
+        """Whether LLVM keeps sums in memory: long vectors of no power-of-two width."""
         width = self.loops.width
         return np.asarray((width > self._machine.lanes) & (np.exp2(np.ceil(np.log2(width))) != width))
 
@@ -182,8 +180,7 @@ class Body:
 
     @cached_property
     def steps(self) -> Column:
-        """Number of reduction steps between loading and storing an accumulator, in and
-        around the body."""
+        """Number of reduction steps between loading and storing an accumulator."""
         steps, stays_loaded = np.ones(self.loops.count), np.ones(self.loops.count, dtype=np.bool_)
         for position in reversed(range(len(self.loops.order))):
             extent, axis = self.loops.extents[position], self.loops.order[position][0]
@@ -195,8 +192,7 @@ class Body:
 
     @property
     def loading(self) -> Column:
-        """Time of loads per operation, in steps (vector multiply-adds). A reused operand is
-        loaded only once."""
+        """Time of loads per operation, in vector multiply-adds, with reuse of operands."""
         return self._traffic[0]
 
     @property
@@ -255,8 +251,7 @@ class Body:
 
 
 def registers_of(width: Column, lanes: int) -> Column:
-    """Return how many registers a vector takes; its width is rounded up to a power of
-    two."""
+    """Return the cost of a vector in registers; widths are rounded up to powers of two."""
     even = np.exp2(np.ceil(np.log2(width)))
     vectors = np.maximum(1, even / lanes)
     return vectors * np.where(even == width, 1, PIECED)
@@ -284,15 +279,15 @@ LOOP: Final = 0.5  # steps per loop iteration
 
 
 def block_us(working: Column, moving: Column, loops: Loops, machine: Machine) -> Column:
-    """Return a block's time on all cores. `working` is one core's time for computing,
-    `moving` its times for moving data, one row per kind."""
+    """Return a block's time on all cores. `working` and `moving` are one core's times of
+    computing and, one row per kind, of moving data."""
     slowest = np.maximum(working, moving.max(axis=0))
     total = slowest + (1 - HIDDEN) * (working + moving.sum(axis=0) - slowest)
     return np.asarray(total * uneven(loops, machine) / machine.cores + machine.fork_us)
 
 
 def uneven(loops: Loops, machine: Machine) -> Column:
-    """Return the factor of load imbalance: time of the busiest core over an even share."""
+    """Return the load imbalance: the time of the busiest core over an even share."""
     chunks = loops.across(0)
     return np.asarray(np.ceil(chunks / machine.cores) * machine.cores / chunks)
 
@@ -333,13 +328,11 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
 
 
 def _over(sums: Column, body: Body, machine: Machine) -> Column:
-    """Return the share of the `sums` accumulators that do not fit into registers."""
     return np.asarray(np.maximum(0, sums + body.vectors + 1 - machine.registers - BESIDE) / sums)
 
 
 def _crowded(loops: Loops, machine: Machine) -> Column:
-    """Return the slowdown of reading rows that map to the same sets of the first-level
-    cache."""
+    """Return the slowdown of reading rows that map to the same sets of the first cache."""
     slower = np.ones(loops.count)
     ways = max(1, machine.caches[0].bytes // PERIOD - 1)  # one for other data
     for read in loops.nest.reads:
@@ -353,8 +346,7 @@ def _crowded(loops: Loops, machine: Machine) -> Column:
 
 def moving_us(loops: Loops, machine: Machine) -> Column:
     """Return one core's time to fill each cache from the next level (caches x candidates).
-    Data that fit entirely into the last cache are already there: earlier blocks wrote or
-    read them."""
+    Data that fit entirely into the last cache are there already, from earlier blocks."""
     footprint, moved = np.zeros((2, len(loops.order) + 1, loops.count))
     for access in loops.nest.accesses:
         size = np.array([loops.bytes_of(access, cut) for cut in range(len(footprint))])
@@ -369,8 +361,8 @@ def moving_us(loops: Loops, machine: Machine) -> Column:
 
 def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = False) -> Column:
     """Return one core's time for the consumer to read the block's result from the cache that
-    holds it. `home` is the number of loops around a fused consumer. If there is none, a
-    separate pass reads the result; `across` rows, it reads a vector for each element."""
+    holds it. `home` is the number of loops around a fused consumer. If it is None, a
+    separate pass reads the result; if `across` rows, it reads a vector for each element."""
     write, cut = loops.nest.write, loops.cut(home or 0)
     size = loops.bytes_of(write, cut)
     is_near = size <= machine.caches[0].bytes * FILLED
@@ -379,8 +371,7 @@ def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = F
 
 
 def feeding_us(loops: Loops, machine: Machine, location: int) -> Column:
-    """Return the time in which other blocks compute this block's inputs, in the loop at
-    `location` or beforehand (-1)."""
+    """Return the time of computing inputs in the loop at `location`, or beforehand (-1)."""
     cut = loops.cut(max(0, location + 1))
     runs = loops.outside[cut]
     size = sum((loops.bytes_of(read, cut) for read in loops.nest.reads if read.made), np.zeros(loops.count))
@@ -389,7 +380,6 @@ def feeding_us(loops: Loops, machine: Machine, location: int) -> Column:
 
 
 def _reading(size: Column, machine: Machine) -> Column:
-    """Return one core's read bandwidth in GB/s for data of a size."""
     rate = np.full(len(size), _memory(machine))
     for cache in reversed(machine.caches):
         rate = np.where(size <= cache.bytes * FILLED, cache.gbytes_per_sec, rate)
@@ -397,5 +387,4 @@ def _reading(size: Column, machine: Machine) -> Column:
 
 
 def _memory(machine: Machine) -> float:
-    """Return one core's share of the memory bandwidth, in GB/s."""
     return machine.memory_gbytes_per_sec / machine.cores

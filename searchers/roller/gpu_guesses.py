@@ -52,8 +52,7 @@ _FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16
 
 
 def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tuple[Rows, Column] | None:
-    """Return good decision vectors of a sketch with their estimated times; None if the
-    sketch has no time model."""
+    """Return good decision vectors of a sketch with times; None if it has no time model."""
     of_sketch = blocks(sketch)
     if _is_modelled(of_sketch):
         (block,) = of_sketch
@@ -104,8 +103,7 @@ def _is_modelled(of_sketch: Sequence[Block]) -> bool:
 
 
 def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
-    """Return a copy of the rows with usual values for choices that are not tiles, such as an
-    unroll limit near `unroll` and a vector length near `vector`."""
+    """Return the rows with values near those given for choices that are not tiles."""
     filled_rows = rows.copy()
     for place in places(sketch):
         choice = place.choice
@@ -119,8 +117,8 @@ def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
 
 
 def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: int) -> float:
-    """Return the estimated time of a program's reductions: the first `first` of them use
-    `threads` threads per sum, the others one."""
+    """Return the estimated time of reductions; the first `first` of them use `threads`
+    threads per sum, the others one."""
     reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
     total = 0.0
     for index, nest in enumerate(reduction_nests):
@@ -205,8 +203,7 @@ class GpuTiles:
         return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
 
     def time_us(self, rows: Table) -> Column:
-        """Return the estimated time of each row of tiles, with a penalty for each limit of
-        the GPU that it exceeds."""
+        """Return estimated times of rows of tiles, with penalties for exceeded limits."""
         machine, spatial = self._machine, self._spatial
         tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
         depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)
@@ -304,7 +301,6 @@ def _of_bytes(access: Access, element_bytes: float) -> Access:
 
 
 def _tilings(extent: int, width: int, limits: Sequence[int]) -> Table:
-    """Return tilings with inner factors within `limits`; the outermost is the rest."""
     rows: list[tuple[int, ...]] = [(extent,)]
     for limit in limits[:0:-1]:
         rows = [

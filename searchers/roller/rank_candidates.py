@@ -45,7 +45,7 @@ _UNKNOWN_US: Final = 1e9  # for sketches without a time model, whose guesses kee
 
 def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: float) -> Rows:
     """Return good tiles as rows of factors: of the spatial axes, then of the reductions.
-    `limits` bound the innermost factors."""
+    `limits` bound each axis's innermost factor."""
     spatial_count = sum(not axis.reduced for axis in nest.axes)
     inner = _register_tiles(nest, machine, limits, spatial_count)
     time = computing_us(Loops(nest, inner), machine, unroll)
@@ -66,7 +66,6 @@ def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: flo
 
 
 def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial_count: int) -> Rows:
-    """Return tiles that fill vectors and keep accumulators in registers."""
     spatial, reductions = nest.extents[:spatial_count], nest.extents[spatial_count:]
 
     # Per spatial axis: repetitions in the next outer level, and the innermost factor.
@@ -107,13 +106,11 @@ def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial
 
 
 def _repeated(extent: int, factors: Sequence[int], limit: int) -> Table:
-    """Return pairs of repetitions (at most `limit`) in the next outer level, and a
-    factor."""
+    """Return pairs: a factor, after how often the next outer level repeats it."""
     return np.array([(times, f) for f in factors for times in divisors(extent // f) if times <= limit])
 
 
 def _combinations(options: Sequence[Table]) -> Table:
-    """Return every combination of one line per table (combinations x tables x columns)."""
     if not options:
         return np.ones((1, 0, 1), dtype=np.int64)
     grid = np.indices([len(table) for table in options]).reshape(len(options), -1)
@@ -125,7 +122,7 @@ def _singles(extent: int, limit: int) -> Table:
 
 
 def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
-    """Return a tile per axis of a block, with innermost factors that fill vectors."""
+    """Return a tile (its factors) per axis of a block; innermost factors fill vectors."""
     tiles = []
     for place in block.places:
         inner = largest_factor(place.choice.extent, 2 * machine.lanes)
@@ -144,8 +141,7 @@ class Guesses:
 
 
 class Tiled:
-    """Tiles of a block, with the parts of their estimated times: computing and moving
-    data."""
+    """Tiles of a block, with the estimated times of computing and of moving data."""
 
     def __init__(self, block: Block, nest: Nest, tiles: Rows, machine: Machine) -> None:
         self.tiles = tiles
@@ -174,7 +170,7 @@ class Tiled:
 
 
 class Constructor:
-    """Finds good decision vectors of a program's sketches; sketches share cached tiles."""
+    """Finds good decision vectors of a program's sketches; caches good tiles of blocks."""
 
     def __init__(self, nests: Sequence[Nest], machine: Machine) -> None:
         self._nests = nests
@@ -223,7 +219,6 @@ class Constructor:
         return self._tiled[block]
 
     def _guess_tiles(self, sketch: Sketch, block: Block, machine: Machine) -> Guesses:
-        """Combine a block's best tiles with all unroll limits and useful compute locations."""
         tiled = self.tiled(block, machine)
         other_choices = _others(sketch, len(block.spatial))
         guesses: list[Guesses] = []
@@ -255,8 +250,8 @@ class Constructor:
         return block_us(tiled.working(unroll), movements, loops, machine) + feeding
 
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
-        """Return decision vectors of a sketch without a time model: all combinations of its
-        choices other than tiles, usual values first, with a few versions of tiles."""
+        """Return combinations of choices of a sketch without a time model, usual values
+        first, with a few versions of tiles. The times only express this order."""
         other_choices = _others(
             sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].is_tiled else 1
         )
@@ -290,7 +285,6 @@ def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
 
 
 def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
-    """Return the non-tile choices, with their values worth trying, the most usual first."""
     is_chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in places(sketch)) > 1
     other_choices: list[tuple[PlacedChoice, list[int]]] = []
     for place in places(sketch):
@@ -310,7 +304,6 @@ def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]
 
 
 def _filled(sketch: Sketch, count: int) -> Rows:
-    """Return rows with the values that the sketch's rules suggest, and otherwise zeros."""
     rows = np.zeros((count, sketch.width), dtype=np.int32)
     for place in places(sketch):
         if place.choice.suggested:
@@ -319,7 +312,7 @@ def _filled(sketch: Sketch, count: int) -> Rows:
 
 
 def _columns(block: Block) -> list[slice]:
-    """Return the columns of each axis's tile in a row that only has the block's tiles."""
+    """Return each axis's columns in a row that consists of a block's tiles only."""
     ends = np.cumsum([0, *(place.choice.width for place in block.places)])
     return [slice(int(start), int(end)) for start, end in pairwise(ends)]
 
@@ -333,8 +326,7 @@ _ALIKE: Final = 0.3  # relative penalty of a guess that has all aspects of an ea
 def ranked(
     sketches: Sequence[Sketch], nests: Sequence[Nest], machine: Machine, count: int
 ) -> list[Candidate]:
-    """Return up to `count` candidates, best first: fast by their estimated times, and
-    dissimilar to earlier ones."""
+    """Return up to `count` candidates, best first: fast, and unlike earlier ones."""
     length = max(_LEAST, 1 << (count - 1).bit_length())  # longer rankings begin with shorter ones
     return list(_ranked(tuple(sketches), tuple(nests), machine.model_dump_json(), length)[:count])
 
@@ -378,8 +370,7 @@ def _ranked(
 
 
 def log_slowdowns(space: Space, candidates: Sequence[Candidate]) -> Column:
-    """Return log(estimated time / least estimated time) of each candidate; 0 if its sketch
-    has no time model."""
+    """Return log(estimated time / least one) of each candidate; 0 without a time model."""
     constructor = Constructor(space.nests, space.machine)
     log_us = np.full(len(candidates), np.nan)
     for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():

@@ -13,7 +13,7 @@ SPATIAL_LEVELS, REDUCTION_LEVELS = 4, 2
 
 @dataclass(frozen=True, slots=True)
 class PlacedChoice:
-    """A choice, and its first column in the decision vector."""
+    """A choice, and the first of its columns in the decision vector."""
 
     start: int
     choice: Choice
@@ -25,7 +25,7 @@ class PlacedChoice:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The tile choices of one block: spatial axes, and reductions, which have fewer levels."""
+    """The tile choices of one block of a program: of spatial and of reduction axes."""
 
     spatial: tuple[PlacedChoice, ...]
     reduced: tuple[PlacedChoice, ...]
@@ -57,7 +57,7 @@ def places(sketch: Sketch) -> tuple[PlacedChoice, ...]:
 
 
 def blocks(sketch: Sketch) -> list[Block]:
-    """Return the blocks with free tiles; tiles with a suggested value are not included."""
+    """Return the sketch's blocks with free tiles, without tiles whose value is suggested."""
     remaining = [p for p in places(sketch) if p.choice.kind is ChoiceKind.TILE and not p.choice.suggested]
     found_blocks: list[Block] = []
     while remaining:
@@ -75,7 +75,7 @@ def blocks(sketch: Sketch) -> list[Block]:
 
 @lru_cache(maxsize=1024)
 def consumer_depth(sketch: Sketch) -> int | None:
-    """Return the number of loops around the consumer fused with a block; None if unfused."""
+    """Return the number of loops around a consumer fused with its producer, else None."""
     order: list[str] = []
     for name, inputs, *_ in json.loads(sketch.trace or "[]"):
         if name == "Reorder":

@@ -60,7 +60,7 @@ def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
 
 
 def cluster_to_knee(points: Points, limit: int, gain: float, rng: np.random.Generator) -> Clustering:
-    """Double the number of clusters while that divides the loss by `gain` or more."""
+    """Double the number of clusters while that divides the loss (distances) by `gain`."""
     count = min(2, limit)
     best = k_means(points, count, rng)
     while count < limit and best.loss > 1e-9:
@@ -76,7 +76,7 @@ Setting = tuple[int, ...]
 
 
 def synthesised(sketch: Sketch, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidate with each knob's most frequent setting among candidates of a sketch.
+    """Yield the candidate with each knob's (choice's) most frequent setting in `candidates`.
 
     Then yield it with one knob at its second most frequent setting, the most frequent of these
     first. A tile with all its factors is one knob, so the candidates are well-formed.

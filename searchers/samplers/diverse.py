@@ -8,9 +8,9 @@ from searchers.feature_scaling import Points, scaled, squared_distances
 
 
 class Diverse(BatchSampler):
-    """Takes, one by one, the candidate that adds most volume, which measures score and
-    distance. The kernel is quality x similarity x quality; `weight` balances score against
-    distance."""
+    """Takes, one by one, the candidate that most increases a determinant, which measures
+    score and distance. The kernel is quality x similarity x quality; `weight` balances
+    score against distance."""
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, weight: float = 2.0) -> None:
         self.optimism = optimism
@@ -31,7 +31,6 @@ class Diverse(BatchSampler):
 
 
 def _volume(points: Points, log_quality: Column, count: int) -> Indices:
-    """Return the points that maximise the kernel's determinant, found greedily."""
     distance = squared_distances(points, points)
     similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
     remaining = np.ones(len(points))  # squared volume that a point would add
