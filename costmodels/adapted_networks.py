@@ -134,6 +134,7 @@ class MTLTLP(TLP, ManyDomains):
         return model
 
     def _forget(self) -> None:
+        """Also forget the domains of the training rows."""
         super()._forget()
         self.domains: tuple[str, ...] = (ONLY,)  # each has a head
 

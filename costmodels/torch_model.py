@@ -298,6 +298,7 @@ class Neural(CostModel):
         return pack(self.KIND, {"heads": heads, "head": self._head, **self._extra()}, arrays)
 
     def _extra(self) -> Numbers:
+        """Return further numbers to save with the model; a subclass may override this."""
         return {}
 
     @classmethod

@@ -115,7 +115,10 @@ class SyntheticSpace(DecisionSpace):
         # Late writes of results cause memory traffic, writes of small blocks loop overhead.
         block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
         write_cost = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
-        slowdown *= _unrolling(body, unroll) * write_cost
+        unrolled = body <= unroll
+        loop_cost = np.where(unrolled, 1.0, 1 + 2.0 / np.sqrt(body))
+        loop_cost *= np.where(unrolled & (body > 128), 1 + 0.15 * np.log2(body / 128), 1.0)
+        slowdown *= loop_cost * write_cost
         balance = np.ceil(tasks / CORES) * CORES / tasks
         flops_us = 2.0 * np.prod(self.shape) / CORES / FLOPS_PER_US
         merge_us = np.where(rfactor, self.shape[0] * self.shape[1] * k[0] / FLOPS_PER_US, 0.0)
@@ -141,9 +144,3 @@ def _caches(m: Column, n: Column, k: Column) -> Column:
     reuse = 1 + 2.0 / np.minimum(rows, columns)
     misses = 0.4 * np.log2(np.maximum(1, first / L1_BYTES)) + 0.2 * np.log2(np.maximum(1, second / L2_BYTES))
     return np.asarray((1 + misses) * reuse, dtype=np.float64)
-
-
-def _unrolling(body: Column, unroll: Column) -> Column:
-    unrolled = body <= unroll
-    overhead = np.where(unrolled, 1.0, 1 + 2.0 / np.sqrt(body))
-    return overhead * np.where(unrolled & (body > 128), 1 + 0.15 * np.log2(body / 128), 1.0)

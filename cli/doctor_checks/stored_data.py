@@ -117,7 +117,7 @@ NAMED: Final = 5  # missing or damaged files that are named in one line
 
 
 class Lacking(MallornError):
-    """What rows name is missing or damaged."""
+    """A file that the database names is missing or damaged."""
 
 
 class Flaw(NamedTuple):

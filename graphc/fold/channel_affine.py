@@ -72,7 +72,7 @@ def affine_link(call: Any, g: Graph) -> AffineLink | None:
 
 
 def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
-    """Return what the chain of AffineLinks that ends in `call` computes, and the chain.
+    """Return what the chain of `AffineLink`s that ends in `call` computes, and the chain.
 
     A link is an operator with a constant operand. Only the next link reads its result. All
     constants vary along the same axis.

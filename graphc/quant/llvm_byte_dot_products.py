@@ -18,7 +18,7 @@ _LEAST = 1e-30  # a block whose largest input is smaller counts as zeros
 
 @dataclass(frozen=True)
 class Instruction:
-    """One x86 instruction, or three, that add four products of bytes to each lane."""
+    """A sequence of one or three x86 instructions that adds four products of bytes to each lane."""
 
     features: str
     lanes: int

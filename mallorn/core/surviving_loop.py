@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Turn:
-    """One turn of a service's loop, which has run without a gap for `steady_sec` seconds."""
+    """A turn of a service's loop, which has run without a gap for `steady_sec` seconds."""
 
     def __init__(self, steady_sec: float = math.inf) -> None:
         self.steady_sec = steady_sec

@@ -109,11 +109,19 @@ FAMILIES: Final = (
     Column[TaskStatus]("Family", lambda task: task.family),
     Column[TaskStatus]("At rest because", lambda task: task.reason),
 )
+
+
+def _message(failure: Failure) -> Html | str:
+    if failure.example.strip() == failure.words:
+        return failure.words
+    return el("details", el("summary", failure.words), el("pre", failure.example))
+
+
 FAILED: Final = (
     Column[Failure]("Outcome", lambda failure: failure.outcome),
     Column[Failure]("Candidates", lambda failure: failure.count),
     Column[Failure]("Tasks", lambda failure: ", ".join(failure.tasks)),
-    Column[Failure]("What was said", lambda failure: _words(failure)),
+    Column[Failure]("What was said", _message),
 )
 
 
@@ -212,12 +220,6 @@ def trouble(story: ReportData) -> Html | None:
     return (
         el("section", el("h2", "Warnings"), el("ul", (el("li", line) for line in lines))) if lines else None
     )
-
-
-def _words(failure: Failure) -> Html | str:
-    if failure.example.strip() == failure.words:
-        return failure.words
-    return el("details", el("summary", failure.words), el("pre", failure.example))
 
 
 def applying(story: ReportData) -> Html:

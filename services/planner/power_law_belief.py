@@ -232,13 +232,18 @@ def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
     best = [
         us if task.best_us is None else log(task.best_us) for task, us in zip(tasks, untuned, strict=True)
     ]
+    valid = []
+    for task in tasks:
+        has_known = task.known_us is not None
+        successes = sum(point.best_us is not None for point in task.points) + has_known
+        valid.append((successes + 1) / (len(task.points) + has_known + 1))
     return StudentT(
         centre=_column([look.centre for look in looks]) - draws_shift(size),
         scale=_column([look.scale for look in looks]),
         freedom=_column([look.freedom for look in looks]),
         lower=_column([lower_side(len(curve.log_us) if curve else 0) for curve in curves]),
         best=_column(best),
-        valid=_column([_valid_probability(task) for task in tasks]),
+        valid=_column(valid),
         # Probability that the next of exchangeable rounds is the best since the last gain.
         record=_column([1.0 if curve is None else 1.0 / (1.0 + curve.drought) for curve in curves]),
         # It falls with the known rounds, and keeps a quiet task alive for a while.
@@ -255,12 +260,6 @@ def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list
     mean, sd = levels(tasks, groups)
     guesses = [NextBest(centre, scale, LEVEL_FREEDOM) for centre, scale in zip(mean, sd, strict=True)]
     return [guess if fit is None else fit.outlook for guess, fit in zip(guesses, fits, strict=True)]
-
-
-def _valid_probability(task: TaskView) -> float:
-    valid = sum(point.best_us is not None for point in task.points) + (task.known_us is not None)
-    rounds = len(task.points) + (task.known_us is not None)
-    return (valid + 1) / (rounds + 1)
 
 
 def _column(values: Sequence[float]) -> Array:

@@ -39,7 +39,7 @@ class SentRound(Value):
 
 
 class SentCall(Value):
-    """One measurement for a job's last stage: a timing or a numeric check of a candidate."""
+    """A measurement for a job's last stage: a timing or a numeric check of a candidate."""
 
     key: str
     workload: str

@@ -331,7 +331,7 @@ def serve(folder: Path) -> int:
 
 
 class TargetDevice:
-    """This machine's device in TVM. Raises BatchRefused if it does not fit the batch."""
+    """The device of this machine in TVM. Raises BatchRefused if it does not fit the batch."""
 
     def __init__(self, batch: Json) -> None:
         self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])

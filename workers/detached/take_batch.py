@@ -55,7 +55,7 @@ NOT_SENT: Final = "the batch did not carry it, or it could not be built"
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How many results of a batch were new, and how many of its runs still lack a result."""
+    """Numbers of a batch's new results, and of its runs that still lack a result."""
 
     job_id: str
     new: int

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Readable(NamedTuple):
-    """How many good records a directory of schedules has, and its bad lines."""
+    """The number of good records in a directory of schedules, and its bad lines."""
 
     records: int
     problems: list[BadLine]
