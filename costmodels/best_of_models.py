@@ -28,7 +28,7 @@ CLEARLY: Final = 0.005  # accuracy by which a later learner must be better
 
 
 def spread_factor(prediction: Prediction, labels: Vector) -> float:
-    """Return the factor that turns predicted deviations into 80 % intervals of the labels.
+    """Return the factor on predicted deviations by which 80 % of labels are in their intervals.
 
     It is 1 if there are no labels.
     """

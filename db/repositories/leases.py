@@ -24,7 +24,7 @@ FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """Work that one process does at a time: a round, an import, a finish, or planning."""
+    """Work that one process does at a time: of which kind, and on which round, job or target."""
 
     kind: WorkKind
     subject: str

@@ -150,7 +150,7 @@ class Unschedulable(MallornError):
 
 
 class LeaseLost(MallornError):
-    """The lease was taken back; stop working on it, another worker has it."""
+    """The lease was taken back or could not be renewed: stop this work."""
 
     status_code = 409
 

@@ -1,7 +1,7 @@
 """seccomp: limits the system calls of a process and its children. Refused calls fail with EPERM.
 
 Each entry is a call's name, its number on x86_64 and its number on aarch64 (-1 if it has no such
-call). The lists hold calls that no process in our sandbox needs, grouped by what they affect.
+call). The lists hold calls to refuse, grouped by what they affect; options allow some of them.
 """
 
 import ctypes
