@@ -20,7 +20,8 @@ from mallorn.core.values.event import KnownEvent, OtherEvent, read_event
 from mallorn.core.version import API, VERSION
 
 TIMEOUT_SEC: Final = 30.0
-RETRIES: Final = 3  # of a request that may be sent again
+RETRIES: Final = 3  # of a GET request that the coordinator throttles
+POST_RETRIES: Final = 2  # of a repeatable POST request that got no answer
 RECONNECTS: Final = 12  # of an event stream, which take some two minutes
 RETRY_SEC: Final = 0.5  # the first pause; each later one is twice as long
 LONGEST_RETRY_SEC: Final = 15.0
@@ -65,7 +66,7 @@ class Retries:
         pause_sec *= random.uniform(0.5, 1.5)  # noqa: S311 - not for secrets
         if isinstance(error, errors.TooMany):
             pause_sec = min(error.retry_sec, LONGEST_RETRY_AFTER_SEC)
-        time.sleep(min(pause_sec, self._deadline_sec - time.monotonic()))
+        time.sleep(max(0.0, min(pause_sec, self._deadline_sec - time.monotonic())))
 
 
 class LoggedEvent(NamedTuple):
@@ -154,7 +155,7 @@ class Connection:
         timeout = httpx.Timeout(TIMEOUT_SEC, read=read_sec)
         if not is_repeatable:
             return self._json("POST", path, json=body, timeout=timeout)
-        retries, headers = Retries(RETRIES), {"Idempotency-Key": uuid4().hex}
+        retries, headers = Retries(POST_RETRIES), {"Idempotency-Key": uuid4().hex}
         while True:
             try:
                 return self._json("POST", path, json=body, headers=headers, timeout=timeout)

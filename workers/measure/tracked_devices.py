@@ -67,7 +67,8 @@ class Fleet:
 def shares_locks(endpoint: Endpoint) -> bool:
     """Return whether a device's core locks bind this process, too: true if the device is on
     another host, or on this one and uses the same lock files."""
-    return share_locks(endpoint.host_id, endpoint.info.locks, host_id(), lock_identity())
+    own_locks = lock_identity() or "unreadable"  # such a process locks nothing
+    return share_locks(endpoint.host_id, endpoint.info.locks, host_id(), own_locks)
 
 
 def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:

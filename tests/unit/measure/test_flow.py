@@ -219,6 +219,14 @@ def test_a_time_is_a_bound_where_builders_of_the_host_do_not_wait_for_the_device
     )
 
 
+def test_a_time_is_a_bound_where_this_process_cannot_open_its_own_locks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("workers.measure.tracked_devices.lock_identity", lambda: "")
+    endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(locks="of the device"))
+    assert mark_if_builders_ran(replace(ran(built(0).slot, 7.0), endpoint=endpoint), CPU).trial.is_bound
+
+
 def test_a_failure_on_a_device_without_common_locks_stays_what_it_is() -> None:
     endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(locks="of another folder"))
     failed = replace(FAILED, endpoint=endpoint)
