@@ -224,6 +224,22 @@ def test_the_timer_goes_by_no_wall_clock_and_survives_a_broker_that_is_away(
     assert [sent.count(name) for name in ("a", "b")] == [4, 3]
 
 
+def test_messages_of_the_timer_are_all_periodic_tasks_and_never_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: dict[str, dict[str, object]] = {}
+    monkeypatch.setattr(control.app, "send_task", lambda name, **given: sent.update({name: given}))
+
+    def sleep(_seconds: float) -> None:
+        raise StopIteration
+
+    monkeypatch.setattr("services.control.app.time.sleep", sleep)
+    with pytest.raises(StopIteration):
+        control.send_periodic_tasks()
+    assert sent.keys() == set(queues.TICKS)
+    assert all(given == {"args": ()} for given in sent.values())
+
+
 def _raise(error: Exception, when: Callable[[Any], bool] = lambda _: True) -> Callable[..., Any]:
     def act(_self: Any, *given: Any) -> Any:
         if not given or when(given[0]):
