@@ -31,10 +31,12 @@ FRAGMENT: Final = {
     "whose", "why", "with", "without",
 }
 # fmt: on
+FOREIGN: Final = re.compile(r"``[^`]+``")  # names that are not ours
 QUOTED: Final = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 CAMEL: Final = re.compile(r"\b(?:[A-Z][a-z0-9]+){2,}\b")
 WORD: Final = re.compile(r"[A-Za-z_]\w*")
-NO_CODE: Final = {"node_modules", ".venv", "build", ".git", "static", "results"}
+# Folders and files without source, or with names of what is gone.
+NOT_READ: Final = {"node_modules", ".venv", "build", ".git", "static", "results", "adr", "CHANGELOG.md"}
 CODE: Final = {".py", ".ts", ".tsx", ".toml", ".yml", ".sh", ".md", ".cc", ".h"}
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -77,7 +79,7 @@ def stale_names(tree: Tree) -> list[str]:
     return [
         f"{place}: {name}"
         for place, text in _docstrings(tree)
-        for name in sorted({*QUOTED.findall(text), *CAMEL.findall(text)})
+        for name in sorted(_names_in(FOREIGN.sub("", text)))
         if name.rpartition(".")[2] not in used
     ]
 
@@ -140,6 +142,10 @@ def tuple_splats(tree: Tree) -> list[str]:
     return places
 
 
+def _names_in(docstring: str) -> set[str]:
+    return {*QUOTED.findall(docstring), *CAMEL.findall(docstring)}
+
+
 def _with_fixed_parameters(tree: Tree) -> set[str]:
     """Return the names of classes and functions of ours that take no `*args`."""
     fixed: set[str] = set()
@@ -181,10 +187,10 @@ def _word_counts(text: str) -> defaultdict[str, int]:
 
 @cache
 def _used_names(root: Path) -> frozenset[str]:
-    """Return the words of all code outside of docstrings, and of all other texts of the checkout."""
+    """Return the words of source files, without Python docstrings, and of pages on what is there."""
     words: set[str] = set()
     for path in root.rglob("*"):
-        if path.suffix not in CODE or NO_CODE & set(path.relative_to(root).parts) or not path.is_file():
+        if path.suffix not in CODE or NOT_READ & set(path.relative_to(root).parts) or not path.is_file():
             continue
         text = path.read_text()
         if path.suffix == ".py":

@@ -1,7 +1,7 @@
 """Registry of what a user can choose by name, and the libraries that each choice needs.
 
 A `seam` is a kind of choice, usually a job option such as `search`. A user's own class is
-named MODULE:CLASS, or by its package's entry point in the group `mallorn.SEAM`.
+named MODULE:CLASS, or by its package's entry point in the group ``mallorn.SEAM``.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Opens device sessions for a runner, which never gets the fleet's key, and filters answers.
 
 A session runs untrusted native code, and TVM's client also executes requests of its peer:
-while it waits for an answer, it would obey InitServer and CallFunc, or copy memory. So the
+while it waits for an answer, it would obey ``InitServer`` and ``CallFunc``, or copy memory. So the
 runner, a child of the worker, connects to no device. It asks the worker, which authenticates
 to tracker and device. The worker then relays the session to a loopback port, for one client
 with a single-use ticket, and forwards only packets that answer a call.

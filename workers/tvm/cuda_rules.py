@@ -1,7 +1,7 @@
 """Schedules of CUDA programs: MetaSchedule's rules, two of them corrected, and DLight's.
 
 - MetaSchedule's WMMA rule collects sums in dynamic shared memory. If their type differs from
-  the operands', TVM's StorageRewrite reuses the operands' memory for them, and LowerIntrin
+  the operands', TVM's ``StorageRewrite`` reuses the operands' memory for them, and ``LowerIntrin``
   refuses the kernel ("tvm_access_ptr element type must match"). Here such sums use static
   shared memory.
 - MetaSchedule's rule for `mma.sync` never applies after the WMMA rule, so it gets a design
