@@ -151,7 +151,7 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
         "trials": spent_of(status),
         "minutes": status.minutes,
         "budget": AUTO if status.auto else None,
-        "private": "kept from other owners" if status.options.is_private else None,
+        "private": "kept from other owners" if status.options.private else None,
         "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
         "failures": failures(progress),
         "estimate": None if progress.estimated_us is None else estimate,

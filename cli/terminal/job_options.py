@@ -101,7 +101,6 @@ class Choices(NamedTuple):
         """Return the options that the user gave; `--option` overrides the other flags."""
         flags = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
         options = {name: value for name, value in flags.items() if value is not None and value is not False}
-        options |= {name: "on" for name, value in options.items() if value is True}
         if self.dynamic:
             options["dynamic"] = dict(map(parse_dynamic, self.dynamic))
         return cast(OptionKwargs, options | parse_options(self.option or [], self.input_shape or []))

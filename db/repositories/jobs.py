@@ -15,6 +15,7 @@ from db.repositories.job_progress import count_by_outcome
 from db.repositories.leases import Leases, LeaseToken, WorkItem, held
 from db.tables import Context, Device, Event, Job, TargetRow
 from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, ZERO_SHOT, Cause, JobState, WorkKind
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
@@ -61,7 +62,7 @@ class Jobs(Repository):
         A repeated request with the same idempotency key returns the first job. Raises
         Conflict if the key was used for another request.
         """
-        private = new.options.get("private") == "on"
+        private = KeptOptions.model_validate(new.options).private
         values = {"id": secrets.token_hex(8), "state": JobState.QUEUED, "private": private, **asdict(new)}
         insert = (
             self.insert(Job)

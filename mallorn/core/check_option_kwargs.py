@@ -40,9 +40,9 @@ class OptionKwargs(TypedDict, total=False):
     policy: str
     families: str
     contests: str
-    contention: str
-    wait_for_quiet: str
-    private: str
+    contention: bool
+    wait_for_quiet: bool
+    private: bool
     measurer: str
     recording: str
     simulated: SimulatedKwargs
@@ -86,7 +86,7 @@ def check_mode(options: JobOptions, trials: int | None = None, minutes: float | 
         f"--trials {trials}": bool(trials),
         "--minutes": minutes is not None,
         "--dynamic": bool(options.dynamic),
-        "--contention on": options.beside_others,
+        "--contention": options.contention,
         "task_trials": options.task_trials is not None,
     }
     for option, is_set in is_set_by_option.items():

@@ -121,27 +121,27 @@ class JobOptions(BaseModel):
         ),
     ] = "inside"
     contention: Annotated[
-        Literal["off", "on"],
+        bool,
         Field(
             description="Also looks for schedules that are fastest on a busy host, measures from how many "
             "other programs on they win, and exports both versions."
         ),
-    ] = "off"
+    ] = False
     wait_for_quiet: Annotated[
-        Literal["off", "on"],
+        bool,
         Field(
             description="Times candidates only in quiet moments: a round waits while other programs "
             "disturb its device, and the job shows which. Off: times are taken in the gaps "
             "that they leave."
         ),
-    ] = "off"
+    ] = False
     private: Annotated[
-        Literal["off", "on"],
+        bool,
         Field(
             description="Hides from other owners what only this model contains: its programs, their "
             "measurements, and the cost models that learn from these."
         ),
-    ] = "off"
+    ] = False
     measurer: Annotated[
         Name,
         Field(
@@ -200,24 +200,9 @@ class JobOptions(BaseModel):
     ] = {}
 
     @property
-    def beside_others(self) -> bool:
-        """Return whether the job also seeks schedules that are fastest on busy hosts."""
-        return self.contention == "on"
-
-    @property
-    def waits_for_quiet(self) -> bool:
-        """Return whether a round waits while other programs disturb its device."""
-        return self.wait_for_quiet == "on"
-
-    @property
     def is_detached(self) -> bool:
         """Return whether candidates travel in files to a device no worker reaches."""
         return self.measurer == DETACHED and self.mode != ZERO_SHOT
-
-    @property
-    def is_private(self) -> bool:
-        """Return whether the job's results are hidden from other owners."""
-        return self.private == "on"
 
     @property
     def searches(self) -> bool:

@@ -149,6 +149,8 @@ def summary(story: ReportData) -> Html:
 
 
 def _option(value: JsonValue) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, dict):
         return ", ".join(f"{key} {member}" for key, member in value.items())
     return "" if value is None or value == [] else str(value)

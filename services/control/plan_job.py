@@ -299,7 +299,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     """
     repository = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
-    scope = scope_of(job.owner) if options.is_private else ""
+    scope = scope_of(job.owner) if options.private else ""
     unplaced = repository.without_family(job.id)
     if not grouping.revises and not unplaced:
         return []

@@ -10,9 +10,10 @@ from mallorn.core.job_options import JobOptions, choices
 from services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/options", tags=["jobs"])
-Kind = Literal["choice", "integer", "number", "text", "texts", "shapes", "object"]
+Kind = Literal["choice", "boolean", "integer", "number", "text", "texts", "shapes", "object"]
 #: The kind of an option by the type in its JSON schema.
 KINDS: Final[dict[str | None, Kind]] = {
+    "boolean": "boolean",
     "integer": "integer",
     "number": "number",
     "string": "text",

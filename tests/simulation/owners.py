@@ -35,8 +35,7 @@ def wish(random: Random, **options: str) -> JobIn:
     """A job as somebody asks for it."""
     names = random.choice((["w0"], ["w0"], ["w1"], ["w0", "w1"]))
     asked = {"name": "+".join(names), "trials": random.choice((4, 4, 6, 8)), "seed": random.randrange(100)}
-    private = "on" if random.random() < PRIVATE_SHARE else "off"
-    changed = OPTIONS.model_copy(update={"private": private, **options})
+    changed = OPTIONS.model_copy(update={"private": random.random() < PRIVATE_SHARE, **options})
     return JobIn(model_id=MODEL, target=TARGET.text, options=changed, **asked)
 
 

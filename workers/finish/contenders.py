@@ -90,7 +90,7 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
     For a private job, the owner is hashed, too, so that other users cannot find these times.
     """
     job, options = stage.job, stage.options
-    owner = job.owner if options.is_private else ""
+    owner = job.owner if options.private else ""
     identity = job.model_id, owner, options.input_shapes, stage.graph.recipe.stored()
     digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return options.timing_inside(digest[:MODEL_CHARS], programs)
@@ -143,12 +143,12 @@ def _measured_contest(
     """Return a contest of the task's fastest stored candidates; it is empty without any."""
     job, options, trials = stage.job, stage.options, Trials(session)
     limit = WITHIN
-    if options.beside_others:
+    if options.contention:
         count, limit = max(count, TOP_BESIDE), WITHIN_BESIDE
     best = trials.best(task.workload_id, job.target_id, count, job.context_id)
     best = [row for row in best if (row.latency_us or 0) <= limit * (best[0].latency_us or 0)]
     best_under_load: Sequence[Trial] = ()
-    if options.beside_others and job.context_id is not None:
+    if options.contention and job.context_id is not None:
         programs, contexts = stage.target.num_cores, Contexts(session)
         idle_context = contexts.get(job.context_id)
         context = contexts.timed_as(idle_context, timing_inside(stage, programs))

@@ -186,7 +186,7 @@ def decide_for_busy_host(
     report section on them; None if the job did not ask for that or it is impossible. If they
     make the model clearly faster under load, their tuning records are added to the
     export."""
-    if not model.stage.options.beside_others:
+    if not model.stage.options.contention:
         return None
     if model.stage.graph.dynamic is not None:
         step_log.leave(STEP, "a job for a range of shapes has one version", "mallorn tune MODEL --contention")

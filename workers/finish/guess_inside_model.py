@@ -80,7 +80,7 @@ def guess_inside(
     or has wrong outputs.
     """
     options, one_shape = stage.options, stage.graph.dynamic is None
-    decides_inside = options.searches and options.contests == "inside" and not options.beside_others
+    decides_inside = options.searches and options.contests == "inside" and not options.contention
     if stage.job.trials != 0 or not (decides_inside and one_shape):
         return None
     if (placed_model := place_on_device(model)) is None:
@@ -122,7 +122,7 @@ def guess_inside(
     _store_schedules(stage, winners, context_id)
     is_first = build.directory == first.directory  # written before it was timed
     directory = model.write("export", winners) if is_first else build.directory
-    if not options.is_private:
+    if not options.private:
         model.libraries.put(winners, build.library, build.compiled)
     build = replace(build, winners=tuple(winners), directory=directory)
     final = FinalSchedules(winners, directory, build, build.compiled, report)

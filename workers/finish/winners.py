@@ -187,7 +187,7 @@ def decide(stage: StageContext, contest: Contest, measurer: Measurer, checker: C
                 and rival.latency() <= CLOSE * entry.latency()
             ]
             winner = replace(winner, rivals=tuple(_unchecked(contest, rivals[:RIVALS], checker)), guess=guess)
-            if stage.options.beside_others:
+            if stage.options.contention:
                 versions = _unchecked(contest, slower[:VERSIONS], checker)
                 winner = replace(winner, versions=tuple(versions))
             break

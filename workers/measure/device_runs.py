@@ -61,7 +61,7 @@ class DeviceRuns:
         self._timeout_sec = timeout_sec
         self._best_us = best_us
         self._keeps_best = keeps_best  # the fastest time so far is `best_us` for later candidates
-        self._retakes = Retakes(options.evaluator, WAIT_SEC if options.waits_for_quiet else 0.0)
+        self._retakes = Retakes(options.evaluator, WAIT_SEC if options.wait_for_quiet else 0.0)
         self._like = like
         self._purpose = purpose  # marks repeats in the device's own log
         self.fastest: tuple[BuiltCandidate, float] | None = None  # of the undisturbed times taken here
@@ -190,7 +190,7 @@ class DeviceRuns:
             error=shorten(run.error),
             disturbed=run.disturbed,
         )
-        if trial.is_bound and self._options.waits_for_quiet and run.disturbance is not None:
+        if trial.is_bound and self._options.wait_for_quiet and run.disturbance is not None:
             raise Unavailable(f"waits for a quiet host: {run.disturbance.words}", hint=TAKE_GAPS)
         if self._keeps_best and trial.time_us is not None and not self._is_drift_check:
             self._best_us = min(trial.time_us, self._best_us or inf)

@@ -87,11 +87,11 @@ def _extract(stage: StageContext) -> Extraction:
     recipe = stored_recipe(recipe_for(stage.options.recipe, stage.target, stage.options.precision))
     if stage.graph.code == code_digest() and is_form_of(stage.graph.recipe, recipe):
         recipe = stage.graph.recipe
-    bounds = stage.options.input_shapes, stage.options.dynamic, stage.options.is_private
+    bounds = stage.options.input_shapes, stage.options.dynamic, stage.options.private
     with stage.runtime.database.session() as session:
         for job in Jobs(session).imported_before(stage.job):
             options, graph = KeptOptions.model_validate(job.options), job.graph
-            has_same_bounds = bounds == (options.input_shapes, options.dynamic, options.is_private)
+            has_same_bounds = bounds == (options.input_shapes, options.dynamic, options.private)
             if graph and has_same_bounds and graph.code == code_digest() and is_form_of(graph.recipe, recipe):
                 programs = Tasks(session).programs(job.id)
                 return Extraction(graph, tuple(_model_task(task, workload) for task, workload in programs))
@@ -159,7 +159,7 @@ def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[s
 
 def _store(session: Session, stage: StageContext, extraction: Extraction) -> None:
     new = [new_workload(task, extraction.graph.tvm_version) for task in extraction.tasks]
-    ids = Workloads(session).ensure_many(new, private=stage.options.is_private, code=code_digest())
+    ids = Workloads(session).ensure_many(new, private=stage.options.private, code=code_digest())
     trials = Trials(session).known(list(ids.values()), stage.job.target_id)
     tasks = [
         NewTask(index, task.name, task.weight, ids[task.key], known_at_start=trials.get(ids[task.key], 0))

@@ -62,7 +62,7 @@ def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
 
 def shown_to(owner: str, job: JobStatus) -> JobStatus:
     """Return a job as `owner` sees it; other owners' private jobs lose name and results."""
-    if job.owner == owner or not job.options.is_private:
+    if job.owner == owner or not job.options.private:
         return job
     progress = JobProgress(trials=job.progress.trials, in_flight=job.progress.in_flight)
     options = KeptOptions(private=job.options.private)

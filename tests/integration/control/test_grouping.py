@@ -113,7 +113,7 @@ def test_new_tasks_get_a_family_and_the_reason(workshop, job):
 def test_private_jobs_share_families_with_those_of_their_owner_alone(workshop, job):
     with_models(workshop, job)
     scope = scope_of("ada")
-    hidden = with_models(workshop, a_job(workshop, private="on"))
+    hidden = with_models(workshop, a_job(workshop, private=True))
     assert families_of(workshop, hidden) == [f"{scope}{MATMUL}"] * 3
     assert head(workshop, f"{scope}{MATMUL}").rows > 0
     before = head(workshop, MATMUL)
@@ -125,7 +125,7 @@ def test_private_jobs_share_families_with_those_of_their_owner_alone(workshop, j
 
 
 def test_private_families_split_by_their_own_evidence(workshop):
-    hidden = a_job(workshop, private="on")
+    hidden = a_job(workshop, private=True)
     split(workshop, hidden)
     scope = scope_of("ada")
     assert families_of(workshop, hidden) == [f"{scope}{SPLIT}", f"{scope}{MATMUL}", f"{scope}{MATMUL}"]

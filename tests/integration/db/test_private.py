@@ -29,7 +29,7 @@ from mallorn.core.states import JobState, RoundState
 from tests.fixtures.rows import Rows, new_job, new_workload
 from tests.fixtures.stored import workload_named
 
-PRIVATE = JobOptions(private="on").model_dump(mode="json")
+PRIVATE = JobOptions(private=True).model_dump(mode="json")
 SECRET_MODEL = "b" * 64
 
 

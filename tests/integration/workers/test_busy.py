@@ -70,7 +70,7 @@ def contexts(workshop):
 def test_a_version_that_wins_beside_other_programs_is_exported_with_the_load_from_which_on_it_does(
     workshop, busy
 ):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     found = report(workshop, job)["contention"]
@@ -88,7 +88,7 @@ def test_a_version_that_wins_beside_other_programs_is_exported_with_the_load_fro
 
 def test_a_version_that_brings_nothing_is_told_and_not_exported(workshop, busy):
     busy["loaded"] = [1100.0, 1600.0, 2000.0 * (1 - WORTH_UNDER_LOAD / 2)]
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     found = report(workshop, job)["contention"]
     assert found["wins_from"] is None
@@ -97,7 +97,7 @@ def test_a_version_that_brings_nothing_is_told_and_not_exported(workshop, busy):
 
 def test_where_the_same_schedules_are_fastest_there_is_no_other_version(workshop, busy):
     busy["kernels"] = [100.0] * 9
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     found = report(workshop, job)["contention"]
     assert (found["tasks"], found["wins_from"]) == ([], None)
@@ -105,7 +105,7 @@ def test_where_the_same_schedules_are_fastest_there_is_no_other_version(workshop
 
 
 def test_a_version_that_computes_wrong_is_not_taken(workshop, busy, check):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     first = key(best(workshop, job)[0])
     check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) != first}
     finish(workshop, job)
@@ -113,7 +113,7 @@ def test_a_version_that_computes_wrong_is_not_taken(workshop, busy, check):
 
 
 def test_times_beside_other_programs_are_kept_in_a_context_of_their_own(workshop, busy):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     kept = contexts(workshop)
     assert {row.latency_us for row in kept} >= {100.0, 60.0}
@@ -122,14 +122,14 @@ def test_times_beside_other_programs_are_kept_in_a_context_of_their_own(workshop
 
 
 def test_a_kernel_that_the_model_calls_twice_is_stored_with_the_time_of_one_call(workshop, busy, monkeypatch):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     workshop.write(lambda session: session.execute(update(Task).where(Task.job_id == job).values(weight=2)))
     finish(workshop, job)
     assert {row.latency_us for row in contexts(workshop)} >= {50.0, 30.0}
 
 
 def test_what_was_fastest_beside_others_takes_part_the_next_time(workshop, busy, monkeypatch):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     # Only what was fastest there, and the first guess, are left.
     monkeypatch.setattr("workers.finish.contenders.WITHIN_BESIDE", 0.0)
@@ -141,7 +141,7 @@ def test_what_was_fastest_beside_others_takes_part_the_next_time(workshop, busy,
         return build(model, name, winners)
 
     monkeypatch.setattr(JobModel, "build", built)
-    again = tuned(workshop, ("w0",), contention="on")
+    again = tuned(workshop, ("w0",), contention=True)
     finish(workshop, again)
     fastest = unpack_decisions(contexts(workshop)[0].decisions)
     assert fastest in [slot.candidate.decisions for contest in seen for slot in contest.slots]
@@ -156,7 +156,7 @@ def test_nobody_is_timed_beside_others_who_did_not_ask(workshop, busy):
 
 def test_of_a_model_that_is_large_for_this_host_there_is_one_version(workshop, busy):
     workshop.graph_answers["compile_model"] = replace(COMPILED, bytes=1 << 60)
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     told = report(workshop, job)
     assert "contention" not in told
@@ -167,7 +167,7 @@ def test_of_a_model_that_is_large_for_this_host_there_is_one_version(workshop, b
 
 def test_what_fails_there_costs_the_version_alone(workshop, busy):
     busy["kernels"] = ChildFailed("InternalError", "no instrument here")
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     steps = [each["step"] for each in report(workshop, job)["not_done"]]

@@ -334,7 +334,7 @@ def test_what_won_inside_another_model_is_a_guess_that_is_timed_like_the_others(
 
 def test_private_jobs_do_not_name_their_model_to_others(workshop, model):
     guessed(workshop)
-    guessed(workshop, private="on")
+    guessed(workshop, private=True)
     public, private = inside_contexts(workshop)
     assert public.evaluator["model"] != private.evaluator["model"]
 

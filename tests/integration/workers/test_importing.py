@@ -114,7 +114,7 @@ def test_the_same_model_is_imported_once(workshop, job):
     [
         pytest.param({"recipe": "plain"}, id="another recipe"),
         pytest.param({"input_shapes": {"x": [2, 8]}}, id="other shapes"),
-        pytest.param({"private": "on"}, id="a private job"),
+        pytest.param({"private": True}, id="a private job"),
     ],
 )
 def test_it_is_imported_anew_for_another(workshop, job, other):
@@ -174,7 +174,7 @@ def test_programs_of_a_private_job_are_kept_until_another_job_brings_them(worksh
     def kept():
         return workshop.read(lambda session: workload_named(session, "w0")).kept_upto == KEPT
 
-    hidden = workshop.job((), private="on")
+    hidden = workshop.job((), private=True)
     workshop.write(lambda session: Jobs(session).move(hidden, [JobState.TUNING], JobState.QUEUED))
     workshop.graph_answers["extract"] = found("w0")
     workshop.write(lambda session: Jobs(session).pause(job, "ada"))  # else it would have the first turn

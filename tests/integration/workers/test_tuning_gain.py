@@ -61,7 +61,7 @@ def test_the_next_one_knows_what_trials_brought_here(workshop, machine):
 
 
 def test_what_is_private_tells_nobody_else(workshop, machine):
-    ended(workshop, tuned(workshop, private="on"))
+    ended(workshop, tuned(workshop, private=True))
     assert without_trials(workshop).tuning_gain.unseen == ["matmul"]
 
 

@@ -38,5 +38,5 @@ def test_what_a_newer_version_asks_for_goes_back_for_a_newer_worker_and_costs_no
     assert words in workshop.reason(job)
     # As if this worker had been upgraded.
     monkeypatch.setattr("mallorn.core.job_options.RETIRED", {"of_tomorrow"})
-    store(workshop, job, contention="off", evaluator={"number": 3}, simulated={})
+    store(workshop, job, contention=False, evaluator={"number": 3}, simulated={})
     assert workshop.run(round_id) is not None

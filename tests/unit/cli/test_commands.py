@@ -210,9 +210,16 @@ def test_records_are_limited_and_filtered(owned: OwnedRows) -> None:
     assert "build_error" in mallorn("records").stdout
 
 
+@pytest.mark.parametrize("value", ["on", "true", "True"])
+def test_a_boolean_option_is_typed_as_a_word(model: Path, value: str) -> None:
+    words = "--option", f"private={value}", "--option", "contention=off"
+    options = data(mallorn("submit", model, "--target", TARGET, *words, "--json"))["options"]
+    assert (options["private"], options["contention"]) == (True, False)
+
+
 def test_a_private_job_says_so(model: Path) -> None:
     job = data(mallorn("submit", model, "--target", TARGET, "--private", "--json"))
-    assert job["options"]["private"] == "on"
+    assert job["options"]["private"] is True
     assert "kept from other owners" in mallorn("show", job["id"]).stdout
     other = data(mallorn("submit", model, "--target", TARGET, "--json"))
     assert "private" not in mallorn("show", other["id"]).stdout

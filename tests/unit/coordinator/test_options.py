@@ -34,5 +34,5 @@ def test_a_number_tells_its_bounds_and_whether_it_may_be_left_open(coordinator: 
     size, build = found["round_size"], found["build_timeout_sec"]
     assert (size["kind"], size["optional"], size["minimum"], size["maximum"]) == ("integer", True, 1, 64)
     assert (build["kind"], build["optional"], build["above"], build["maximum"]) == ("number", False, 0, 600)
-    kinds = [found[name]["kind"] for name in ("only", "input_shapes", "evaluator")]
-    assert kinds == ["texts", "shapes", "object"]
+    kinds = [found[name]["kind"] for name in ("only", "input_shapes", "evaluator", "private")]
+    assert kinds == ["texts", "shapes", "object", "boolean"]

@@ -142,7 +142,7 @@ def test_an_admin_lists_and_stops_everybodys_jobs(coordinator: Coordinator) -> N
 def test_of_a_private_job_an_admin_sees_what_it_takes_up_and_not_what_it_is(coordinator: Coordinator) -> None:
     admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
     rows = OwnedRows(coordinator.database, ADA)
-    secret = {"name": "a secret", "reason": "secret words", "options": {"private": "on", "seed_words": 1}}
+    secret = {"name": "a secret", "reason": "secret words", "options": {"private": True, "seed_words": 1}}
     rows.write(lambda session: session.execute(update(Job).values(secret)))
     assert coordinator.ask(key, "GET", f"/jobs/{rows.job_id}").json()["name"] == "a secret"
     alone = coordinator.ask(admin, "GET", f"/jobs/{rows.job_id}")

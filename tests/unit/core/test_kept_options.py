@@ -28,6 +28,25 @@ def test_who_looks_reads_what_is_known_and_passes_over_options_of_another_versio
     assert KeptOptions.model_validate(stored).model_dump() == read.model_dump()
 
 
+@pytest.mark.parametrize("option", ["contention", "wait_for_quiet", "private"])
+@pytest.mark.parametrize(
+    ("value", "meaning"), [("on", True), ("off", False), (True, True), (False, False), ("true", True)]
+)
+def test_a_boolean_is_read_from_the_words_of_earlier_versions_and_written_as_a_boolean(
+    option: str, value: str | bool, meaning: bool
+) -> None:
+    kept = JobStatus.model_validate({"id": "j", "state": "tuning", "options": {option: value}})
+    kept.options.check_known()
+    assert kept.chosen() == {option: meaning}
+    assert JobOptions.model_validate({option: value}).model_dump(mode="json")[option] is meaning
+
+
+def test_an_empty_cache_before_each_run_is_a_word_of_three() -> None:
+    with pytest.raises(ValidationError):
+        JobOptions.model_validate({"evaluator": {"flush_l2": True}})
+    assert JobOptions.model_validate({"evaluator": {"flush_l2": "on"}}).evaluator.flush_l2 == "on"
+
+
 @pytest.mark.parametrize(
     ("stored", "unknown"),
     [

@@ -87,7 +87,7 @@ def test_a_time_that_others_disturbed_is_a_bound_and_nobody_is_timed_beside_it(
 def test_a_job_that_waits_for_quiet_hands_its_round_back_and_says_who_disturbs(
     runner: Runner, tmp_path: Path
 ) -> None:
-    options = JobOptions(wait_for_quiet="on")
+    options = JobOptions(wait_for_quiet=True)
     timing = DeviceRuns(runner, "tracker", TARGET, PROGRAM, options, PATIENCE)
     with pytest.raises(Unavailable, match=r"quiet host: other programs use 2\.0 of 2 cores"):
         timing.measure(library(tmp_path, "disturbed"))
