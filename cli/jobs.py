@@ -11,7 +11,7 @@ import typer
 from cli.live_view import follow
 from cli.read_only_client import FIRST_STEP, check_moves, check_open, find_job, reader, source
 from cli.result_table import print_fetch, print_result, print_verdict
-from cli.terminal.job_options import Choices, EffortOptions
+from cli.terminal.job_options import EffortOptions, JobFlags
 from cli.terminal.option_groups import shared
 from cli.terminal.output import (
     JobArgument,
@@ -88,12 +88,11 @@ def submit(
     name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
     *,
-    choices: Choices,
+    options: JobFlags,
     as_json: JsonOption = False,
     place: Place,
 ) -> None:
     """Submit a model to be tuned, and return at once."""
-    options = choices.asked()
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
     with client(*place) as api:

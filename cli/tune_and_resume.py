@@ -12,7 +12,7 @@ import typer
 from cli.host_checks import check_host
 from cli.live_view import follow
 from cli.result_table import print_winnings
-from cli.terminal.job_options import Choices, EffortOptions, ForceOption
+from cli.terminal.job_options import EffortOptions, ForceOption, JobFlags
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from cli.terminal.progress_bars import upload_with_bar
@@ -64,13 +64,12 @@ def tune(
     ] = None,
     force: ForceOption = False,
     *,
-    choices: Choices,
+    options: JobFlags,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
     place: Place,
 ) -> None:
     """Tune a model and fetch its schedules. Starts the service here if no coordinator is named."""
-    options = choices.asked()
     model = existing(model) if model.is_dir() else model
     # Refuse a misspelt target before anything is started.
     effort = effort._replace(target=asked_target(effort.target, not place.url))

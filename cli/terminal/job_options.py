@@ -1,14 +1,15 @@
 """Command-line options that describe a job, and their parsers."""
 
 import json
-from collections.abc import Iterable
-from typing import Annotated, NamedTuple, cast
+from collections.abc import Iterable, Iterator
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 import typer
 
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.job_options import LARGEST_ROUND, JobOptions, choices
+from mallorn.core.job_options import JobOptions, choices
 from mallorn.core.registry import CONTRACTS
 from mallorn.core.targets import LOCAL
 
@@ -26,14 +27,9 @@ def known(option: str) -> str:
     return ", ".join(choices(option))
 
 
-def said_of(option: str) -> str:
-    """Return the description of a job option from its schema."""
-    return str(JobOptions.model_fields[option].description)
-
-
 def words(option: str) -> str:
     """Return an option's help text: its description, and the names it accepts, if any."""
-    description = said_of(option)
+    description = str(JobOptions.model_fields[option].description)
     class_words = ", or MODULE:CLASS of your own" if option in CONTRACTS else ""
     return f"{description} One of {known(option)}{class_words}." if choices(option) else description
 
@@ -68,23 +64,14 @@ class EffortOptions(NamedTuple):
     seed: SeedOption = 0
 
 
-class Choices(NamedTuple):
-    """Job options on the command line: a flag for some, `--option NAME=VALUE` for any."""
+#: Options that only `--option` sets, besides groups of options: settings of research and of measuring.
+WITHOUT_FLAG: Final = frozenset(
+    {"build_timeout_sec", "contests", "measurer", "recording", "run_timeout_sec", "task_trials"}
+)
+TYPES: Final[dict[str, type]] = {"boolean": bool, "integer": int, "number": float, "string": str}
 
-    recipe: Annotated[str | None, typer.Option(help=words("recipe"))] = None
-    precision: Annotated[str | None, typer.Option(help=words("precision"))] = None
-    mode: Annotated[str | None, typer.Option(help=words("mode"))] = None
-    search: Annotated[str | None, typer.Option(help=words("search"))] = None
-    cost_model: Annotated[str | None, typer.Option(help=words("cost_model"))] = None
-    sampler: Annotated[str | None, typer.Option(help=words("sampler"))] = None
-    stopping: Annotated[str | None, typer.Option(help=words("stopping"))] = None
-    policy: Annotated[str | None, typer.Option(help=words("policy"))] = None
-    families: Annotated[str | None, typer.Option(help=words("families"))] = None
-    contention: Annotated[bool, typer.Option("--contention", help=said_of("contention"))] = False
-    wait_for_quiet: Annotated[bool, typer.Option("--wait-for-quiet", help=said_of("wait_for_quiet"))] = False
-    private: Annotated[bool, typer.Option("--private", help=said_of("private"))] = False
-    round_size: Annotated[int | None, typer.Option(min=1, max=LARGEST_ROUND, help=words("round_size"))] = None
-    only: OnlyOption = None
+
+def options_of(
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,20 +80,37 @@ class Choices(NamedTuple):
             metavar="NAME=VALUE",
             help="Any job option, as search=random or evaluator.repeat=3; repeatable.",
         ),
-    ] = None
-    input_shape: ShapeOption = None
-    dynamic: DynamicOption = None
-
-    def asked(self) -> OptionKwargs:
-        """Return the options that the user gave; `--option` overrides the other flags."""
-        flags = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
-        options = {name: value for name, value in flags.items() if value is not None and value is not False}
-        if self.dynamic:
-            options["dynamic"] = dict(map(parse_dynamic, self.dynamic))
-        return cast(OptionKwargs, options | parse_options(self.option or [], self.input_shape or []))
+    ] = None,
+    **flags: Any,
+) -> OptionKwargs:
+    """Return the options that the user gave; `--option` overrides the other flags."""
+    options = {name: value for name, value in flags.items() if value is not None and value is not False}
+    for name, parse in (("input_shapes", parse_input_shape), ("dynamic", parse_dynamic)):
+        if name in options:
+            options[name] = dict(map(parse, options[name]))
+    return cast(OptionKwargs, options | parse_options(option or []))
 
 
-def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, object]:
+def _flags() -> Iterator[Parameter]:
+    """Yield a parameter for each job option with a flag, as typer reads it."""
+    repeated: dict[str, object] = {"only": OnlyOption, "input_shapes": ShapeOption, "dynamic": DynamicOption}
+    for name, schema in JobOptions.model_json_schema()["properties"].items():
+        limits = schema.get("anyOf", [schema])[0]
+        if name in WITHOUT_FLAG or (name not in repeated and limits.get("type") not in TYPES):
+            continue
+        bounds = {"min": limits.get("minimum"), "max": limits.get("maximum")}
+        flag = typer.Option(f"--{name.replace('_', '-')}", help=words(name), **bounds)
+        hint = repeated.get(name) or Annotated[TYPES[limits["type"]] | None, flag]
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+
+
+options_of.__signature__ = Signature(  # type: ignore[attr-defined]
+    [*_flags(), signature(options_of).parameters["option"].replace(kind=Parameter.KEYWORD_ONLY)]
+)
+JobFlags = Annotated[OptionKwargs, options_of]
+
+
+def parse_options(pairs: Iterable[str]) -> dict[str, object]:
     """Parse texts such as `evaluator.repeat=3` to nested options; values may be JSON."""
     options: dict[str, object] = {}
     for pair in pairs:
@@ -124,8 +128,7 @@ def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dic
             group[last] = json.loads(value)
         except ValueError:
             group[last] = value
-    shapes = dict(parse_input_shape(text) for text in input_shapes)
-    return {**options, "input_shapes": shapes} if shapes else options
+    return options
 
 
 def parse_input_shape(text: str) -> tuple[str, list[int]]:

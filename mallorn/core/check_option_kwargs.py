@@ -28,7 +28,10 @@ class SimulatedKwargs(TypedDict, total=False):
 
 
 class OptionKwargs(TypedDict, total=False):
-    """A job's options, as keywords or as JSON; missing ones have their defaults."""
+    """A job's options, as keywords or as JSON; missing ones have their defaults.
+
+    Type checkers need the fields of JobOptions repeated here; a test compares both.
+    """
 
     recipe: str
     precision: str

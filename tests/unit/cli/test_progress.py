@@ -284,13 +284,13 @@ def test_an_error_is_printed_as_it_was_written(capsys: pytest.CaptureFixture[str
 
 def test_options_are_nested_and_read_as_json_where_they_can_be() -> None:
     typed = ["search=random", "round_size=8", "evaluator.repeat=3", "evaluator.number=1", "warm_start=false"]
-    assert parse_options(typed, ["x:1,3", "a:b:2"]) == {
+    assert parse_options(typed) == {
         "search": "random",
         "round_size": 8,
         "evaluator": {"repeat": 3, "number": 1},
         "warm_start": False,
-        "input_shapes": {"x": [1, 3], "a:b": [2]},
     }
+    assert parse_input_shape("a:b:2,3") == ("a:b", [2, 3])
 
 
 @pytest.mark.parametrize("typed", ["x", "x:", ":1", "x:1,,2", "x:-1", "x:1.5"])
