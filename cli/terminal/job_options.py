@@ -71,7 +71,7 @@ WITHOUT_FLAG: Final = frozenset(
 TYPES: Final[dict[str, type]] = {"boolean": bool, "integer": int, "number": float, "string": str}
 
 
-def options_of(
+def read_flags(
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,10 +104,10 @@ def _flags() -> Iterator[Parameter]:
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
 
-options_of.__signature__ = Signature(  # type: ignore[attr-defined]
-    [*_flags(), signature(options_of).parameters["option"].replace(kind=Parameter.KEYWORD_ONLY)]
+read_flags.__signature__ = Signature(  # type: ignore[attr-defined]
+    [*_flags(), signature(read_flags).parameters["option"].replace(kind=Parameter.KEYWORD_ONLY)]
 )
-JobFlags = Annotated[OptionKwargs, options_of]
+JobFlags = Annotated[OptionKwargs, read_flags]
 
 
 def parse_options(pairs: Iterable[str]) -> dict[str, object]:

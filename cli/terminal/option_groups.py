@@ -11,12 +11,14 @@ Command = Callable[..., None]
 def shared(command: Command) -> Command:
     """Return the command with all options of its groups.
 
-    A group is a parameter whose type is a named tuple, or `Annotated[TYPE, FUNCTION]`: the
-    function builds its value of the options in its signature.
+    A group is a parameter whose type is a named tuple, or `Annotated[TYPE, FUNCTION]`; the
+    function takes the options and returns the parameter's value.
     """
     hints = get_type_hints(command, include_extras=True)
-    notes = {name: getattr(hint, "__metadata__", (hint,))[-1] for name, hint in hints.items()}
-    groups = {name: note for name, note in notes.items() if isfunction(note) or hasattr(note, "_fields")}
+    builders = {name: getattr(hint, "__metadata__", (hint,))[-1] for name, hint in hints.items()}
+    groups = {
+        name: build for name, build in builders.items() if isfunction(build) or hasattr(build, "_fields")
+    }
     parameters: list[Parameter] = []
     for name, parameter in signature(command).parameters.items():
         if name in groups:
