@@ -32,7 +32,7 @@ from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
 
 COPY: Final = "copy"
-PASS: Final = "elementwise.vectorize_smooth"
+PASS: Final = "vectorize_smooth_functions"
 OPERANDS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh"), 1),
     **dict.fromkeys(("Asinh", "Acosh", "Atanh", "Exp", "Log", "Sqrt", "Erf", "Sigmoid", "Softplus"), 1),

@@ -54,7 +54,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
     It compares shapes after setting the length to the number `sample`.
     """
 
-    name, match = "attention.fuse_cached", (PRODUCT,)
+    name, match = "fuse_cached_attention", (PRODUCT,)
     any_size = True
 
     def __init__(self, length: Any, sample: int) -> None:

@@ -164,7 +164,7 @@ def best_plan(shape: Shape) -> WinogradPlan | None:
 class Conv3x3ToWinograd(Pass[WinogradPlan]):
     """Computes 3 x 3 convolutions by Winograd's algorithm where that should be faster."""
 
-    name, match = "conv.winograd", ("relax.nn.conv2d",)
+    name, match = "conv3x3_to_winograd", ("relax.nn.conv2d",)
 
     def __init__(self, precision: str = "float32") -> None:
         super().__init__()

@@ -57,7 +57,7 @@ class Pair:
 class FusePointwiseIntoDepthwise(Pass[Pair]):
     """Computes a pointwise convolution and the depthwise one after it in one function."""
 
-    name, match = "conv.fuse_pointwise_depthwise", ("relax.nn.conv2d",)
+    name, match = "fuse_pointwise_into_depthwise", ("relax.nn.conv2d",)
     rules = (STRIPS,)
 
     def check(self, call: Any, g: Graph) -> Pair:

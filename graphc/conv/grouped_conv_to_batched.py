@@ -18,8 +18,8 @@ NAME, RESHAPE = "grouped_", "relax.reshape"
 class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
     """Computes grouped, non-depthwise convolutions with the groups as a separate axis."""
 
-    name, match = "conv.grouped_to_batched", tuple(pad_conv_to_vectors.LAYOUTS)
-    after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
+    name, match = "grouped_conv_to_batched", tuple(pad_conv_to_vectors.LAYOUTS)
+    after = ("conv3x3_to_winograd", "fuse_pointwise_into_depthwise")
 
     def check(self, call: Any, g: Graph) -> pad_conv_to_vectors.Sizes:
         if not pad_conv_to_vectors.is_supported(call):
@@ -50,9 +50,9 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
 class KeepJoinedGroupsApart(Pass[None]):
     """Keeps the reshape after a grouped convolution a separate function, to avoid a copy."""
 
-    name, match = "conv.keep_joined_groups_apart", (RESHAPE,)
+    name, match = "keep_joined_groups_apart", (RESHAPE,)
     dtype = ""
-    after = ("conv.grouped_to_batched", "layout.move_elementwise_before_reshape")
+    after = ("grouped_conv_to_batched", "move_elementwise_before_reshape")
 
     def check(self, call: Any, g: Graph) -> None:
         if not _joins_groups(g, call.args[0]):

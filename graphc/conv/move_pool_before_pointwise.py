@@ -26,8 +26,8 @@ class PooledConvolution:
 class MovePoolBeforePointwise(Pass[PooledConvolution]):
     """Pools the input of a pointwise convolution instead of its output, to multiply fewer pixels."""
 
-    name, match = "conv.move_pool_before_pointwise", (POOL,)
-    after = ("fold.batch_norm",)
+    name, match = "move_pool_before_pointwise", (POOL,)
+    after = ("fold_batch_norm",)
 
     def check(self, call: Any, g: Graph) -> PooledConvolution:
         if any(map(int, call.attrs.padding)) or call.attrs.ceil_mode or call.attrs.layout != "NHWC":

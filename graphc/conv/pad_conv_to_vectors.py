@@ -53,8 +53,8 @@ class Sizes:
 class PadConvToVectors(Pass[Sizes]):
     """Pads the width of convolutions, and output channels if at most a third is padding."""
 
-    name, match = "conv.pad_to_vectors", tuple(LAYOUTS)
-    after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
+    name, match = "pad_conv_to_vectors", tuple(LAYOUTS)
+    after = ("conv3x3_to_winograd", "fuse_pointwise_into_depthwise")
 
     def check(self, call: Any, g: Graph) -> Sizes:
         if not is_supported(call):

@@ -204,7 +204,7 @@ Way = Callable[[Any, Deconvolution, Graph], Any]
 class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     """Computes transposed convolutions as plain ones, without multiplying inserted zeros."""
 
-    name = "conv.split_transpose_by_phase"
+    name = "split_conv_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
     dtype, any_size = "", True
     is_required, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first

@@ -51,9 +51,9 @@ class PaddedAxis:
 class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
     """Removes weights of convolutions that are only ever multiplied by padding."""
 
-    name, match = "conv.trim_on_padding", tuple(LAYOUTS)
+    name, match = "trim_weights_on_padding", tuple(LAYOUTS)
     dtype = ""
-    after = ("layout.prepare_convert_layout",)  # that pass folds pads into convolutions
+    after = ("prepare_convert_layout",)  # that pass folds pads into convolutions
 
     def check(self, call: Any, g: Graph) -> list[PaddedAxis]:
         if (call.attrs.data_layout, call.attrs.kernel_layout) != LAYOUTS[call.op.name]:

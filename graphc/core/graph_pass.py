@@ -54,7 +54,7 @@ class Report:
 class ReportingPass(ABC):
     """A pass that reports what it rewrote. It keeps no state between two rewrites."""
 
-    name: ClassVar[str]  # FOLDER.VERB_PHRASE, used by reports and --without
+    name: ClassVar[str]  # the class's name in snake_case, as graphc/core/pass_registry.py lists it
     rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
     targets: ClassVar[tuple[str, ...]] = ()  # CPU features, one of which it needs, if any
     after: ClassVar[tuple[str, ...]] = ()  # passes that run earlier if a recipe has them

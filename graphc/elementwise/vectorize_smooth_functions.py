@@ -82,7 +82,7 @@ _FORMS: Mapping[str, Form] = {
 class VectorizeSmoothFunctions(Pass[Form]):
     """Computes exp, log, sine, powers, remainders etc. in forms that LLVM vectorises."""
 
-    name = "elementwise.vectorize_smooth"
+    name = "vectorize_smooth_functions"
     match = ("relax.power", *_FORMS)
 
     def check(self, call: Any, g: Graph) -> Form:

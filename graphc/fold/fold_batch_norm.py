@@ -36,7 +36,7 @@ class AffineOfLinear:
 class FoldBatchNorm(Pass[AffineOfLinear]):
     """Merges operators with channel constants into one scale and shift, or into weights."""
 
-    name, match = "fold.batch_norm", OPERATORS
+    name, match = "fold_batch_norm", OPERATORS
 
     def check(self, call: Any, g: Graph) -> AffineOfLinear:
         affine, links = affine_chain(call, g)

@@ -94,7 +94,7 @@ MOST_NUMBERS: Final = 1 << 21
 class FoldConstantCopies(Pass[list[Any]]):
     """Runs, at compile time and in NumPy, tensor functions that only copy constants."""
 
-    name, match = "fold.constant_copies", ("relax.call_tir",)
+    name, match = "fold_constant_copies", ("relax.call_tir",)
     dtype, any_size = "", True
 
     def check(self, call: Any, g: Graph) -> list[Any]:

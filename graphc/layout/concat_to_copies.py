@@ -197,8 +197,8 @@ class Copies:
 class ConcatToCopies(Pass[Copies]):
     """Concatenates along the last axis by copies, fused with scales and bounds after it."""
 
-    name, match = "layout.concat_to_copies", (CONCAT, *_FUSED)
-    after = ("fold.batch_norm", "conv.keep_joined_groups_apart")
+    name, match = "concat_to_copies", (CONCAT, *_FUSED)
+    after = ("fold_batch_norm", "keep_joined_groups_apart")
 
     def check(self, call: Any, g: Graph) -> Copies:
         chain = followed_concat(call, g)

@@ -141,8 +141,8 @@ class Shuffled:
 class FoldChannelShuffles(Pass[Shuffled]):
     """Removes channel shuffles by permuting the weights of convolutions that read them."""
 
-    name, match = "layout.fold_channel_shuffles", (*_CONVOLUTIONS, *_BY_CHANNEL)
-    after, forward = ("layout.prepare_convert_layout",), True
+    name, match = "fold_channel_shuffles", (*_CONVOLUTIONS, *_BY_CHANNEL)
+    after, forward = ("prepare_convert_layout",), True
 
     def check(self, call: Any, g: Graph) -> Shuffled:
         data = call.args[0]

@@ -107,7 +107,7 @@ _APART = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.matmul", "relax.call_tir"
 class CopyChannelRuns(Pass[list[RowPart]]):
     """Concatenates slices of channels by vector copies, if channels are last."""
 
-    name, match = "layout.copy_channel_runs", ("relax.concat",)
+    name, match = "copy_channel_runs", ("relax.concat",)
 
     def check(self, call: Any, g: Graph) -> list[RowPart]:
         if call.attrs.axis is None or not 0 < int(call.attrs.axis) % call.ty.ndim == call.ty.ndim - 1:
@@ -139,7 +139,7 @@ FEW = 2  # fewest look-ups worth fusing with a concatenation
 class FuseLookups(Pass[list[RowPart]]):
     """Fuses table look-ups, their handling of negative indices and their concatenation."""
 
-    name, match = "layout.fuse_lookups", (_TAKE, _CONCAT)
+    name, match = "fuse_lookups", (_TAKE, _CONCAT)
 
     def check(self, call: Any, g: Graph) -> list[RowPart]:
         if operator_name(call) == _TAKE:

@@ -23,7 +23,7 @@ BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.min
 class ClipToMaxMin(Pass[Bound]):
     """Replaces tensor functions that TVM's importer makes of one-sided Clip by operators."""
 
-    name, match = "layout.clip_to_max_min", ("relax.call_tir",)
+    name, match = "clip_to_max_min", ("relax.call_tir",)
     dtype, any_size = "", True
 
     def check(self, call: Any, g: Graph) -> Bound:
@@ -73,7 +73,7 @@ IMAGE_AXES = 4
 class PrepareConvertLayout(Pass[Build]):
     """Writes leaky ReLUs as maxima, folds pads into convolutions, adds axes to constants."""
 
-    name = "layout.prepare_convert_layout"
+    name = "prepare_convert_layout"
     match = (LEAKY, *CONVOLUTIONS, *(f"relax.{name}" for name in _BINARY))
     dtype = ""
 

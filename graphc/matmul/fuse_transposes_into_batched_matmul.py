@@ -40,7 +40,7 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
     tiled.
     """
 
-    name, match = "matmul.fuse_transposes", (TRANSPOSE, PRODUCT)
+    name, match = "fuse_transposes_into_batched_matmul", (TRANSPOSE, PRODUCT)
 
     def __init__(self, lanes: int = 0) -> None:
         super().__init__(lanes)

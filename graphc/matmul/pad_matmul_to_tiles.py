@@ -116,7 +116,7 @@ def _element(name: str, axes: Sequence[str]) -> str:
 class PadMatmulToTiles(Pass[Product]):
     """Pads rows and columns of products with constant weights to sizes that can be tiled."""
 
-    name, match = "matmul.pad_to_tiles", ("relax.matmul",)
+    name, match = "pad_matmul_to_tiles", ("relax.matmul",)
 
     def check(self, call: Any, g: Graph) -> Product:
         data, weights = call.args

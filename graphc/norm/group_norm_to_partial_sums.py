@@ -148,8 +148,8 @@ PART = 64  # most pixels in a part, which one core sums up
 class GroupNormToPartialSums(Pass[NormedImage | None]):
     """Computes channels-last group norms from partial sums, others by separate operators."""
 
-    name, match = "norm.group_norm_to_partial_sums", ("relax.nn.group_norm",)
-    after = ("norm.find_groups",)
+    name, match = "group_norm_to_partial_sums", ("relax.nn.group_norm",)
+    after = ("find_group_norms",)
 
     def check(self, call: Any, g: Graph) -> NormedImage | None:
         """Return the image, or None for a channels-first one, normed by plain operators."""

@@ -104,7 +104,7 @@ class Row:
 class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
     """Computes softmax, log-softmax and layer norm row by row, in vectors."""
 
-    name, match = "norm.vectorize_rows", (*_SOFTMAXES, LAYER_NORM)
+    name, match = "vectorize_softmax_and_layer_norm", (*_SOFTMAXES, LAYER_NORM)
 
     def check(self, call: Any, g: Graph) -> Row:
         last, size = call.ty.ndim - 1, int(call.ty.shape[-1])

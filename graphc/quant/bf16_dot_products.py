@@ -50,8 +50,8 @@ class RoundedProduct:
 class Bf16DotProducts(Pass[RoundedProduct]):
     """Multiplies by constant weights in bfloat16, two products per lane where possible."""
 
-    name, match = "quant.multiply_bf16", ("relax.matmul", "relax.nn.conv2d")
-    after = ("conv.winograd",)
+    name, match = "bf16_dot_products", ("relax.matmul", "relax.nn.conv2d")
+    after = ("conv3x3_to_winograd",)
     rules = (DOT,)
 
     def apply(self, mod: Any) -> tuple[Any, Report]:

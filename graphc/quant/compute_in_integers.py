@@ -264,7 +264,7 @@ _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {
 class ComputeInIntegers(Pass[Build]):
     """Multiplies, moves, clamps and joins bytes instead of the numbers decoded from them."""
 
-    name, match = "quant.compute_in_integers", tuple(_RULES)
+    name, match = "compute_in_integers", tuple(_RULES)
     dtype, any_size, forward = "", True, True
 
     def check(self, call: Any, g: Graph) -> Build:

@@ -155,9 +155,9 @@ class Rounded:
 class FuseRequantize(Pass[Rounded]):
     """Computes scaling, sums and rounding to bytes in one function; scales are arguments."""
 
-    name, match = "quant.fuse_requantize", ("relax.astype",)
+    name, match = "fuse_requantize", ("relax.astype",)
     dtype = "uint8"
-    after = ("quant.compute_in_integers",)
+    after = ("compute_in_integers",)
 
     def check(self, call: Any, g: Graph) -> Rounded:
         chain = g.chain(call.args[0], _ENCODING)
@@ -216,8 +216,8 @@ _PRODUCTS = ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
 class FuseDequantize(Pass[Linear]):
     """Converts integer sums to floats in one function; scales are arguments."""
 
-    name, match = "quant.fuse_dequantize", ARITHMETIC
-    after = ("quant.fuse_requantize",)
+    name, match = "fuse_dequantize", ARITHMETIC
+    after = ("fuse_requantize",)
 
     def check(self, call: Any, g: Graph) -> Linear:
         linear = LinearSums(g).of(call)

@@ -27,7 +27,7 @@ class DepthwiseBytes:
 class Int8DepthwiseConv(Pass[DepthwiseBytes]):
     """Computes depthwise convolutions of bytes if channels fill vectors of at least 4."""
 
-    name, match = "quant.vectorize_int8_depthwise", ("relax.nn.conv2d",)
+    name, match = "int8_depthwise_conv", ("relax.nn.conv2d",)
     rules = (fuse_pointwise_into_depthwise.STRIPS,)
 
     def check(self, call: Any, g: Graph) -> DepthwiseBytes:

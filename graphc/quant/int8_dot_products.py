@@ -58,7 +58,7 @@ class ByteProduct:
 class Int8DotProducts(Pass[ByteProduct]):
     """Multiplies bytes by constant weights; the instruction adds four products per lane."""
 
-    name, match = "quant.multiply_int8", ("relax.matmul", "relax.nn.conv2d")
+    name, match = "int8_dot_products", ("relax.matmul", "relax.nn.conv2d")
     dtype = "int32"
     rules = tuple(instruction.rule for instruction in INSTRUCTIONS.values())
 

@@ -122,7 +122,7 @@ class KeptWeights:
 class KeepBlockQuantizedWeights(Pass[KeptWeights]):
     """Lets products and look-ups read 8- or 4-bit weights as they are stored."""
 
-    name, match = "quant.keep_block_weights", ("relax.matmul", "relax.take")
+    name, match = "keep_block_quantized_weights", ("relax.matmul", "relax.take")
 
     def check(self, call: Any, g: Graph) -> KeptWeights:
         instruction = llvm_byte_dot_products.best_instruction()

@@ -16,7 +16,7 @@ FREE = "layout_free_buffers"  # function attribute: arguments that schedules may
 class KeepPackedWeights(TensorFunctionPass[None]):
     """Keeps schedules from changing the layout of packed weights and concatenated parts."""
 
-    name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
+    name, rules = "keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 
     def check(self, function: Any) -> None:
         annotations = [block.annotations for block in collect(function, SBlock)]

@@ -30,7 +30,7 @@ class VectorRow:
 class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
     """Selects a schedule rule for element-wise functions whose rows do not fill TVM's vectors."""
 
-    name, rules = "tasks.mark_elementwise_rows", (LINE,)
+    name, rules = "mark_elementwise_rows", (LINE,)
 
     def check(self, function: Any) -> VectorRow:
         _, *blocks = collect(function.body, SBlock) or [None]

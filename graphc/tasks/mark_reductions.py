@@ -33,7 +33,7 @@ VECTORS = 4  # vectors of a register tile: enough that sums do not wait for each
 class MarkReductions(TensorFunctionPass[list[Any]]):
     """Selects a vectorising schedule rule for reductions other than sums of products."""
 
-    name, rules = "tasks.mark_reductions", (FOLD,)
+    name, rules = "mark_reductions", (FOLD,)
 
     def check(self, function: Any) -> list[Any]:
         blocks = collect(function.body, SBlock)

@@ -11,7 +11,7 @@ from graphc.core.graph_rewriting import collect
 class WrapExternCalls(TensorFunctionPass[None]):
     """Adds the root block that TVM's passes expect to functions that only call a library."""
 
-    name, is_required = "tasks.wrap_extern_calls", True
+    name, is_required = "wrap_extern_calls", True
 
     def check(self, function: Any) -> None:
         blocks = collect(function.body, SBlock)

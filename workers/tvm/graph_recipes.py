@@ -8,16 +8,14 @@ task. Raise `version` with every change of its phases (`graphc/phases.py`).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from graphc.core.pass_registry import OWN_PASSES, Step, current_name
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
-
-if TYPE_CHECKING:
-    from graphc.core.pass_registry import Step
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ BF16: Final = _recipe("bf16", 8)
 DIRECT_BF16: Final = _recipe("direct-bf16", 7)
 TUNED_GPU: Final = _recipe("tuned-gpu", 2)
 # The pass that makes products compute in bfloat16.
-ROUNDS: Final = "mallorn.bf16"
+ROUNDS: Final = "bf16_dot_products"
 FAST: Final = "relax.transform.FastMathTransform"
 MOST_FAULTY: Final = 3  # faulty parts to search for; if there are more, all parts are left out
 T = TypeVar("T")
@@ -76,7 +74,7 @@ def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
 
 def precision_of(recipe: StoredRecipe) -> str:
     """Return the precision in which a recipe's models compute, as named in job options."""
-    return "bf16" if any(step.name == ROUNDS for step in recipe.before) else "float32"
+    return "bf16" if any(current_name(step.name) == ROUNDS for step in recipe.before) else "float32"
 
 
 def stored_recipe(recipe: Recipe) -> StoredRecipe:
@@ -90,10 +88,17 @@ def stored_recipe(recipe: Recipe) -> StoredRecipe:
 
 
 def recipe_of(recipe: StoredRecipe) -> Recipe:
-    """Convert a stored recipe back. Raises InvalidRequest if it has no name or version."""
+    """Convert a stored recipe back, with today's names of passes.
+
+    Raises InvalidRequest if it has no name or version.
+    """
     if not recipe.name or recipe.version < 1:
         raise InvalidRequest(f"not a graph recipe: {recipe.stored()}")
-    return Recipe(recipe.name, recipe.version, tuple(recipe.before), tuple(recipe.after))
+
+    def renamed(steps: Sequence[RecipeStep]) -> tuple[RecipeStep, ...]:
+        return tuple(step.model_copy(update={"name": current_name(step.name)}) for step in steps)
+
+    return Recipe(recipe.name, recipe.version, renamed(recipe.before), renamed(recipe.after))
 
 
 def left_out(recipe: StoredRecipe) -> dict[str, str]:
@@ -125,7 +130,7 @@ def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
     names = (
         step.name
         for step in (*recipe.before, *recipe.after)
-        if not step.left_out and (step.optional or step.name == FAST or step.name.startswith("mallorn."))
+        if not step.left_out and (step.optional or step.name == FAST or step.name in OWN_PASSES)
     )
     return list(dict.fromkeys(names))
 
@@ -153,7 +158,7 @@ def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool
     return parts
 
 
-def step_json(step: RecipeStep | PassStep) -> "Step":
+def step_json(step: RecipeStep | PassStep) -> Step:
     """Return one step of a recipe (a pass) as JSON for the exported script."""
     return {
         "pass": step.name,

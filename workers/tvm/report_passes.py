@@ -21,10 +21,10 @@ def report_passes(
     each. Write the module after each phase to `dump_dir`, if given, as TVMScript. Raises
     InvalidModel, InvalidRequest; UnknownName if `without` names no pass."""
     phases = BEFORE_SCHEDULES[recipe]
-    stored_names = {entry.stored_name for entry in pass_table()}
-    of_tvm = {step.name for phase in phases for step in phase.steps} - stored_names
-    valid_names = {entry.name for entry in pass_table()} | of_tvm
-    if unknown := sorted({*without} - valid_names - stored_names):
+    valid_names = {entry.name for entry in pass_table()} | {
+        step.name for phase in phases for step in phase.steps
+    }
+    if unknown := sorted({*without} - valid_names):
         raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(valid_names))}")
 
     tvm_target = as_tvm_target(target)

@@ -93,7 +93,7 @@ def test_a_schedule_with_which_the_model_does_not_compile_is_left_out(workshop, 
 
 def test_a_pass_after_which_the_model_does_not_compile_is_left_out_of_a_new_import(workshop, compiler):
     job = tuned_by_passes(workshop)
-    compiler.passes = {"mallorn.winograd", "mallorn.copies"}
+    compiler.passes = {"conv3x3_to_winograd", "fold_constant_copies"}
     finish(workshop, job)
     assert workshop.state(job) == JobState.QUEUED
     assert compiler.calls <= 30

@@ -17,8 +17,8 @@ from tests.fixtures.onnx_network import saved
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.interfaces.model_compiler import ModelCompiler, PassReport, RecipeReport
 
-ENTRY = PassEntry("matmul.pad_to_tiles", "mallorn.whole", "Computes a few rows more.", ("products",), ())
-FIRED = PassReport("products", "matmul.pad_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")
+ENTRY = PassEntry("pad_matmul_to_tiles", "Computes a few rows more.", ("products",), ())
+FIRED = PassReport("products", "pad_matmul_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")
 COPIES = [
     CopyLeft(function="transpose", kind="transpose", asked_by="the input", calls=1),
     CopyLeft(function="transpose1", kind="transpose", asked_by="softmax", calls=2),

@@ -65,7 +65,7 @@ def test_a_network_whose_constants_only_meet_inputs_is_not_looked_at(monkeypatch
 @pytest.mark.parametrize("recipe", [TUNED, TUNED_GPU], ids=["tuned", "tuned-gpu"])
 def test_recipes_compute_what_numpy_left(recipe: Any) -> None:
     mod = beside_x(LEFT["a chain of them"])
-    fold = [step_json(step) for step in recipe.before if step.name == "mallorn.constants"]
+    fold = [step_json(step) for step in recipe.before if step.name == "fold_constant_operators"]
     after, reports = run_steps(mod, fold, tvm.target.Target(HASWELL))
     assert calls(after) == ["relax.add"]
     assert FoldRemainingConstants.name in {report.name for report in reports}
@@ -78,5 +78,5 @@ def test_a_network_goes_without_it_where_a_method_raises(monkeypatch: pytest.Mon
 
 
 def test_it_follows_the_constants_that_numpy_computes() -> None:
-    names = [type(made) for made in make_passes({"pass": "mallorn.constants", "args": []})]
+    names = [type(made) for made in make_passes({"pass": "fold_constant_operators", "args": []})]
     assert names[1:] == [FoldRemainingConstants]

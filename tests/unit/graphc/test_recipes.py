@@ -110,21 +110,21 @@ def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: i
     from workers.tvm.run_recipe_passes import as_tvm_target
 
     with as_tvm_target(attrs):
-        assert make_pass({"call": "mallorn.lanes", "args": []}) == lanes
+        assert make_pass({"call": "vector_lanes", "args": []}) == lanes
 
 
 def test_a_pass_that_a_recipe_leaves_out_does_not_run_and_the_report_says_why() -> None:
     reason = "the whole model does not compile with it"
-    stored = leaving_out(stored_recipe(TUNED), {"mallorn.vectors": reason})
+    stored = leaving_out(stored_recipe(TUNED), {"pad_conv_to_vectors": reason})
     steps = [step_json(step) for step in recipe_of(stored).before]
     narrow = network(lambda _, x: relax.op.nn.conv2d(x, weights(3, 3, 8, 12), **NHWC), (1, 8, 8, 8))
     _, reports = run_steps(narrow, steps, tvm.target.Target(HASWELL))
-    assert [report.name for report in reports if report.skipped == reason] == ["mallorn.vectors"]
+    assert [report.name for report in reports if report.skipped == reason] == ["pad_conv_to_vectors"]
 
 
 def test_a_form_of_a_recipe_leaves_out_what_the_recipe_does() -> None:
     whole = stored_recipe(TUNED)
-    without = leaving_out(whole, {"mallorn.vectors": "it raised"})
+    without = leaving_out(whole, {"pad_conv_to_vectors": "it raised"})
     assert is_form_of(whole, whole)
     assert is_form_of(without, whole)
     assert not is_form_of(whole, without)

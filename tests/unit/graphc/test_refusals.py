@@ -48,7 +48,7 @@ def test_a_size_that_an_input_decides_is_imported_without_the_pass_that_does_not
     path = tmp_path / "model.onnx"
     save(sliced_by_data([1, 8]), path)
     graph = extract(str(path), TARGET, stored_recipe(TUNED), {}).graph
-    assert left_out(graph.recipe).keys() == {"mallorn.constants"}
+    assert left_out(graph.recipe).keys() == {"fold_constant_operators"}
     assert "dynamic_strided_slice" in {name.rstrip("0123456789") for name in graph.operators_after}
 
 
