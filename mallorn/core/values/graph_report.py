@@ -19,7 +19,7 @@ class TensorSpec(Value):
 class GraphStep(Value):
     """One pass, with the numbers of operator calls and functions before and after it."""
 
-    name: Annotated[str, Field(alias="pass", description="Name of the pass: one of Mallorn, or dotted below `tvm`.")]
+    name: Annotated[str, Field(alias="pass", description="Name of a pass of Mallorn, or dotted below `tvm`.")]
     ops_before: int = 0
     ops_after: int = 0
     functions_before: int = 0
@@ -33,7 +33,7 @@ class GraphStep(Value):
 class RecipeStep(Value):
     """A pass of a recipe, as the exported script applies it."""
 
-    name: Annotated[str, Field(alias="pass", description="Name of the pass: one of Mallorn, or dotted below `tvm`.")]
+    name: Annotated[str, Field(alias="pass", description="Name of a pass of Mallorn, or dotted below `tvm`.")]
     args: list[JsonValue] = []
     optional: Annotated[bool, Field(description="Skipped if TVM refuses the model.")] = False
     left_out: Annotated[str, Field(description="Why it does not run on this model; empty if it does.")] = ""

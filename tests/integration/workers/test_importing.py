@@ -71,7 +71,7 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
 
 
 def test_what_a_pass_raised_is_a_warning_of_every_job_that_goes_without_it(workshop, job):
-    left_out = leaving_out(stored_recipe(TUNED), {"fuse_transposes_into_batched_matmul": "cannot run it: X"})
+    left_out = leaving_out(stored_recipe(TUNED), {"tile_transposes": "cannot run it: X"})
     step = GraphStep(name="concat_to_copies", error="it left 2 calls, because it raised Y")
     graph = GraphReport(recipe=left_out, steps=[step])
     workshop.graph_answers["extract"] = replace(found("w0"), graph=graph)
@@ -83,7 +83,7 @@ def test_what_a_pass_raised_is_a_warning_of_every_job_that_goes_without_it(works
         warnings = workshop.read(lambda session, each=each: Jobs(session).get(each, None)).warnings
         assert {warning.source: warning.message for warning in warnings} == {
             "graph pass concat_to_copies": step.error,
-            "graph pass fuse_transposes_into_batched_matmul": "it is left out of this network: cannot run it: X",
+            "graph pass tile_transposes": "it is left out of this network: cannot run it: X",
         }
 
 
