@@ -66,58 +66,28 @@ ARGUMENTS = {
     "s_tir.dlight.gpu.Matmul": "graphc.matmul.dlight_matmul:LowerableMatmul",
     "vector_lanes": "graphc.core.vector_lanes:lanes",
 }
-# Names in recipes that were stored before the passes had one name each.
-OLD_NAMES: Mapping[str, str] = {
-    "mallorn.batch_norms": "fold_batch_norm",
-    "mallorn.bf16": "bf16_dot_products",
-    "mallorn.blocked": "keep_block_quantized_weights",
-    "mallorn.calls": "wrap_extern_calls",
-    "mallorn.cancelled": "cancel_transposes",
-    "mallorn.channel_runs": "copy_channel_runs",
-    "mallorn.concats": "concat_to_copies",
-    "mallorn.constants": "fold_constant_operators",
-    "mallorn.copies": "fold_constant_copies",
-    "mallorn.cumulative": "vectorize_cumsum",
-    "mallorn.depthwise": "fuse_pointwise_into_depthwise",
-    "mallorn.find_norms": "find_group_norms",
-    "mallorn.folds": "mark_reductions",
-    "mallorn.groups": "grouped_conv_to_batched",
-    "mallorn.heads": "fuse_transposes_into_batched_matmul",
-    "mallorn.int8": "int8_dot_products",
-    "mallorn.integers": "compute_in_integers",
-    "mallorn.joined": "keep_joined_groups_apart",
-    "mallorn.laid": "keep_packed_weights",
-    "mallorn.lanes": "vector_lanes",
-    "mallorn.lines": "mark_elementwise_rows",
-    "mallorn.lookups": "fuse_lookups",
-    "mallorn.norms": "group_norm_to_partial_sums",
-    "mallorn.passable": "prepare_convert_layout",
-    "mallorn.pools": "move_pool_before_pointwise",
-    "mallorn.reached": "trim_weights_on_padding",
-    "mallorn.reals": "fuse_dequantize",
-    "mallorn.restore_clip": "clip_to_max_min",
-    "mallorn.rows": "vectorize_softmax_and_layer_norm",
-    "mallorn.shuffles": "fold_channel_shuffles",
-    "mallorn.smooth": "vectorize_smooth_functions",
-    "mallorn.steps": "fuse_requantize",
-    "mallorn.taps": "int8_depthwise_conv",
-    "mallorn.transposed": "split_conv_transpose_by_phase",
-    "mallorn.transposes": "tile_transposes",
-    "mallorn.vectors": "pad_conv_to_vectors",
-    "mallorn.views": "move_elementwise_before_reshape",
-    "mallorn.whole": "pad_matmul_to_tiles",
-    "mallorn.winograd": "conv3x3_to_winograd",
-}
+# Names in recipes that were stored before ("mallorn." and the first word), and those of today.
+_RENAMED = """
+    batch_norms fold_batch_norm, bf16 bf16_dot_products, blocked keep_block_quantized_weights,
+    calls wrap_extern_calls, cancelled cancel_transposes, channel_runs copy_channel_runs,
+    concats concat_to_copies, constants fold_constant_operators, copies fold_constant_copies,
+    cumulative vectorize_cumsum, depthwise fuse_pointwise_into_depthwise, find_norms find_group_norms,
+    folds mark_reductions, groups grouped_conv_to_batched, heads fuse_transposes_into_batched_matmul,
+    int8 int8_dot_products, integers compute_in_integers, joined keep_joined_groups_apart,
+    laid keep_packed_weights, lanes vector_lanes, lines mark_elementwise_rows, lookups fuse_lookups,
+    norms group_norm_to_partial_sums, passable prepare_convert_layout, pools move_pool_before_pointwise,
+    reached trim_weights_on_padding, reals fuse_dequantize, restore_clip clip_to_max_min,
+    rows vectorize_softmax_and_layer_norm, shuffles fold_channel_shuffles, smooth vectorize_smooth_functions,
+    steps fuse_requantize, taps int8_depthwise_conv, transposed split_conv_transpose_by_phase,
+    transposes tile_transposes, vectors pad_conv_to_vectors, views move_elementwise_before_reshape,
+    whole pad_matmul_to_tiles, winograd conv3x3_to_winograd
+"""
+OLD_NAMES = {f"mallorn.{old}": name for old, name in map(str.split, _RENAMED.split(","))}
 # Passes that run after a pass, as part of the same step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {
     "fold_constant_operators": "fold_remaining_constants",
     "compute_in_integers": "quantize_to_arithmetic",
 }
-
-
-def current_name(name: str) -> str:
-    """Return the name of a pass today, which an older recipe may give by another name."""
-    return OLD_NAMES.get(name, name)
 
 
 def make_passes(step: Step) -> list[Any]:
@@ -127,7 +97,7 @@ def make_passes(step: Step) -> list[Any]:
 
 def following_passes(name: str) -> list[Any]:
     """Return the classes of the passes that always run directly after the named pass."""
-    follower = FOLLOWED_BY.get(current_name(name))
+    follower = FOLLOWED_BY.get(OLD_NAMES.get(name, name))
     return [resolve_pass(follower)] if follower else []
 
 
@@ -142,7 +112,7 @@ def make_pass(step: Step) -> Any:
 
 def resolve_pass(name: str) -> Any:
     """Return the class or function that makes a pass. Raises ValueError for unknown names."""
-    name = current_name(name)
+    name = OLD_NAMES.get(name, name)
     if module := OWN_PASSES.get(name):
         return _imported(f"graphc.{module}:{''.join(word.capitalize() for word in name.split('_'))}")
     if name in ARGUMENTS:

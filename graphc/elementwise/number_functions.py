@@ -236,22 +236,22 @@ def power(bind: Bind, base: Any, exponent: Any) -> Any:
     # log2 of the base's magnitude, from its exponent and a polynomial of its mantissa.
     size = bind(magnitude(base))
     word = bind(tirx.reinterpret("int64", _wide(size)))
-    root = tirx.reinterpret("int64", _double(0.5**0.5))
+    root = tirx.reinterpret("int64", double(0.5**0.5))
     base_exponent = bind(tirx.shift_right(word - root, _long(_MANTISSA)))
     mantissa = word - tirx.shift_left(base_exponent, _long(_MANTISSA))
-    z = bind(tirx.reinterpret("float64", mantissa) - _double(1))
-    t = bind(z / (z + _double(2)))
+    z = bind(tirx.reinterpret("float64", mantissa) - double(1))
+    t = bind(z / (z + double(2)))
     logarithm = tirx.Cast("float64", tirx.Cast("int32", base_exponent))
     logarithm = logarithm + t * polynomial(bind(t * t), _LOG2)
-    finite = tirx.Select(size < real(ENDLESS), logarithm, _double(ENDLESS))
-    logarithm = tirx.Select(size > real(0), finite, _double(-ENDLESS))
+    finite = tirx.Select(size < real(ENDLESS), logarithm, double(ENDLESS))
+    logarithm = tirx.Select(size > real(0), finite, double(-ENDLESS))
 
     # 2**product; in this order of min and max, NaN stays NaN.
-    product = tirx.Select(is_one, _double(0), _wide(exponent) * logarithm)
-    product = bind(tirx.Select(is_nan, _double(float("nan")), product))
-    bounded = bind(tirx.max(_double(_LEAST_POWER), tirx.min(_double(_MOST_POWER), product)))
+    product = tirx.Select(is_one, double(0), _wide(exponent) * logarithm)
+    product = bind(tirx.Select(is_nan, double(float("nan")), product))
+    bounded = bind(tirx.max(double(_LEAST_POWER), tirx.min(double(_MOST_POWER), product)))
     nearest = bind(tirx.nearbyint(bounded))
-    result_exponent = tirx.reinterpret("int64", nearest + _double(1.5 * 2**_MANTISSA)) + _long(_BIAS)
+    result_exponent = tirx.reinterpret("int64", nearest + double(1.5 * 2**_MANTISSA)) + _long(_BIAS)
     scale = tirx.reinterpret("float64", tirx.shift_left(result_exponent, _long(_MANTISSA)))
     result = polynomial(bind(bounded - nearest), _EXP2) * scale
 
@@ -263,12 +263,12 @@ def power(bind: Bind, base: Any, exponent: Any) -> Any:
 def remainder(bind: Bind, dividend: Any, divisor: Any) -> Any:
     """Return the exact remainder of the division, with the sign of the dividend."""
     remaining, unit = bind(_wide(magnitude(dividend))), bind(_wide(magnitude(divisor)))
-    inverse = bind(_double(1) / unit)
+    inverse = bind(double(1) / unit)
     for step in range(_EXPONENTS // _QUOTIENT_BITS, -1, -1):
         scale = 2.0 ** (step * _QUOTIENT_BITS)
-        times = tirx.nearbyint(remaining * (inverse * _double(1 / scale)))
-        remaining = bind(remaining - times * (unit * _double(scale)))
-    result_size = tirx.Cast("float32", tirx.Select(remaining < _double(0), remaining + unit, remaining))
+        times = tirx.nearbyint(remaining * (inverse * double(1 / scale)))
+        remaining = bind(remaining - times * (unit * double(scale)))
+    result_size = tirx.Cast("float32", tirx.Select(remaining < double(0), remaining + unit, remaining))
     is_valid = tirx.all(magnitude(divisor) > real(0), magnitude(dividend) < real(ENDLESS))
     result = tirx.Select(is_valid, with_sign(result_size, dividend), real(float("nan")))
     fewer = tirx.Select(magnitude(dividend) < magnitude(divisor), dividend, result)
@@ -279,7 +279,7 @@ def _wide(value: Any) -> Any:
     return tirx.Cast("float64", value)
 
 
-def _double(value: float) -> Any:
+def double(value: float) -> Any:
     return tirx.const(value, "float64")
 
 

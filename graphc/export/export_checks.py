@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
-from graphc.core.pass_registry import current_name
+from graphc.core.pass_registry import OLD_NAMES
 from graphc.onnx import protobuf_fields
 
 # Other versions of these packages may crash or find no schedule.
@@ -223,7 +223,8 @@ def _operators(view: memoryview) -> set[bytes]:
 def check_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:
     """Raise Refused if the error exceeds what the model's operators and recipe allow."""
     uses_bf16 = any(
-        current_name(str(step.get("pass"))) == "bf16_dot_products" for step in manifest["recipe"]["before"]
+        OLD_NAMES.get(str(step.get("pass")), step.get("pass")) == "bf16_dot_products"
+        for step in manifest["recipe"]["before"]
     )
     limit = max(
         LARGEST_ERROR_BF16 if uses_bf16 else LARGEST_ERROR, largest_allowed_error(Path(model), own_error)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from graphc.core.pass_registry import OWN_PASSES, Step, current_name
+from graphc.core.pass_registry import OLD_NAMES, OWN_PASSES, Step
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
@@ -43,10 +43,10 @@ def _recipe(name: str, version: int) -> Recipe:
 
 PLAIN: Final = _recipe("plain", 1)
 PLAIN_GPU: Final = _recipe("plain-gpu", 1)
-TUNED: Final = _recipe("tuned", 12)
-DIRECT: Final = _recipe("direct", 11)
-BF16: Final = _recipe("bf16", 8)
-DIRECT_BF16: Final = _recipe("direct-bf16", 7)
+TUNED: Final = _recipe("tuned", 13)
+DIRECT: Final = _recipe("direct", 12)
+BF16: Final = _recipe("bf16", 9)
+DIRECT_BF16: Final = _recipe("direct-bf16", 8)
 TUNED_GPU: Final = _recipe("tuned-gpu", 2)
 # The pass that makes products compute in bfloat16.
 ROUNDS: Final = "bf16_dot_products"
@@ -74,7 +74,9 @@ def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
 
 def precision_of(recipe: StoredRecipe) -> str:
     """Return the precision in which a recipe's models compute, as named in job options."""
-    return "bf16" if any(current_name(step.name) == ROUNDS for step in recipe.before) else "float32"
+    return (
+        "bf16" if any(OLD_NAMES.get(step.name, step.name) == ROUNDS for step in recipe.before) else "float32"
+    )
 
 
 def stored_recipe(recipe: Recipe) -> StoredRecipe:
@@ -96,7 +98,7 @@ def recipe_of(recipe: StoredRecipe) -> Recipe:
         raise InvalidRequest(f"not a graph recipe: {recipe.stored()}")
 
     def renamed(steps: Sequence[RecipeStep]) -> tuple[RecipeStep, ...]:
-        return tuple(step.model_copy(update={"name": current_name(step.name)}) for step in steps)
+        return tuple(step.model_copy(update={"name": OLD_NAMES.get(step.name, step.name)}) for step in steps)
 
     return Recipe(recipe.name, recipe.version, renamed(recipe.before), renamed(recipe.after))
 
