@@ -5,14 +5,18 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import tvm
+from onnx import helper
 from tvm import relax
 
 from graphc.core.pass_registry import ARGUMENTS, OLD_NAMES, OWN_PASSES, resolve_pass
 from graphc.core.pass_runner import run
+from graphc.export.export_checks import Refused, check_error
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
+from tests.fixtures.onnx_network import saved
 from tests.fixtures.trap import OLD_TABLES
 from tests.unit.graphc.networks import HASWELL, NHWC, network, weights
 from workers.tvm.graph_recipes import BF16, TUNED, Recipe, precision_of, recipe_of, step_json, stored_recipe
@@ -58,6 +62,17 @@ def test_a_recipe_in_old_names_makes_the_same_program() -> None:
 
 def test_a_recipe_in_old_names_has_its_precision() -> None:
     assert [precision_of(in_old_names(recipe)) for recipe in (TUNED, BF16)] == ["float32", "bf16"]
+
+
+def test_an_export_in_old_names_may_err_as_much_as_its_precision_does(tmp_path: Path) -> None:
+    model = saved(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": [1, 3]}, {"y": [1, 3]})
+    single, half = (
+        {"recipe": {"before": [dict(step_json(step)) for step in in_old_names(recipe).before]}}
+        for recipe in (TUNED, BF16)
+    )
+    check_error(half, 1e-2, str(model), None)
+    with pytest.raises(Refused, match="do not use this library"):
+        check_error(single, 1e-2, str(model), None)
 
 
 def test_recipes_of_0_1_0_name_passes_that_exist() -> None:
