@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fresh import fresh_stack
-from cli.record_for_replay import MOST_TASKS, ROUND_SIZE, SEARCHERS
+from cli.record_measurements import MOST_TASKS, ROUND_SIZE, SEARCHERS
 from cli.wait_until_tuned import interruptible, wait_until_tuned
 from mallorn.client import Client
 from mallorn.core.errors import MallornError

@@ -38,7 +38,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("models", "cli.models:app"),
     ("schedules", "cli.schedules:app"),
     ("records", "cli.records:records"),
-    ("record", "cli.record_for_replay:record"),
+    ("record", "cli.record_measurements:record"),
     ("dataset", "cli.dataset:app"),
     ("costmodels", "cli.costmodels:app"),
     ("evaluate", "cli.train_and_evaluate:evaluate"),

@@ -78,7 +78,7 @@ class Draft(Formula):
 
 def _slowdown(tiles: Tiling, machine: Machine) -> Column:
     """Return the estimated time divided by the least possible time for that many operations."""
-    # A core's share of the memory bandwidth stands in for missing cache levels.
+    # A core's share of the memory bandwidth replaces missing cache levels.
     memory = Cache(bytes=sys.maxsize, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
     first, second, third = (*machine.caches, memory, memory, memory)[:3]
     inner, middle, outer, whole_tile = (_InnerBlock.of(tiles, levels) for levels in (1, 2, 3, SPATIAL_LEVELS))

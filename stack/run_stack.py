@@ -15,7 +15,6 @@ from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target
 from stack.data_directory import StackInfo
 from stack.stack_parts import COORDINATOR, StackLayout, StackParts, environment
@@ -85,7 +84,7 @@ class DeviceDemand:
         now_sec = time.monotonic()
         for target in awaited:
             is_used = target in self.targets
-            if stand_in(target) or (target.text in served and not is_used):
+            if target.virtual_device or (target.text in served and not is_used):
                 continue
             if not is_used and target not in self._refusals:
                 self._refusals[target] = self._why_not(target)

@@ -12,8 +12,8 @@ from mallorn.core.host_id import HOST_FOLDER_VARIABLE, host_folder
 from mallorn.core.plugins import ANY
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
-from mallorn.core.stand_in_measurers import ANY_RECORDING
 from mallorn.core.targets import LOCAL, Target
+from mallorn.core.virtual_devices import file_settings
 from stack.data_directory import DataDir
 from stack.readiness_probes import Probe, device_registered, http_ok, redis_answers, tracker_answers
 from stack.supervised_process import ChildSpec, python_path, search_path
@@ -63,7 +63,7 @@ def environment(layout: StackLayout, settings: Settings) -> dict[str, str]:
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
         "MALLORN_PLUGINS": ",".join(settings.plugins or [ANY] * is_private),
-        "MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else ""),
+        **file_settings(settings, is_private),
         "MALLORN_SANDBOX": settings.sandbox_mode(asks_keys),
         "TMPDIR": str(layout.data.scratch),
         HOST_FOLDER_VARIABLE: str(host_folder()),

@@ -22,7 +22,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.schedules import BestRecords, Schedules
 from db.repositories.snapshots import Selection, SnapshotRows
 from db.repositories.tasks import TaskHistories, Tasks, workload_is_busy
-from db.repositories.trials import Recordings, Trials
+from db.repositories.trials import MeasuredTasks, Trials
 from db.repositories.withdraw_measurements import Withdrawals
 from db.repositories.workers import Activity
 from db.tables import Job, Measurement, Round, Task
@@ -106,7 +106,7 @@ def reads(met: Met) -> dict[str, Act]:
             Selection(), met.newest // 2, met.newest // 2 + 20_000
         ),
         "best records": lambda s: BestRecords(s).of_target(on, "own"),
-        "recordings: measured": lambda s: Recordings(s).measured(),
+        "recordings: measured": lambda s: MeasuredTasks(s).list(),
         "statistics": lambda s: Statistics(s).of(job.owner),
         "withdraw, counted": lambda s: Withdrawals(s).count(met.device),
     }

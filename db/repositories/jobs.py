@@ -277,7 +277,7 @@ class Jobs(Repository):
         return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
 
     def retarget(self, job_id: str, target_id: int) -> None:
-        """Change an importing job's target to that of its simulated or replayed device."""
+        """Change an importing job's target to the one that names its virtual device."""
         importing = Job.id == job_id, Job.state == JobState.IMPORTING
         self.changed(update(Job).where(*importing).values(target_id=target_id))
 

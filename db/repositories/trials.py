@@ -1,4 +1,4 @@
-"""Measurements as searchers, training and recordings read them: candidates and their outcomes."""
+"""Measurements as searchers, training and exports read them: candidates and their outcomes."""
 
 import itertools
 from collections.abc import Sequence
@@ -229,8 +229,8 @@ class MeasuredTask:
     context_id: int
 
 
-class Recordings(Repository):
-    def measured(self) -> Sequence[MeasuredTask]:
+class MeasuredTasks(Repository):
+    def list(self) -> Sequence[MeasuredTask]:
         """Return the tasks with non-private trials, in the order of their first one."""
         key = Measurement.workload_id, Measurement.target_id, Measurement.context_id
         query = select(*key).join(Workload, Workload.id == Measurement.workload_id)

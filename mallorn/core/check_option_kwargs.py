@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, check_name
-from mallorn.core.stand_in_measurers import check_recording
+from mallorn.core.virtual_devices import check_measurer_options
 
 
 class EvaluatorKwargs(TypedDict, total=False):
@@ -73,7 +73,7 @@ def check_options(options: JobOptions) -> None:
     """Raise InvalidRequest if options contradict, or name something not registered."""
     for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
         check_name(seam, getattr(options, seam))
-    check_recording(options)
+    check_measurer_options(options)
     check_mode(options)
 
 

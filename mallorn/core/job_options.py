@@ -22,7 +22,9 @@ from mallorn.core.states import SEARCH, ZERO_SHOT, Mode
 from mallorn.core.version import VERSION
 
 LARGEST_ROUND: Final = 64  # candidates
+DEVICE: Final = "tvm"  # measurer on devices that workers reach
 DETACHED: Final = "detached"  # measurer of jobs whose device no worker can reach
+ON_DEVICES: Final = frozenset({DEVICE, DETACHED})  # measurers on real devices, for which TVM builds
 #: Names of removed options, which stored jobs may still have; add a name here to remove one.
 RETIRED: Final = frozenset[str]()
 MOST_PATTERNS: Final = 64
@@ -66,7 +68,7 @@ class EvaluatorOptions(BaseModel):
 
 
 class SimulatedOptions(BaseModel):
-    """Settings of the measurer `simulated` (workers.measure.simulated_measurer)."""
+    """Settings of the measurer `simulated` (research.simulated_device.measurer)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -213,6 +215,11 @@ class JobOptions(BaseModel):
     def is_detached(self) -> bool:
         """Return whether candidates travel in files to a device no worker reaches."""
         return self.measurer == DETACHED and self.mode != ZERO_SHOT
+
+    @property
+    def uses_builder(self) -> bool:
+        """Return whether TVM builds the candidates, so that times depend on the builder."""
+        return self.measurer in ON_DEVICES
 
     @property
     def is_private(self) -> bool:

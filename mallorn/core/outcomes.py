@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     WRONG_RESULT = "wrong_result"
     WORKER_LOST = "worker_lost"
     CANCELLED = "cancelled"
-    NOT_RECORDED = "not_recorded"  # the recording of a replay lacks the candidate
+    NOT_RECORDED = "not_recorded"  # the virtual device has no result of the candidate
     WITHDRAWN = "withdrawn"  # the device proved unreliable; the error names the former outcome
 
     @classmethod

@@ -85,7 +85,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tvm": "workers.measure.tvm_measurer:TvmMeasurer",
         "detached": "workers.measure.detached_measurer:DetachedMeasurer",
         "replay": "research.replay.measurer:ReplayMeasurer",
-        "simulated": "workers.measure.simulated_measurer:SimulatedMeasurer",
+        "simulated": "research.simulated_device.measurer:SimulatedMeasurer",
     },
     "policy": {
         "dynatune": "services.planner.dynatune:DynaTune",
@@ -108,6 +108,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
 }
 
+#: Measurers that are virtual devices: they look up or compute times and need no hardware. Their
+#: jobs have targets of their own (mallorn.core.virtual_devices).
+VIRTUAL_DEVICES: Final = frozenset({"replay", "simulated"})
 
 #: Base class that a user's own class must have, by seam. WORDS names the seams in messages.
 CONTRACTS: Final = {

@@ -21,6 +21,7 @@ from mallorn.core.compute_capability import (
     is_obsolete,
 )
 from mallorn.core.errors import InvalidTarget
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 
 LOCAL = "local"
@@ -112,6 +113,12 @@ class Target:
     @property
     def num_cores(self) -> int:
         return self.attrs.get("num-cores", 1)
+
+    @property
+    def virtual_device(self) -> str:
+        """Name of the measurer that replaces the target's device; empty if hardware measures."""
+        device = self.attrs.get("device", "")
+        return device if device in VIRTUAL_DEVICES else ""
 
     def __str__(self) -> str:
         return self.text

@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from mallorn.core.outcomes import NOT_COMPILED
-from mallorn.core.stand_in_measurers import STAND_INS
+from mallorn.core.registry import REGISTRY
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
@@ -129,8 +129,8 @@ def summary(story: ReportData) -> Html:
     """Return the section on the job's state, budget, results and options."""
     job, progress = story.job, story.job.progress
     finished_at, measurer = job.finished_at, job.options.measurer
-    # Options of a stand-in measurer are shown only if the job uses it.
-    options = {n: v for n, v in job.chosen().items() if n not in STAND_INS or n == measurer}
+    # Options of a measurer are shown only if the job uses it.
+    options = {n: v for n, v in job.chosen().items() if n not in REGISTRY["measurer"] or n == measurer}
     rows = {
         "State": job.state,
         "Why": job.reason,

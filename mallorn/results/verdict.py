@@ -4,8 +4,9 @@ import shlex
 from pathlib import PurePath
 from typing import Final
 
+from mallorn.core.job_options import ON_DEVICES
 from mallorn.core.percent_and_command_text import command_in, percent
-from mallorn.core.stand_in_measurers import measured_by
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
@@ -33,8 +34,10 @@ def judge(job: JobStatus) -> Verdict:
         level = Level.NONE if race is None else race.level
         if level is Level.GOOD and (not report.steady or report.not_done):
             level = Level.FAIR
-        measurer = measured_by(report.measured_by)
-        texts = [*([measurer] if measurer else []), *_performance(job, race)]
+        texts = _performance(job, race)
+        if (measurer := report.measured_by) and measurer not in ON_DEVICES:
+            ending = ", on no device" if measurer in VIRTUAL_DEVICES else ""
+            texts = [f"measured by {measurer}{ending}", *texts]
         if not report.steady:
             cause = (report.note or "the host was busy").rstrip(".")
             texts.append(f"these figures are not certain: {cause}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.percent_and_command_text import percent
-from mallorn.core.stand_in_measurers import STAND_INS
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.values.finish_report import Answered, FinishReport, ModelLatency, PointTimes, Source
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.wording.format_values import Column, duration, latency
@@ -266,7 +266,7 @@ def _checks(report: FinishReport) -> list[str]:
     if report.answers:
         lines += rests_on(report)
     elif report.of is not None:
-        kind = "an unchecked" if report.measured_by in STAND_INS else "a verified"
+        kind = "an unchecked" if report.measured_by in VIRTUAL_DEVICES else "a verified"
         lines.append(f"{report.found} of {report.of} workloads have {kind} schedule")
     if report.without_time:
         lines.append(f"without a time, as no clock saw their kernels: {', '.join(report.without_time)}")

@@ -18,7 +18,6 @@ from db.session import Database
 from mallorn.core.cost_model_name import CostModelName, base_family
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.cost_model_version import CostModelMetrics
 from research.pretraining.evaluate_splits import figures, mean
@@ -73,7 +72,7 @@ def pretrain(
         tasks = [
             task
             for task in training_data.tasks
-            if task.op == op and (task.target == target or (home and not stand_in(Target(task.target))))
+            if task.op == op and (task.target == target or (home and not Target(task.target).virtual_device))
         ]
         count = sum(len(task.trials) for task in tasks)
         if (fitted := _fit(model, tasks, target, lowering, share)) is None:

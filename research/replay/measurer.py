@@ -28,7 +28,7 @@ class ReplayMeasurer(Measurer):
     contexts, the one with most tasks is used.
     """
 
-    stands_in = REPLAY
+    virtual_device = REPLAY
 
     def __init__(self, recordings: str, room: Path) -> None:
         """Take the setting `recordings` and a folder for the child that reads files."""
@@ -75,7 +75,9 @@ class ReplayMeasurer(Measurer):
         """Return one result per candidate: `passes` repeats would all be equal."""
         return list(self.measure(program, target, slots, options))
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:
+    def virtual_device_for(
+        self, tasks: Mapping[str, str], target: Target, options: JobOptions
+    ) -> VirtualDevice:
         recorded = holdings(options, target, self._recordings, self._room)
         names = [name for key, name in tasks.items() if not recorded.trials(key)]
         if not names:

@@ -17,7 +17,7 @@ from costmodels.labels import UNINFORMATIVE
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
-from db.repositories.trials import MeasuredTask, Recordings
+from db.repositories.trials import MeasuredTask, MeasuredTasks
 from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.errors import NotFound
@@ -77,9 +77,9 @@ def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
     """Return all tasks of the dataset with at least this many distinct candidates."""
     tasks: list[RecordedTask] = []
     with database.session() as session:
-        for row in Recordings(session).measured():
+        for row in MeasuredTasks(session).list():
             first: dict[Candidate, Trial] = {}  # the first informative result of each candidate
-            for trial in Recordings(session).trials(row):
+            for trial in MeasuredTasks(session).trials(row):
                 if trial.outcome not in UNINFORMATIVE:
                     first.setdefault(trial.candidate, trial)
             if len(first) >= candidates:
@@ -97,7 +97,7 @@ def measuring_hosts(database: Database) -> list[dict[str, object]]:
                 "tvm_version": device.tvm_version,
                 **device.info.model_dump(include=HOST_FACTS, exclude_defaults=True),
             }
-            for device in Recordings(session).devices()
+            for device in MeasuredTasks(session).devices()
         ]
 
 

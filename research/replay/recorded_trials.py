@@ -13,10 +13,10 @@ import fsspec
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.job_options import JobOptions
-from mallorn.core.stand_in_measurers import recording_place
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
+from mallorn.core.virtual_devices import recording_place
 from workers.device.device_class import Endpoint
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.typed_method import method

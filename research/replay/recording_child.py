@@ -4,9 +4,9 @@ from collections import Counter
 from pathlib import Path
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.stand_in_measurers import real_target
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import MeasuredOn
+from mallorn.core.virtual_devices import real_target
 from research.replay.recorded_trials import REPLAY, RecordingReader, TargetTrials
 from workers.device.device_class import Endpoint
 from workers.subprocesses.serve_calls import serve

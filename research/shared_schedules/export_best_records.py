@@ -14,7 +14,6 @@ from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.errors import Conflict
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target
 from research.shared_schedules.folder_paths import (
     PROVENANCE,
@@ -79,7 +78,7 @@ def _targets(database: Database, target: Target | None) -> list[tuple[int, Targe
     return [
         (target_id, row_target)
         for target_id, row_target in targets
-        if (target is None or row_target.text == target.text) and not stand_in(row_target)
+        if (target is None or row_target.text == target.text) and not row_target.virtual_device
     ]
 
 

@@ -28,7 +28,6 @@ from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.plugins import blame_plugins, check_classes
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
-from mallorn.core.stand_in_measurers import is_built_by_tvm, stand_in
 from mallorn.core.states import ZERO_SHOT, JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
@@ -88,7 +87,7 @@ def measuring_context(session: Session, device: Device, options: JobOptions) -> 
         tvm_version=device.tvm_version,
         threads=device.threads,
         evaluator=options.timing(),
-        built_by=Workers(session).builder() if is_built_by_tvm(options) else None,
+        built_by=Workers(session).builder() if options.uses_builder else None,
     )
     return context.id
 
@@ -211,7 +210,7 @@ def _plan_on_devices(
             step.session.refresh(step.job)
     elif step.options.mode == ZERO_SHOT:  # such a job runs nothing and needs no device
         _write(step, turn, (), JobPlan(finished=ANSWERS))
-    elif not stand_in(Target(Targets(step.session).get(step.job.target_id).text)):
+    elif not Target(Targets(step.session).get(step.job.target_id).text).virtual_device:
         if wait_for_device(step.session, step.job, patience, devices):
             return PlannedJob(messages=turn.messages, over=True)
         slots = 0
@@ -245,7 +244,7 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
         device for device in devices if replace(machine_key_of(device), tvm_version=host.tvm_version) == host
     ]
     workers = Workers(step.session)
-    builder = workers.builder() if is_built_by_tvm(step.options) else None
+    builder = workers.builder() if step.options.uses_builder else None
     if not upgraded or builder is None or context.builder in workers.builders():
         return ()
     ReplacedCode(step.session).rebind(step.job.id, context, builder, upgraded[0].tvm_version)

@@ -22,7 +22,6 @@ from db.tables import Device
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.log_setup import about
 from mallorn.core.os_errors import os_error
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.surviving_loop import Turn, tell
 from mallorn.core.targets import Target
 from services.control.plan_job import plan_job
@@ -39,8 +38,8 @@ PLAN_LEASE_SEC = 20.0
 class TargetSurvey:
     """Devices and tuning jobs of a target, and how many more rounds may be open for it.
 
-    Jobs in `able` can open another round. If measurements are simulated or replayed, every
-    worker counts as a device.
+    Jobs in `able` can open another round. If the target names a virtual device, every worker
+    counts as a device.
     """
 
     devices: tuple[Device, ...]
@@ -55,8 +54,8 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     devices = [device for device in fresh if not device.info.stopped]
     claims = FairShares(session).claims(target_id)
     workers = len(Workers(session).able())
-    stands_in = stand_in(Target(Targets(session).get(target_id).text))
-    slots = _slots(workers if stands_in else len(devices), workers)
+    target = Target(Targets(session).get(target_id).text)
+    slots = _slots(workers if target.virtual_device else len(devices), workers)
     return TargetSurvey(
         devices=tuple(devices),
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),

@@ -107,16 +107,16 @@ class MeasurerTestCase:
         assert {result.slot for result in results if result.trial.outcome.failed} == {workplace.bad}
         self.assert_whole(results)
 
-    def test_what_stands_in_for_a_device_is_where_all_was_measured(
+    def test_a_virtual_device_is_where_all_was_measured(
         self, measurer: Measurer, workplace: Workplace
     ) -> None:
         at = workplace
-        instead = measurer.stand_in(at.tasks, at.target, at.options)
-        assert bool(measurer.stands_in) == (instead is not None)
-        if instead is not None:
-            assert instead.endpoint.host_id == measurer.stands_in
+        virtual_device = measurer.virtual_device_for(at.tasks, at.target, at.options)
+        assert bool(measurer.virtual_device) == (virtual_device is not None)
+        if virtual_device is not None:
+            assert virtual_device.endpoint.host_id == measurer.virtual_device
             found = [*self.measured(measurer, at), *self.compared(measurer, at)]
-            assert {_place(result.endpoint) for result in found} == {_place(instead.endpoint)}
+            assert {_place(result.endpoint) for result in found} == {_place(virtual_device.endpoint)}
 
     @pytest.mark.parametrize("need", list(Need))
     def test_a_need_is_served_or_refused_with_the_next_step(self, measurer: Measurer, need: Need) -> None:

@@ -125,7 +125,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.process.worker_runtime.HostLock": lambda: here,
         "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.Verifier": verifier_of(benches),
-        "mallorn.core.stand_in_measurers.ON_DEVICES": frozenset({NAME}),
+        "mallorn.core.job_options.ON_DEVICES": frozenset({NAME}),
         "workers.process.time_slice.TURN_SEC": 0.0,
         "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),

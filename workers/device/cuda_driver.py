@@ -21,7 +21,7 @@ ANSWER_SEC: Final = 120  # a driver whose GPU hangs may never answer
 _NO_DEVICE: Final = 100  # CUDA_ERROR_NO_DEVICE
 _MAJOR, _MINOR = 75, 76  # CUdevice_attribute of the two parts of the compute capability
 _PROBE_BYTES: Final = 1 << 20
-Load = Callable[[str], Any]  # ctypes.CDLL, or a stand-in for the driver
+Load = Callable[[str], Any]  # ctypes.CDLL, or a fake of the driver in tests
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict
 from pydantic import Field
 
 from mallorn.core.errors import NoDevice
-from mallorn.core.stand_in_measurers import STAND_INS
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import check_storable
 from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
@@ -119,6 +119,6 @@ def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
     if len(json.dumps(identity)) > LONGEST:
         raise ValueError("it says too much")
     facts = _RequiredFacts.model_validate(identity)
-    if facts.host_id in STAND_INS:
-        raise ValueError("it says that it is none")
+    if facts.host_id in VIRTUAL_DEVICES:
+        raise ValueError("its host has the name of a virtual device")
     return Endpoint(**dict(facts), info=DeviceInfo.model_validate(identity))

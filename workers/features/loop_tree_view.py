@@ -92,7 +92,7 @@ class TracedNest:
 
 
 class Follower:
-    """Replays a trace step by step to find its loops; other steps are ignored.
+    """Follows a trace step by step to find its loops; other steps are ignored.
 
     `extents` are the loop extents of the main block. `depths` are the sampled compute
     locations by column of the decision vector. A trace does not say which block reads which,

@@ -18,7 +18,6 @@ from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Job
 from mallorn.core.errors import MallornError
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceMachine
@@ -54,7 +53,7 @@ def ensure_machine(
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
-        if job.machine is not None or stand_in(target):
+        if job.machine is not None or target.virtual_device:
             return
         machine_key = (
             None if job.context_id is None else machine_key_of(Contexts(session).get(job.context_id))

@@ -5,9 +5,10 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from mallorn.core.job_options import JobOptions
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
@@ -18,6 +19,9 @@ from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.device_runner import Runner
 from workers.interfaces.tensor_arguments import Arguments
 from workers.subprocesses.process_pool import ChildPool
+
+UNDECLARED: Final = "the measurer returns times of a virtual device, and its class does not declare one"
+DECLARE: Final = f"virtual_device = NAME in its class; names: {', '.join(sorted(VIRTUAL_DEVICES))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class MeasureResult:
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevice:
-    """A simulated device; `lacks` names what it cannot do for a job, `hint` the remedy."""
+    """A device without hardware; `lacks` names what it cannot do for a job, `hint` the remedy."""
 
     endpoint: Endpoint
     lacks: str = ""
@@ -92,14 +96,14 @@ class Measurer(ABC):
       and all its trials count. A candidate that falls far behind or fails has fewer than the others.
     - Raises NoDevice if no device serves the target, Unavailable if the tracker does not answer.
 
-    Measurers without a device are `replay`, `simulated` and their subclasses. `stands_in`
-    names one of these two; a job with such a measurer gets the target of that name, whatever
-    it called the measurer (ADR 0046). They implement `stand_in`, give each MeasureResult an
-    endpoint whose host is that name, and refuse in `require` what they cannot do.
+    A measurer that needs no hardware declares in `virtual_device` one of VIRTUAL_DEVICES, or
+    inherits it. Its jobs get the target with that device, whatever name they chose the measurer
+    by (ADR 0046). It implements `virtual_device_for`, gives each MeasureResult an endpoint whose
+    host is the virtual device, and refuses in `require` what it cannot do.
     """
 
-    #: One of mallorn.core.stand_in_measurers.STAND_INS; empty if devices of the target measure.
-    stands_in: ClassVar[str] = ""
+    #: One of mallorn.core.registry.VIRTUAL_DEVICES; empty if devices of the target measure.
+    virtual_device: ClassVar[str] = ""
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
@@ -129,8 +133,10 @@ class Measurer(ABC):
     ) -> list[MeasureResult]:
         """Measure every slot up to `passes` times, in turn, so that all see the same conditions."""
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice | None:
-        """Return the simulated device that measures; None, as here, if real devices do.
+    def virtual_device_for(
+        self, tasks: Mapping[str, str], target: Target, options: JobOptions
+    ) -> VirtualDevice | None:
+        """Return the virtual device that measures a job; None, as here, if real devices do.
 
         Called once per job with the names of its tasks by Program.key. Raises InvalidRequest
         if none of them can be measured.

@@ -20,13 +20,14 @@ from db.repositories.workloads import NewWorkload, Workloads, tir_of
 from db.tables import Task, Workload
 from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest, Unavailable
 from mallorn.core.job_options import KeptOptions
-from mallorn.core.stand_in_measurers import SAY_SO, UNSAID, measured_target, stand_in
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
 from mallorn.core.values.graph_report import GraphReport
+from mallorn.core.virtual_devices import measured_target
 from workers.host.pause_while_timing import paused_while_timing
 from workers.interfaces.model_compiler import Extraction, ModelTask
 from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
+from workers.measure.base import DECLARE, UNDECLARED
 from workers.process.leased_stage import StageContext, leased_stage, stage_folder
 from workers.process.match_devices_and_builder import builder_of, wait_for_builder
 from workers.process.worker_runtime import Runtime
@@ -51,19 +52,19 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
                 with runtime.database.session() as session:
                     wait_for_builder(session, job_id, builder, runtime.name, tuning=False)
             measurer = runtime.measurer(stage.options)
-            if measurer.stands_in not in ("", stand_in(stage.target)):
-                target = measured_target(stage.target, measurer.stands_in)
+            if measurer.virtual_device not in ("", stage.target.virtual_device):
+                target = measured_target(stage.target, measurer.virtual_device)
                 with runtime.database.transaction() as session:
                     Jobs(session).retarget(job_id, Targets(session).ensure(target).id)
                     stage = replace(stage, job=Jobs(session).get(job_id, None), target=target)
             extraction = _extract(stage)
             selected_tasks = _select_tasks(stage.options.only, extraction.tasks)
-            device = measurer.stand_in(selected_tasks, stage.target, stage.options)
-            if device is not None and not measurer.stands_in:
-                raise ClassRefused(UNSAID, hint=SAY_SO)
+            device = measurer.virtual_device_for(selected_tasks, stage.target, stage.options)
+            if device is not None and not measurer.virtual_device:
+                raise ClassRefused(UNDECLARED, hint=DECLARE)
             with runtime.database.transaction() as session:
                 _store(session, stage, extraction)
-                if device is not None:  # bind the job to the stand-in's measuring context
+                if device is not None:  # bind the job to the virtual device's measuring context
                     endpoint, options = device.endpoint, stage.options
                     context = Contexts(session).ensure(
                         stage.job.target_id,

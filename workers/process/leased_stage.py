@@ -18,7 +18,6 @@ from db.tables import Job
 from mallorn.core.artifact_uris import model_uri, reaching
 from mallorn.core.errors import LeaseLost
 from mallorn.core.job_options import JobOptions, KeptOptions
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
@@ -85,8 +84,8 @@ class StageContext:
 
     @property
     def measured_by(self) -> str:
-        """Name of the target's simulated measurer if any, else of the job's measurer."""
-        return stand_in(self.target) or self.options.measurer
+        """Name of the target's virtual device if any, else of the job's measurer."""
+        return self.target.virtual_device or self.options.measurer
 
     def graphs(self, folder: StageFolder) -> ModelCompiler:
         """Start a model compiler process for the job's model and return it."""

@@ -14,7 +14,6 @@ from db.repositories.workers import Workers
 from db.tables import Context, Job
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import JobOptions, KeptOptions
-from mallorn.core.stand_in_measurers import is_built_by_tvm
 from workers.device.device_class import DeviceClass
 from workers.process.worker_runtime import Runtime
 from workers.tvm.code_digest import builder
@@ -35,7 +34,7 @@ def class_of_job(session: Session, job: Job) -> DeviceClass | None:
 
 def builder_of(options: JobOptions) -> str | None:
     """Return the name of this worker's builder; None if the job's measurer needs no TVM."""
-    return builder() if is_built_by_tvm(options) else None
+    return builder() if options.uses_builder else None
 
 
 def wait_for_builder(

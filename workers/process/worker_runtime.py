@@ -19,7 +19,6 @@ from mallorn.core.job_options import LARGEST_ROUND, JobOptions
 from mallorn.core.locked_folders import remove_tree
 from mallorn.core.registry import resolve
 from mallorn.core.settings import Settings, settings
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import StageKind
 from mallorn.core.targets import Target
 from workers.device.detect_host import available_cores
@@ -117,8 +116,8 @@ class Runtime:
             self.runner.release()
 
     def validator(self, target: Target) -> Validate:
-        """Return the validator: the builders or, for simulated devices, the compiler."""
-        return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
+        """Return the validator: the builders or, for virtual devices, the compiler."""
+        return self.compiler.validate if target.virtual_device else partial(validate, self.builders)
 
     def tools(self, like: DeviceClass | None) -> Tools:
         return Tools(self.settings, self.builders, self.runner, self.builds, like)
@@ -138,7 +137,7 @@ class Runtime:
         with self.database.session() as session:
             job = Jobs(session).get(job_id, None)
             target = Targets(session).get(job.target_id)
-        if job.trials != 0 and not stand_in(Target(target.text)):
+        if job.trials != 0 and not Target(target.text).virtual_device:
             self.builders.start()
 
     def graphs(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:

@@ -40,7 +40,7 @@ class RoundContext:
     options: JobOptions
     target: Target
     like: DeviceClass | None  # of devices whose times are comparable with the job's
-    machine: Machine | None  # as probed before the job's first round; None: a stand-in measures
+    machine: Machine | None  # as probed before the job's first round; None: a virtual device measures
     program: Program
     descriptors: tuple[float, ...]
     history: tuple[Trial, ...]

@@ -77,7 +77,7 @@ class Fields:
 
 
 class Asker(Protocol):
-    """The methods of a helper process that typed methods call; tests have stand-ins."""
+    """The methods of a helper process that typed methods call; tests have fakes."""
 
     def ask(self, call: Call[R], /) -> R: ...
     def begin(self, call: Call[R], /) -> PendingCall[R]: ...

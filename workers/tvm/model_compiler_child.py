@@ -22,7 +22,7 @@ from workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 from workers.tvm.reference_outputs import build_whole, reference
 from workers.tvm.report_passes import report_passes
 from workers.tvm.restore_records import read_export, read_log
-from workers.tvm.tuning_database import replay, write_database
+from workers.tvm.tuning_database import apply_trace, write_database
 
 
 def make_inputs(
@@ -39,7 +39,7 @@ def make_inputs(
 def scripts(tir: str, trace: str) -> Scripts:
     """Return a program before and after a full trace, and the trace, as TVMScript."""
     mod = parse_module(tir)
-    schedule = replay(mod, trace)
+    schedule = apply_trace(mod, trace)
     # With int64 as default: `T.int64(4)` for every 4 would hide the loops.
     unscheduled, scheduled = (
         str(module.script(int_dtype="int64", verbose_expr=False)) for module in (mod, schedule.mod)

@@ -39,7 +39,7 @@ from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.program_blocks import blocks_of
 from workers.tvm.run_recipe_passes import as_tvm_target
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 
 # Blocks with fewer terms are not scheduled.
 LARGE: Final = 2**22
@@ -84,7 +84,7 @@ def portable(mod: Any) -> Any:
 
 def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:
     """Apply a full trace and build the program, whose weights keep their original layout."""
-    _build(replay(parse_module(tir), trace).mod, target, out_so)
+    _build(apply_trace(parse_module(tir), trace).mod, target, out_so)
 
 
 def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:

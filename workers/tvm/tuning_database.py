@@ -75,13 +75,13 @@ def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float
     """Add a record. Raises an error of BROKEN if its full trace does not fit `mod`."""
     if not run_secs or not all(0 < seconds < 1e9 for seconds in run_secs):
         raise ValueError("a record needs run times above zero")
-    schedule = replay(mod, trace)
+    schedule = apply_trace(mod, trace)
     arguments = ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
     workload = database.commit_workload(mod)
     database.commit_tuning_record(TuningRecord(schedule.trace, workload, run_secs, target, arguments))
 
 
-def replay(mod: Any, trace: str | list[Any]) -> Any:
+def apply_trace(mod: Any, trace: str | list[Any]) -> Any:
     """Apply a full trace (JSON) and return the schedule. Raises one of BROKEN."""
     value = json.loads(trace) if isinstance(trace, str) else trace
     check_trace(*value)

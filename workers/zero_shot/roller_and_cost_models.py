@@ -58,7 +58,7 @@ class RankedByModel(AnswerSource):
     """Ranks other sources' candidates by the cost model pretrained for the operator and
     target.
 
-    Models of similar targets are not used, because on recordings they chose worse than
+    Models of similar targets are not used, because on stored measurements they chose worse than
     Roller. Nor are thousands of candidates sampled, because the one that a model likes best
     of so many is often misjudged (docs/knowledge.md).
     """

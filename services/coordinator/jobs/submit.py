@@ -21,11 +21,11 @@ from mallorn.core.errors import MissingPackage
 from mallorn.core.install_command import install_line
 from mallorn.core.plugins import ANY, check_classes
 from mallorn.core.registry import extras_of, libraries_of
-from mallorn.core.stand_in_measurers import ANY_RECORDING, measured_target, recording_place
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
+from mallorn.core.virtual_devices import check_files, measured_target
 from services.coordinator.fleet.routes import SILENT_SEC, gpu_target, local_target
 from services.coordinator.jobs.job_request_bodies import JobIn
 from services.coordinator.jobs.job_views import job_out
@@ -71,13 +71,11 @@ def submit(
     TooMany over a quota.
     """
     check_options(request.options)
-    if request.options.recording:
-        recordings = parts.settings.recordings
-        is_ignored = recordings == ANY_RECORDING and parts.door.asks()
-        recording_place(request.options, "" if is_ignored else recordings)
+    asks_keys = parts.door.asks()
+    check_files(request.options, parts.settings, asks_keys)
     plugins = parts.settings.plugins
     # With API keys, the list entry that allows any class is ignored.
-    if ANY in plugins and parts.door.asks():
+    if ANY in plugins and asks_keys:
         plugins = [plugin for plugin in plugins if plugin != ANY]
     check_classes(request.options, plugins)
     check_mode(request.options, request.trials, request.minutes)

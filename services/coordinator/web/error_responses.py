@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route
 
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
-from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.os_errors import os_error
 from mallorn.core.storable_json import told
 
@@ -25,10 +25,9 @@ ANSWER_HEADERS: Final[dict[int, dict[str, str]]] = {
     503: {"Retry-After": "5"},
 }
 MOST_PROBLEMS: Final = 10
-NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {
-    "options": JobOptions,
-    "evaluator": EvaluatorOptions,
-    "simulated": SimulatedOptions,
+#: Schemas of the objects in a request whose unknown fields get a hint, by field name.
+NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {"options": JobOptions} | {
+    name: type(value) for name, value in JobOptions() if isinstance(value, BaseModel)
 }
 
 

@@ -18,9 +18,9 @@ from db.repositories.workers import Workers
 from db.tables import Device, Job, Tick
 from mallorn.core import queues
 from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
-from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import Cause, JobState
 from mallorn.core.targets import parse_target
+from mallorn.core.virtual_devices import measured_target
 from services.control import plan_target as planning
 from services.control.periodic_tasks import LOOKS_PER_TARGET, sweep
 from services.control.plan_target import plan_target
@@ -350,7 +350,7 @@ def test_the_sweeper_wakes_a_job_whose_time_is_over(yard):
     assert late in woken(yard)
 
 
-def test_where_something_stands_in_for_devices_every_worker_has_one(yard):
+def test_every_worker_counts_as_a_virtual_device(yard):
     text = measured_target(parse_target('{"kind":"llvm","num-cores":2}'), "simulated")
     target_id = yard.write(lambda session: Targets(session).ensure(text).id)
     job = yard.job(*[f"w{at}" for at in range(20)], target_id=target_id)

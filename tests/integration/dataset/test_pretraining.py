@@ -17,9 +17,9 @@ from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import REGISTRY, resolve
-from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelMetrics, CostModelVersion
+from mallorn.core.virtual_devices import measured_target
 from research.pretraining import pretrain as bases
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_database import training_data_of

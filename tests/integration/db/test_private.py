@@ -18,7 +18,7 @@ from db.repositories.schedules import BestRecords
 from db.repositories.snapshots import Selection, SnapshotRows
 from db.repositories.stored_files import Models
 from db.repositories.tasks import NewTask, Tasks
-from db.repositories.trials import Recordings
+from db.repositories.trials import MeasuredTasks
 from db.repositories.workload_families import WorkloadFamilies
 from db.repositories.workloads import Networks, Workloads
 from db.tables import Job, Measurement, Round, Task
@@ -130,12 +130,12 @@ def test_best_records_leave_them_out(private):
 
 
 def test_recordings_leave_them_out(private):
-    measured = private.read(lambda session: Recordings(session).measured())
+    measured = private.read(lambda session: MeasuredTasks(session).list())
     assert [task.workload_id for task in measured] == [private.workloads["w0"]]
     private.publish()
     private.measure("secret", 9.0, slot=1)
-    secret = private.read(lambda session: Recordings(session).measured())[1]
-    trials = private.read(lambda session: Recordings(session).trials(secret))
+    secret = private.read(lambda session: MeasuredTasks(session).list())[1]
+    trials = private.read(lambda session: MeasuredTasks(session).trials(secret))
     assert [trial.latency_us for trial in trials] == [9.0]
 
 

@@ -17,10 +17,10 @@ from db.repositories.tasks import Tasks
 from db.repositories.workloads import KEPT
 from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
-from mallorn.core.stand_in_measurers import ANY_RECORDING
 from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.graph_report import GraphReport, GraphStep
+from mallorn.core.virtual_devices import ANY_RECORDING
 from research.replay.recording_file import write_tasks
 from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
@@ -309,7 +309,7 @@ def test_a_job_that_is_stopped_while_its_model_is_read_stays_stopped(workshop, j
     assert "owner" in workshop.reason(job)
 
 
-def test_a_job_that_no_device_measures_is_bound_to_what_stands_in_for_one(workshop, job):
+def test_the_import_binds_a_job_to_its_virtual_device(workshop, job):
     options = {**QUICK, "measurer": "simulated"}
     workshop.write(lambda session: session.execute(update(Job).values(options=options)))
     workshop.graph_answers["extract"] = found("w0")
@@ -398,11 +398,11 @@ def test_a_store_that_is_there_without_the_model_fails_the_job_in_words(workshop
     assert workshop.reason(job).startswith("the artifact store has no ")
 
 
-def test_who_answers_as_a_stand_in_and_does_not_say_which_is_refused(workshop, job):
+def test_a_measurer_with_an_undeclared_virtual_device_is_refused(workshop, job):
     options = workshop.read(lambda session: Jobs(session).get(job, None).options)
     options |= {"measurer": "tests.fixtures.pretenders:OpenWrapper"}
     workshop.write(lambda session: session.execute(update(Job).where(Job.id == job).values(options=options)))
     workshop.graph_answers["extract"] = found("w0")
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert "does not say so" in workshop.reason(job)
+    assert "does not declare one" in workshop.reason(job)

@@ -13,10 +13,10 @@ from db.repositories.leases import Leases, LeaseToken, WorkItem
 from db.repositories.targets import Targets
 from db.tables import Device
 from mallorn.core.errors import Unavailable
-from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.virtual_devices import measured_target
 from searchers.space import Candidate
 from tests.fixtures.tuned_jobs import untuned
 from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
@@ -243,7 +243,7 @@ def test_a_second_device_of_the_kind_is_known_at_once(workshop: Workshop, measur
     assert known(workshop, "second") == known(workshop)
 
 
-def test_a_job_on_a_stand_in_has_no_machine(workshop: Workshop, measured: Calls) -> None:
+def test_a_job_on_a_virtual_device_has_no_machine(workshop: Workshop, measured: Calls) -> None:
     simulated = measured_target(TARGET, "simulated")
     workshop.target_id = workshop.write(lambda session: Targets(session).ensure(simulated).id)
     job = workshop.job(measurer="simulated")

@@ -80,7 +80,7 @@ def test_the_best_that_is_planned_with_is_of_the_jobs_own_context(workshop):
 @pytest.fixture
 def builds(workshop, monkeypatch):
     """The made-up measurer counts as the one whose candidates the worker's own code builds."""
-    monkeypatch.setattr("mallorn.core.stand_in_measurers.ON_DEVICES", {"made-up"})
+    monkeypatch.setattr("mallorn.core.job_options.ON_DEVICES", {"made-up"})
     return workshop
 
 

@@ -30,7 +30,7 @@ class Fleet:
     def __init__(self, workshop, monkeypatch):
         self.workshop = workshop
         self._patch = monkeypatch
-        monkeypatch.setattr("mallorn.core.stand_in_measurers.ON_DEVICES", {"made-up"})
+        monkeypatch.setattr("mallorn.core.job_options.ON_DEVICES", {"made-up"})
         self.upgrade("passes one")
 
     def upgrade(self, passes, tvm=TVM):
@@ -241,7 +241,7 @@ def test_an_import_that_was_sent_back_is_left_to_the_code_of_its_job(fleet, work
 def test_a_job_of_no_device_waits_for_the_code_that_imported_it_or_is_imported_anew(
     fleet, workshop, monkeypatch
 ):
-    monkeypatch.setattr("mallorn.core.stand_in_measurers.ON_DEVICES", {"tvm"})
+    monkeypatch.setattr("mallorn.core.job_options.ON_DEVICES", {"tvm"})
     job = begun(workshop, "w0")
     first = code.code_digest()
     fleet.see("old")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli import record_for_replay as recording
+from cli import record_measurements as recording
 from cli import wait_until_tuned
 from db.migrate import upgrade
 from db.repositories.sketches import Sketches

@@ -331,7 +331,9 @@ def test_what_no_device_measured_is_said_first_and_judged_by_nobody(measurer: st
     verdict = done(report={"measured_by": measurer})
     assert verdict.level is Level.NONE
     assert verdict.summary.startswith(f"measured by {measurer}, on no device; the whole model was not timed")
-    assert "measured by" not in done(1.4, report={"measured_by": "tvm"}).summary
+    assert done(1.4, report={"measured_by": "mine:Mine"}).summary.startswith("measured by mine:Mine; ")
+    for with_device in ("tvm", "detached", ""):
+        assert "measured by" not in done(1.4, report={"measured_by": with_device}).summary
 
 
 UNCHECKED = {"source": "near", "because": "carried", "sure": "likely"}

@@ -17,7 +17,7 @@ from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.reference_outputs import portable
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 from workers.tvm.workload_key import canonical
 
 CASES = {
@@ -87,7 +87,7 @@ def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: Case, targe
     assert answer(schedule.mod, target, product) < 2e-4
     trace = full_trace(tir, target, sketch.trace, first.decisions)
     assert trace is not None
-    assert answer(replay(mod, trace).mod, target, product) < 2e-4
+    assert answer(apply_trace(mod, trace).mod, target, product) < 2e-4
 
 
 @ALL

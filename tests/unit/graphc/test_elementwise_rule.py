@@ -15,7 +15,7 @@ from graphc.tasks.mark_elementwise_rows import LINE, MarkElementwiseRows, width
 from tests.unit.graphc.networks import UNOPTIMIZED, network, random, weights
 from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 
 TARGET = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Compute = Callable[[Any, Any], Any]
@@ -57,7 +57,7 @@ def test_the_numbers_are_those_of_the_plain_program(compute: Compute, shape: tup
     (sketch,) = design_space(tir, TARGET)
     trace = full_trace(tir, TARGET, sketch.trace, [])
     assert trace is not None
-    np.testing.assert_allclose(answer(replay(mod, trace).mod, *shape), answer(mod, *shape), rtol=1e-6)
+    np.testing.assert_allclose(answer(apply_trace(mod, trace).mod, *shape), answer(mod, *shape), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("row", "part"), [(56, 56), (96, 48), (1000, 40)])

@@ -16,7 +16,7 @@ from tests.unit.graphc.networks import HASWELL, UNOPTIMIZED, network, random
 from workers.tvm.loop_nests import nests
 from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 
 WIDE = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Reduce = Callable[[Any], Any]
@@ -78,7 +78,9 @@ def test_the_numbers_are_those_of_the_plain_program(case: str) -> None:
         trace = full_trace(tir, WIDE, sketch.trace, guess.decisions)
         assert trace is not None
         expected = answer(mod, *shape)
-        np.testing.assert_allclose(answer(replay(mod, trace).mod, *shape), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            answer(apply_trace(mod, trace).mod, *shape), expected, rtol=1e-4, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("case", ["rows", "columns", "the middle", "everything", "a window, channels last"])

@@ -31,7 +31,7 @@ from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.reference_outputs import portable, reduction_length
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 
 PLAIN = '{"kind":"llvm","num-cores":1}'
 NAMED = '{"kind":"llvm","mcpu":"sapphirerapids","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
@@ -213,7 +213,7 @@ def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: str, by: Ti
     assert schedule is not None
     assert trace is not None
     assert "T.parallel" in schedule.mod.script()
-    for mod in (schedule.mod, replay(module(found), trace).mod):
+    for mod in (schedule.mod, apply_trace(module(found), trace).mod):
         assert_sums(found, portable(mod), PLAIN)
         if not why_not(Target(TILES)):
             assert_sums(found, mod, TILES)

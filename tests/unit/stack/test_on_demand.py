@@ -15,10 +15,10 @@ from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
-from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.fleet import DeviceInfo
+from mallorn.core.virtual_devices import measured_target
 from stack import run_stack
 from stack.run_stack import DeviceDemand, DevicesOnDemand
 

@@ -1,34 +1,32 @@
-"""What stands in for devices: a target of its own, and a recording that workers find."""
+"""Virtual devices: a target of their own, and a recording that workers find."""
 
 import pytest
 
 from mallorn.core.errors import InvalidRequest, InvalidTarget
-from mallorn.core.job_options import JobOptions
-from mallorn.core.registry import REGISTRY
-from mallorn.core.stand_in_measurers import (
-    DEVICE,
-    ON_DEVICES,
-    STAND_INS,
-    measured_by,
+from mallorn.core.job_options import DEVICE, ON_DEVICES, JobOptions
+from mallorn.core.registry import REGISTRY, VIRTUAL_DEVICES
+from mallorn.core.settings import Settings
+from mallorn.core.targets import parse_target
+from mallorn.core.virtual_devices import (
+    check_files,
+    file_settings,
     measured_target,
     real_target,
     recording_place,
-    stand_in,
 )
-from mallorn.core.targets import parse_target
 
 CPU = parse_target({"kind": "llvm", "mcpu": "znver5", "num-cores": 2})
 
 
-def test_every_measurer_is_a_stand_in_or_has_devices() -> None:
-    assert set(REGISTRY["measurer"]) == {*ON_DEVICES, *STAND_INS}
+def test_every_measurer_is_a_virtual_device_or_has_hardware() -> None:
+    assert set(REGISTRY["measurer"]) == {*ON_DEVICES, *VIRTUAL_DEVICES}
 
 
-@pytest.mark.parametrize("measurer", sorted(STAND_INS))
+@pytest.mark.parametrize("measurer", sorted(VIRTUAL_DEVICES))
 def test_a_job_that_no_device_measures_has_a_target_of_its_own(measurer: str) -> None:
     target = measured_target(CPU, measurer)
     assert target.key != CPU.key
-    assert stand_in(target) == measurer
+    assert target.virtual_device == measurer
     assert real_target(target) == CPU
     assert measured_target(target, measurer) == target
 
@@ -36,10 +34,10 @@ def test_a_job_that_no_device_measures_has_a_target_of_its_own(measurer: str) ->
 @pytest.mark.parametrize("measurer", [DEVICE, "my_package:Mine"])
 def test_all_others_have_the_one_that_was_asked_for(measurer: str) -> None:
     assert measured_target(CPU, measurer) is CPU
-    assert stand_in(CPU) == ""
+    assert CPU.virtual_device == ""
 
 
-def test_a_stand_ins_target_is_for_nobody_else() -> None:
+def test_no_other_measurer_gets_the_target_of_a_virtual_device() -> None:
     replayed = measured_target(CPU, "replay")
     with pytest.raises(InvalidTarget) as refused:
         measured_target(replayed, DEVICE)
@@ -89,7 +87,18 @@ def test_any_other_is_refused_with_what_to_type(
     assert hint in refused.value.hint
 
 
-def test_who_measured_is_said_unless_devices_did() -> None:
-    assert measured_by("replay") == "measured by replay, on no device"
-    assert measured_by("my_package:Mine") == "measured by my_package:Mine"
-    assert measured_by(DEVICE) == measured_by("") == ""
+def test_a_service_with_api_keys_ignores_a_setting_that_allows_any_file() -> None:
+    settings = Settings(recordings="*")
+    check_files(replay("/home/me/a.parquet"), settings, asks_keys=False)
+    with pytest.raises(InvalidRequest, match="has not set MALLORN_RECORDINGS"):
+        check_files(replay("/home/me/a.parquet"), settings, asks_keys=True)
+
+
+@pytest.mark.parametrize(
+    ("recordings", "is_private", "value"),
+    [("", True, "*"), ("", False, ""), ("/data", True, "/data"), ("/data", False, "/data")],
+)
+def test_jobs_of_a_private_service_read_any_file_unless_a_setting_names_a_folder(
+    recordings: str, is_private: bool, value: str
+) -> None:
+    assert file_settings(Settings(recordings=recordings), is_private) == {"MALLORN_RECORDINGS": value}

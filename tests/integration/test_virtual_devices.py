@@ -1,4 +1,4 @@
-"""Whole jobs from submit to done with nothing to measure on: simulated, then replayed from what that left."""
+"""Whole jobs from submit to done on virtual devices: simulated, then replayed from what that left."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from db.tables import Context, Measurement
 from mallorn import Client, Job
 from mallorn.core import queues
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.settings import Settings
 from mallorn.core.settings import settings as own_settings
-from mallorn.core.stand_in_measurers import STAND_INS, stand_in
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.manifest import read_manifest
@@ -211,11 +211,13 @@ def test_what_simulates_by_another_name_is_simulated_all_the_same(
     assert_done_without_a_device(house, job, "simulated")
     with house.worker.database.session() as session:
         contexts = session.scalars(select(Context.target_id).join(Measurement))
-        assert {stand_in(Target(Targets(session).get(each).text)) for each in contexts} <= STAND_INS
+        assert {
+            Target(Targets(session).get(each).text).virtual_device for each in contexts
+        } <= VIRTUAL_DEVICES
 
 
 def test_one_of_ours_has_its_name_alone(house: House, model: Path) -> None:
     with pytest.raises(InvalidRequest, match="has a name here"):
         house.client.tune(
-            model, TARGET, TRIALS, measurer="workers.measure.simulated_measurer:SimulatedMeasurer"
+            model, TARGET, TRIALS, measurer="research.simulated_device.measurer:SimulatedMeasurer"
         )

@@ -48,7 +48,7 @@ class SimulatedMeasurer(Measurer):
     occupies its device for `device_sec`, while the worker, which has no other, sleeps.
     """
 
-    stands_in = NAME
+    virtual_device = NAME
 
     def measure(
         self,
@@ -77,7 +77,9 @@ class SimulatedMeasurer(Measurer):
         """Return the same results in every pass: nothing disturbs this device."""
         return [result for _ in range(passes) for result in self.measure(program, target, slots, options)]
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:
+    def virtual_device_for(
+        self, tasks: Mapping[str, str], target: Target, options: JobOptions
+    ) -> VirtualDevice:
         return VirtualDevice(_endpoint(target))
 
     def require(self, need: Need) -> bool:

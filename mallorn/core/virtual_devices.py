@@ -1,66 +1,51 @@
-"""Measurers that stand in for devices: `replay` of recordings, and `simulated`.
+"""Jobs on virtual devices: their targets, and the recordings that `replay` may read.
 
-Their times must never mix with real ones in cost models, best times or schedules, which are
-all stored by target. So their jobs get a separate target: its `device` names the measurer, and
-TVM treats it like the original.
+A virtual device is a measurer that looks up or computes times and needs no hardware
+(VIRTUAL_DEVICES). Its times must never mix with real ones in cost models, best times or
+schedules, which are all stored by target. So its jobs get a separate target, whose `device`
+names the measurer; TVM treats it like the original.
 """
 
 from typing import Final
 
 from mallorn.core.errors import InvalidRequest, InvalidTarget
-from mallorn.core.job_options import DETACHED, JobOptions
+from mallorn.core.job_options import JobOptions
+from mallorn.core.registry import VIRTUAL_DEVICES
+from mallorn.core.settings import Settings
 from mallorn.core.targets import Target, parse_target
 
-DEVICE: Final = "tvm"  # the measurer on devices that workers reach
-ON_DEVICES: Final = frozenset({DEVICE, DETACHED})  # measurers on real devices
-STAND_INS: Final = frozenset({"replay", "simulated"})
-UNSAID: Final = "the measurer tells times of no device, and does not say so"
-SAY_SO: Final = 'stands_in = "simulated" in its class   (workers/measure/base.py)'
 #: Value of MALLORN_RECORDINGS that allows any file, for the only user of a machine.
 ANY_RECORDING: Final = "*"
 LONGEST_NAME: Final = 400
 
 
-def is_built_by_tvm(options: JobOptions) -> bool:
-    """Return whether TVM builds the candidates, so that times depend on the builder."""
-    return options.measurer in ON_DEVICES
-
-
-def stand_in(target: Target) -> str:
-    """Return `replay` or `simulated` if the target names one as its device; else empty."""
-    device = target.attrs.get("device")
-    return str(device) if device in STAND_INS else ""
-
-
 def measured_target(target: Target, measurer: str) -> Target:
-    """Return a job's target; `replay` and `simulated` are added to it as the device.
+    """Return a job's target; if the measurer is a virtual device, with it as the device.
 
     Raises InvalidTarget if the target already names another device or measurer.
     """
     device = target.attrs.get("device")
-    if measurer in STAND_INS and device not in (None, measurer):
+    if measurer in VIRTUAL_DEVICES and device not in (None, measurer):
         raise InvalidTarget(
-            f"{measurer} stands in for the target's device, and this one names {device!r}",
+            f"{measurer} replaces the target's device, but the target names {device!r}",
             hint=f"--target '{real_target(target)}'",
         )
-    if measurer not in STAND_INS and stand_in(target):
-        raise InvalidTarget(f"no device is {device!r}", hint=f"--option measurer={device}")
-    return parse_target({**target.attrs, "device": measurer}) if measurer in STAND_INS else target
+    if measurer not in VIRTUAL_DEVICES and target.virtual_device:
+        raise InvalidTarget(f"the target's device {device!r} is virtual", hint=f"--option measurer={device}")
+    return parse_target({**target.attrs, "device": measurer}) if measurer in VIRTUAL_DEVICES else target
 
 
 def real_target(target: Target) -> Target:
-    """Return the target without the field `device`, which names `replay` or `simulated`."""
+    """Return the target without the field `device`, which names a virtual device."""
     return parse_target({name: value for name, value in target.attrs.items() if name != "device"})
 
 
-def check_recording(options: JobOptions) -> None:
+def check_measurer_options(options: JobOptions) -> None:
     """Raise InvalidRequest if `replay` names no valid recording, or another measurer names one."""
     name = options.recording
+    if options.measurer != "replay" and name:
+        raise InvalidRequest("only the measurer replay reads a recording", hint="--option measurer=replay")
     if options.measurer != "replay":
-        if name:
-            raise InvalidRequest(
-                "only the measurer replay reads a recording", hint="--option measurer=replay"
-            )
         return
     if not name:
         raise InvalidRequest(
@@ -74,13 +59,25 @@ def check_recording(options: JobOptions) -> None:
         )
 
 
+def check_files(options: JobOptions, settings: Settings, asks_keys: bool) -> None:
+    """Raise InvalidRequest if the options name a file that jobs of this service may not read."""
+    if options.recording:  # a service that asks for API keys ignores a setting that allows any file
+        is_ignored = settings.recordings == ANY_RECORDING and asks_keys
+        recording_place(options, "" if is_ignored else settings.recordings)
+
+
+def file_settings(settings: Settings, is_private: bool) -> dict[str, str]:
+    """Return the variable that says which files jobs may read; on a private service, any by default."""
+    return {"MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else "")}
+
+
 def recording_place(options: JobOptions, recordings: str) -> str:
     """Return the path or URL of the recording that the options name.
 
     `recordings` is the setting MALLORN_RECORDINGS. Raises InvalidRequest if it does not
     allow the name; jobs cannot give a URL.
     """
-    check_recording(options)
+    check_measurer_options(options)
     name = options.recording
     if recordings == ANY_RECORDING:
         if name.startswith("/"):
@@ -100,10 +97,3 @@ def recording_place(options: JobOptions, recordings: str) -> str:
             hint=f"--option recording={name.rpartition('/')[2]}",
         )
     return f"{recordings.rstrip('/')}/{name}"
-
-
-def measured_by(name: str) -> str:
-    """Return a text such as `measured by replay`; empty if devices measured."""
-    if not name or name in ON_DEVICES:
-        return ""
-    return f"measured by {name}{', on no device' if name in STAND_INS else ''}"

@@ -9,14 +9,14 @@ import pytest
 from mallorn.core.job_options import JobOptions, SimulatedOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
+from research.simulated_device import measurer as simulated
+from research.simulated_device.measurer import LEAST_US, OPS_PER_US, SPREAD, SimulatedMeasurer, latency_us
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
 from searchers.testing import generator
 from tests.kits.measurers import MeasurerTestCase, Workplace
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure import simulated_measurer as simulated
 from workers.measure.base import MeasureInput, MeasureResult, Program
-from workers.measure.simulated_measurer import LEAST_US, OPS_PER_US, SPREAD, SimulatedMeasurer, latency_us
 from workers.subprocesses.shutdown import STOP, ShutdownRequested
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2, "device": "simulated"})
@@ -52,7 +52,7 @@ class TestSimulatedMeasurer(MeasurerTestCase):
 
 def test_a_candidate_takes_the_same_in_every_process() -> None:
     program = (
-        "from tests.unit.measure.test_simulated import *;"
+        "from tests.unit.research.simulated_device.test_measurer import *;"
         "print([result.trial.latency_us for result in answers(slots(5))])"
     )
     other = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
@@ -111,7 +111,7 @@ def test_a_worker_that_shall_stop_waits_for_no_made_up_device(monkeypatch: pytes
 
 def test_a_thousand_slots_are_measured_without_tvm_and_without_a_process() -> None:
     program = (
-        "import sys; from tests.unit.measure.test_simulated import *;"
+        "import sys; from tests.unit.research.simulated_device.test_measurer import *;"
         "measurers = [SimulatedMeasurer.from_tools(None) for _ in range(1000)];"
         "streams = [m.measure(PROGRAM, TARGET, slots(2), JobOptions()) for m in measurers];"
         "assert all(next(stream).trial.run_us for stream in streams);"
