@@ -109,8 +109,8 @@ class SearcherTestCase:
             return None
         return trained(space, [], RandomModel, seed=1)
 
-    @pytest.mark.parametrize(("count", "seed"), list(zip([1, 16, 64], SEEDS, strict=True)))
-    def test_proposals_are_distinct_valid_and_new(
+    @pytest.mark.parametrize(("count", "seed"), [(1, 0), (64, 2)])
+    def test_proposals_are_distinct_valid_new_and_have_an_origin(
         self,
         searcher: Searcher,
         space: SyntheticSpace,
@@ -119,28 +119,26 @@ class SearcherTestCase:
         count: int,
         seed: int,
     ) -> None:
-        proposals = [p.candidate for p in searcher.propose(space, history, model, count, generator(seed))]
-        assert len(proposals) == len(set(proposals)) == count
-        assert all(space.valid(proposals))
-        assert not set(proposals) & {trial.candidate for trial in history}
-        for candidate in proposals:
-            assert_well_formed(space, candidate)
+        proposals = searcher.propose(space, history, model, count, generator(seed))
+        candidates = [proposal.candidate for proposal in proposals]
+        assert len(candidates) == len(set(candidates)) == count
+        assert all(space.valid(candidates))
+        assert not set(candidates) & {trial.candidate for trial in history}
+        for proposal in proposals:
+            assert_well_formed(space, proposal.candidate)
+            assert proposal.origin
+            assert proposal.predicted is None or math.isfinite(proposal.predicted)
+            assert type(proposal.predicted) in (float, type(None))
 
-    def test_proposals_are_a_pure_function_of_the_arguments(
+    def test_proposals_depend_on_the_arguments_only_and_on_the_generator(
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
     ) -> None:
         history_copy = list(history)
         first = searcher.propose(space, history, model, 16, generator(1))
+        assert searcher.propose(space, history, model, 16, generator(2)) != first
         searcher.propose(space, history[:5], model, 8, generator(2))
-        assert searcher.propose(space, history, model, 16, generator(1)) == first
         assert searcher.propose(SyntheticSpace(64, 64, 64), history, model, 16, generator(1)) == first
         assert history == history_copy
-
-    def test_different_generators_propose_different_candidates(
-        self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
-    ) -> None:
-        first = searcher.propose(space, history, model, 16, generator(1))
-        assert searcher.propose(space, history, model, 16, generator(2)) != first
 
     def test_without_a_model_and_history_the_defaults_come_first(
         self, searcher: Searcher, space: SyntheticSpace
@@ -184,11 +182,3 @@ class SearcherTestCase:
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
     ) -> None:
         assert searcher.propose(space, history, model, 0, generator(0)) == []
-
-    def test_every_proposal_has_an_origin(
-        self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
-    ) -> None:
-        for proposal in searcher.propose(space, history, model, 32, generator(0)):
-            assert proposal.origin
-            assert proposal.predicted is None or math.isfinite(proposal.predicted)
-            assert type(proposal.predicted) in (float, type(None))

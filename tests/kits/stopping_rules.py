@@ -12,7 +12,7 @@ EVALUATORS = (
     EvaluatorOptions(number=3, repeat=3, min_repeat_ms=0),
     EvaluatorOptions(number=1, repeat=1, min_repeat_ms=7),
     EvaluatorOptions(number=40, repeat=2, min_repeat_ms=300),
-    EvaluatorOptions(number=1000, repeat=100, min_repeat_ms=1000),
+    EvaluatorOptions(number=1000, repeat=20, min_repeat_ms=1000),
 )
 MOST_TIMINGS = 200
 

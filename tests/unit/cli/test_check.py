@@ -21,6 +21,7 @@ from mallorn.core.values.graph_report import TensorSpec
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.device import nvidia_driver
+from workers.device.detect_host import detect_target
 from workers.interfaces.model_compiler import ModelCompiler, Signature
 from workers.sandbox import sandbox_support
 from workers.tvm import compile_cuda
@@ -50,6 +51,17 @@ def hide_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(host_checks, "search_path", lambda: str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     link_command.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def local_target() -> Target:
+    return detect_target()
+
+
+@pytest.fixture(autouse=True)
+def _detected_once(monkeypatch: pytest.MonkeyPatch, local_target: Target) -> None:
+    """Each detection starts a process that loads TVM (tests/unit/measure/test_detect.py)."""
+    monkeypatch.setattr("workers.device.detect_host.detect_target", lambda: local_target)
 
 
 @pytest.fixture(autouse=True)

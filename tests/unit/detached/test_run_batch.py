@@ -82,7 +82,7 @@ def test_what_was_killed_goes_on_and_measures_nothing_twice(tmp_path: Path, resu
 def test_the_end_of_the_time_says_nothing_of_a_candidate(
     tmp_path: Path, results: Path, end: signal.Signals | None
 ) -> None:
-    batch = write_batch(tmp_path / "batch", [call("a", "run_loop", timeout_sec=600.0), call("b", "double")])
+    batch = write_batch(tmp_path / "batch", [call("a", "run_sleep", timeout_sec=600.0), call("b", "double")])
     for attempt in (1, 2, 3):
         process = begin(batch, results, *([] if end else ["--seconds", "5"]))
         if end is not None:

@@ -1,21 +1,23 @@
 """The conformance kit of passes over tensor functions: what each must hold, on a network where it fires."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
 
 from graphc.core.graph_pass import TensorFunctionPass
 from graphc.core.pass_registry import OWN_PASSES, resolve_pass
 from graphc.core.pass_runner import run as run_steps
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, random
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 
 TARGET = tvm.target.Target(HASWELL)
+QUICK = tvm.target.Target(json.loads(HASWELL) | {"opt-level": 0})  # for the same numbers
 
 
 class TensorFunctionConformance:
@@ -85,5 +87,5 @@ class TensorFunctionConformance:
 
 def _numbers(mod: Any) -> Any:
     arrays = [random(*map(int, param.ty.shape)) for param in mod["main"].params]
-    vm = relax.VirtualMachine(relax.build(mod, TARGET), tvm.cpu())
+    vm = networks.machine(mod, QUICK)
     return vm["main"](*map(tvm.runtime.tensor, arrays)).numpy()

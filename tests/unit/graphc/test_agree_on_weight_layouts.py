@@ -14,6 +14,7 @@ from graphc.core import graph_rewriting
 from graphc.fold.share_equal_constants import Constants
 from graphc.ranges import agree_on_weight_layouts
 from graphc.ranges.agree_on_weight_layouts import Digit, agree_on_layouts, keeps_runs_contiguous, merge_digits
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import UNOPTIMIZED
 
 ROWS, COLUMNS = 8, 48
@@ -67,7 +68,7 @@ def function_of(mod: Any) -> Any:
 
 def computed(mod: Any, x: Any, weights: Any) -> Any:
     result = tvm.runtime.tensor(np.zeros(COLUMNS, "float32"))
-    library = tvm.compile(tvm.IRModule({"main": function_of(mod)}), UNOPTIMIZED)
+    library = networks.linked(tvm.compile(tvm.IRModule({"main": function_of(mod)}), UNOPTIMIZED))
     library["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(weights), result)
     return result.numpy()
 

@@ -10,6 +10,7 @@ from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
 from mallorn.core.values.machine import assumed
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Sketch
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.test_keep_block_quantized_weights import WIDE, runs_here
 from workers.tvm.loop_nests import nests
@@ -65,7 +66,7 @@ def answer(mod: Any, target: str, product: Any) -> float:
     """How far its answer is from what it should be."""
     args, wanted = given(product)
     out = tvm.runtime.tensor(np.full(wanted.shape, 7, "float32"))
-    tvm.tirx.build(mod, as_tvm_target(target))["main"](*map(tvm.runtime.tensor, args), out)
+    networks.linked(tvm.tirx.build(mod, as_tvm_target(target)))["main"](*map(tvm.runtime.tensor, args), out)
     return difference(out.numpy(), wanted)
 
 

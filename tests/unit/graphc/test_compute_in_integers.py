@@ -11,7 +11,8 @@ import tvm
 from tvm import relax
 
 from graphc.quant.compute_in_integers import ComputeInIntegers
-from tests.unit.graphc.networks import UNOPTIMIZED, network
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import network
 from tests.unit.graphc.pass_conformance import PassConformance
 from tests.unit.graphc.quantized_arithmetic import Emit, dequantized, quantized
 from tests.unit.graphc.test_int8_dot_products import WIDE, WITHOUT
@@ -41,7 +42,7 @@ def lowered(path: Path, target: str = WIDE) -> Any:
 
 def near(path: Path, mod: Any, x: Any) -> None:
     """The same numbers without schedules, but for what rounds the other way at a few places."""
-    machine = relax.VirtualMachine(relax.build(mod, UNOPTIMIZED), tvm.cpu())
+    machine = networks.machine(mod)
     found = machine["main"](tvm.runtime.tensor(x)).numpy()
     (wanted,) = theirs(path, x)
     assert np.abs(found - wanted).mean() <= 2 * np.abs(wanted).max() / 255

@@ -12,6 +12,7 @@ from tvm import relax
 
 from graphc.core.graph_rewriting import WIDEST
 from graphc.tasks.mark_elementwise_rows import LINE, MarkElementwiseRows, width
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import UNOPTIMIZED, network, random, weights
 from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.sketches import design_space
@@ -45,7 +46,7 @@ def answer(mod: Any, *shape: int) -> Any:
     sizes = [tuple(map(int, value.shape)) for value in given]
     arguments = [tvm.runtime.tensor(random(*size) if size else np.float32(1)) for size in sizes]
     result = tvm.runtime.tensor(np.full(tuple(map(int, out.shape)), 7, "float32"))
-    tvm.tirx.build(mod, UNOPTIMIZED)["main"](*arguments, result)
+    networks.linked(tvm.tirx.build(mod, UNOPTIMIZED))["main"](*arguments, result)
     return result.numpy()
 
 

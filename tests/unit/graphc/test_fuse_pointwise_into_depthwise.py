@@ -13,6 +13,7 @@ from mallorn.core.values.machine import assumed
 from searchers.decision_space import SketchRules
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Sketch
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import (
     HASWELL,
     NHWC,
@@ -219,7 +220,7 @@ def suggested(mod: Any) -> tuple[int, ...]:
 
 def numbers(mod: Any, arrays: list[Any]) -> Any:
     tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.compile(mod, UNOPTIMIZED)["main"](*tensors)
+    networks.linked(tvm.compile(mod, UNOPTIMIZED))["main"](*tensors)
     return tensors[-1].numpy()
 
 

@@ -8,10 +8,9 @@ import onnx
 import pytest
 import tvm
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from tvm import relax
 
 from graphc.export.compile_network import read_graph
-from tests.unit.graphc.networks import UNOPTIMIZED
+from tests.unit.graphc import networks
 from workers.tvm.run_recipe_passes import operators
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
@@ -42,7 +41,7 @@ def test_it_takes_what_onnx_takes(kind: str, indices: Any, axis: int, known: boo
     mod = read_graph(gathered(given, axis, known=known), {}, None)
     assert "shape_of" not in operators(mod)
     assert not known or operators(mod) == {"take": 1}
-    machine = relax.VirtualMachine(tvm.compile(mod, UNOPTIMIZED), tvm.cpu())
+    machine = networks.machine(mod)
     args = [X] if known else [X, given]
     found = machine["main"](*(tvm.runtime.tensor(value) for value in args)).numpy()
     np.testing.assert_array_equal(found, np.take(X, given, axis))

@@ -145,5 +145,5 @@ def test_strips_hold_the_bytes_that_they_make_real(strides: int, lanes: int) -> 
 
 def computed(mod: Any, arrays: list[Any]) -> Any:
     tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.compile(mod, UNOPTIMIZED)["main"](*tensors)
+    networks.linked(tvm.compile(mod, UNOPTIMIZED))["main"](*tensors)
     return tensors[-1].numpy()

@@ -9,11 +9,10 @@ import pytest
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from tvm import relax
 
 from graphc.export.compile_network import read_graph
 from graphc.onnx import read_with_weights_on_disk
-from tests.unit.graphc.networks import UNOPTIMIZED
+from tests.unit.graphc import networks
 
 KINDS = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
 
@@ -62,7 +61,7 @@ def test_tvm_gets_what_the_references_point_to(tmp_path: Path) -> None:
     onnx.save(whole, str(tmp_path / "m.onnx"))
     assert read_with_weights_on_disk.read(tmp_path / "m.onnx").graph.initializer[0].external_data
     mod = read_graph(read_with_weights_on_disk.read(tmp_path / "m.onnx"), {}, None)
-    machine = relax.VirtualMachine(tvm.compile(mod, UNOPTIMIZED), tvm.cpu())
+    machine = networks.machine(mod)
     x = np.ones((2, 300), "float32")
     np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(x)).numpy(), x @ heavy, rtol=1e-4)
 

@@ -12,6 +12,7 @@ from graphc.tasks.mark_reductions import FOLD, MarkReductions
 from mallorn.core.values.machine import assumed
 from searchers.roller.rank_candidates import ranked
 from searchers.space import ChoiceKind
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, UNOPTIMIZED, network, random
 from workers.tvm.loop_nests import nests
 from workers.tvm.rebuild_schedule import full_trace, rebuild
@@ -40,7 +41,7 @@ def answer(mod: Any, *shape: int) -> Any:
     """What the last argument holds once the program ran."""
     out = mod["main"].params[-1]
     result = tvm.runtime.tensor(np.full(tuple(map(int, out.shape)), 7, str(out.dtype)))
-    tvm.tirx.build(mod, UNOPTIMIZED)["main"](tvm.runtime.tensor(random(*shape)), result)
+    networks.linked(tvm.tirx.build(mod, UNOPTIMIZED))["main"](tvm.runtime.tensor(random(*shape)), result)
     return result.numpy()
 
 

@@ -33,7 +33,7 @@ from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
 from workers.tvm.tuning_database import replay
 
-PLAIN = '{"kind":"llvm","num-cores":1}'
+PLAIN = '{"kind":"llvm","num-cores":1,"opt-level":0}'
 NAMED = '{"kind":"llvm","mcpu":"sapphirerapids","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
 ROOT = Path(__file__).resolve().parents[3]
 REFUSED = """
@@ -90,6 +90,19 @@ CASES = {
     "a picture that is left out by halves": Case((1, 11, 15, 32), 64, window=3, stride=2),
 }
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+# LLVM takes a second for each. `make test` has every case with bytes, and both types for each shape of data.
+WITH_BYTES_ONLY = {"whole tiles", "few rows", "rows that are no whole tiles", "a small picture"} | {
+    "two tiles of rows, and one row more",
+    "pictures without a window",
+}
+MOST = pytest.mark.parametrize(
+    ("case", "by"),
+    [
+        pytest.param(case, by, id=f"{name}-{number}", marks=[pytest.mark.long] * is_long)
+        for name, case in CASES.items()
+        for number, by, is_long in (("bytes", INT8, False), ("bfloat16", BF16, name in WITH_BYTES_ONLY))
+    ],
+)
 
 
 def product(case: Case, by: TileInstruction) -> TiledSums:
@@ -137,7 +150,7 @@ def assert_sums(found: TiledSums, mod: Any, target: str) -> None:
     data, weights = factors(found)
     out = tvm.runtime.tensor(np.full(found.sums.result, 7, found.instruction.numbers.sums))
     given = map(tvm.runtime.tensor, (data, tile_function.pack_weights(found, weights)))
-    tvm.tirx.build(mod, as_tvm_target(target))["main"](*given, out)
+    tvm.tirx.build(mod, as_tvm_target(target))["main"](*given, out)  # by the JIT: no process may be started
     wanted = expected(found, data, weights)
     limit = 0 if found.instruction is INT8 else 1e-5 * np.abs(wanted).max()
     assert np.abs(out.numpy() - wanted).max() <= limit
@@ -156,8 +169,7 @@ def test_a_process_without_tiles_computes_the_same(case: Case, by: TileInstructi
     assert_sums(found, portable(module(found)), PLAIN)
 
 
-@NUMBERS
-@ALL
+@MOST
 def test_tiles_compute_plain_sums(case: Case, by: TileInstruction) -> None:
     """The instructions are in it; where this machine has them, they give the sums of integers exactly."""
     found = product(case, by)
@@ -200,8 +212,19 @@ def test_weights_lie_as_the_processor_reads_tiles(by: TileInstruction) -> None:
     np.testing.assert_allclose(np.hstack(columns), expected(found, data, weights), rtol=1e-6, atol=1e-6)
 
 
-@NUMBERS
-@pytest.mark.parametrize("case", ["rows left over", "a stack", "a small picture", "a wide picture"])
+@pytest.mark.parametrize(
+    ("case", "by"),
+    [
+        pytest.param("rows left over", INT8, id="rows left over-bytes"),
+        pytest.param("rows left over", BF16, id="rows left over-bfloat16", marks=pytest.mark.long),
+        pytest.param("a stack", INT8, id="a stack-bytes", marks=pytest.mark.long),
+        pytest.param("a stack", BF16, id="a stack-bfloat16"),
+        pytest.param("a small picture", INT8, id="a small picture-bytes"),
+        pytest.param("a small picture", BF16, id="a small picture-bfloat16", marks=pytest.mark.long),
+        pytest.param("a wide picture", INT8, id="a wide picture-bytes", marks=pytest.mark.long),
+        pytest.param("a wide picture", BF16, id="a wide picture-bfloat16"),
+    ],
+)
 def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: str, by: TileInstruction) -> None:
     """In loops on a machine without tiles, by tiles on one with them."""
     found = product(CASES[case], by)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -124,13 +125,13 @@ def test_sums_wider_than_their_operands_lower_whatever_the_tiles(name: str) -> N
     """In dynamic shared memory TVM takes them for their operands (`tvm_access_ptr element type`)."""
     sketch = next(s for s in design_space(tir_of(name), HERE) if "wmma_sync" in s.trace)
     drawn = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(1), 24).tolist())
-    built = [rebuild(tir_of(name), HERE, sketch.trace, candidate.decisions) for candidate in drawn]
+    built = (rebuild(tir_of(name), HERE, sketch.trace, candidate.decisions) for candidate in drawn)
     lowered = 0
-    for schedule in filter(None, built):
+    for schedule in islice(filter(None, built), 3):
         with suppress(CannotLaunch):  # it was lowered, and takes too much shared memory
             generate(schedule.mod, HERE)
         lowered += 1
-    assert lowered >= 3
+    assert lowered == 3
 
 
 def test_a_kernel_that_opts_in_has_more_shared_memory_than_one_that_does_not() -> None:
