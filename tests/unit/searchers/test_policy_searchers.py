@@ -109,7 +109,7 @@ def test_a_long_history_asks_the_model_no_more_than_a_short_one(kind: type[Learn
     asked = []
     for history in (trials[:200], trials):
         model = Counting()
-        kind().propose(space, history, model, 64, np.random.default_rng(0))
+        kind(considered=1024).propose(space, history, model, 64, np.random.default_rng(0))
         asked.append(model.rows)
     assert asked[1] < 1.1 * asked[0]
 
