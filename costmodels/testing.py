@@ -119,13 +119,13 @@ class CostModelTestCase:
     ) -> None:
         """The same data and seed give the same model, whatever the model learned before."""
         features, _, _ = self.data(100, seed=3)
-        earlier, untouched = self.data(100, seed=8), self.data(100, seed=8)
-        model = self._fit(make_model(), earlier)
-        for argument, copy in zip(earlier, untouched, strict=True):
+        first_data, untouched = self.data(100, seed=8), self.data(100, seed=8)
+        model = self._fit(make_model(), first_data)
+        for argument, copy in zip(first_data, untouched, strict=True):
             np.testing.assert_array_equal(argument, copy)
-        before = model.predict(features)
+        first_mean = model.predict(features).mean
         assert_same(self._fit(model, self.data(300, seed=0)).predict(features), fitted.predict(features))
-        assert not self.learns or not np.array_equal(before.mean, model.predict(features).mean)
+        assert not self.learns or not np.array_equal(first_mean, model.predict(features).mean)
 
     @pytest.mark.parametrize("rows", [0, 1, 2])
     def test_hardly_any_data_is_enough_to_fit(self, make_model: Callable[[], CostModel], rows: int) -> None:

@@ -1,5 +1,6 @@
 """Small Relax networks for tests of graph passes, and what becomes of them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,6 +69,11 @@ def run(mod: Any, *arrays: Any) -> Any:
 def machine(mod: Any, target: Any = UNOPTIMIZED) -> relax.VirtualMachine:
     """Compile a network for this processor and load it."""
     return relax.VirtualMachine(linked(relax.build(mod, target)), tvm.cpu())
+
+
+def unoptimized(target: str) -> Any:
+    """Return the target without LLVM's optimizer."""
+    return tvm.target.Target(json.loads(target) | {"opt-level": 0})
 
 
 def linked(built: Any) -> Any:
