@@ -23,6 +23,7 @@ from services.control import plan_job as turn
 from services.control import plan_target as planning
 from services.control.periodic_tasks import STALE_SEC, reap, sweep
 from services.control.plan_target import plan_target
+from tests.fixtures.database import BOTH
 
 
 def kinds(workshop, job):
@@ -84,6 +85,7 @@ def slow(decide):
     return decide_late
 
 
+@BOTH
 def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypatch):
     monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     job = workshop.job([f"w{i}" for i in range(9)], trials=24)
@@ -201,6 +203,7 @@ def test_no_task_gets_more_than_its_own_budget(workshop):
     assert [task.trials for task in workshop.read(lambda session: Tasks(session).summaries(job))] == [12, 12]
 
 
+@BOTH
 def test_a_task_that_costs_nothing_is_tuned_like_any_other(workshop):
     job = workshop.job(("w0",), trials=8, flops=0.0)
     workshop.work(job)
@@ -249,6 +252,7 @@ def test_a_job_without_a_budget_ends_by_itself_and_keeps_what_it_expected(worksh
     assert planned.outlook.end_us <= planned.outlook.now_us
 
 
+@BOTH
 @pytest.mark.parametrize(("measured", "limit_us"), [(True, 3 * 1e5 / 100 / 1e3), (False, None)])
 def test_a_job_whose_machine_was_measured_knows_its_limit(workshop, measured, limit_us):
     job = workshop.job(("w0", "w1"), trials=64, flops=1e5)
@@ -269,6 +273,7 @@ def test_a_paused_job_keeps_nobody_from_its_workload(workshop):
     assert workshop.plan(other) != []
 
 
+@BOTH
 def test_a_resumed_job_waits_while_another_measures_its_workload_and_then_goes_on(workshop):
     done = workshop.job(("w0",), trials=8)
     workshop.work(done)

@@ -15,6 +15,7 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import parse_target
 from mallorn.core.values.decision_log import PlannedRound
 from services.control.plan_job import group
+from tests.fixtures.database import BOTH
 from workers.round.train_cost_model import train
 
 MATMUL, SPLIT = "dynamic:matmul", "dynamic:matmul/ssssssss"
@@ -131,6 +132,7 @@ def test_private_families_split_by_their_own_evidence(workshop):
     assert families_of(workshop, hidden) == [f"{scope}{SPLIT}", f"{scope}{MATMUL}", f"{scope}{MATMUL}"]
 
 
+@BOTH
 def test_a_fixed_grouping_is_asked_once(workshop):
     job = a_job(workshop, families="structure")
     regroup(workshop, job)

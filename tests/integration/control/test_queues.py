@@ -16,6 +16,7 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.fleet import WorkerInfo
 from services.control.periodic_tasks import SENT_PER_HAND, STALE_SEC, sweep
+from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import MODEL, Workshop
 
 MANY = 10_000
@@ -47,6 +48,7 @@ def owner_of(workshop: Workshop, job_id: str) -> str:
     return str(workshop.read(lambda session: Jobs(session).get(job_id, None).owner))
 
 
+@BOTH
 def test_one_job_is_imported_soon_beside_ten_thousand_of_another_owner(workshop: Workshop) -> None:
     adas = submit(workshop, "ada", MANY)
     assert begin(workshop, adas[0]) == adas[0]
@@ -75,6 +77,7 @@ def test_of_an_owner_the_urgent_job_is_imported_first_and_else_the_oldest(worksh
     assert [begin(workshop, each) for each in (old, young, urgent)] == [urgent, old, young]
 
 
+@BOTH
 def test_workers_that_begin_at_once_begin_different_imports(workshop: Workshop) -> None:
     messages = submit(workshop, "ada", 4) + submit(workshop, "bob", 4)
     with ThreadPoolExecutor(4) as pool:
@@ -95,6 +98,7 @@ def sent(workshop: Workshop) -> list[Any]:
     return [subject for name, subject in sweep(workshop.database) if name == queues.IMPORT_MODEL]
 
 
+@BOTH
 def test_what_is_sent_again_is_what_hands_can_take_and_each_owner_has_a_part(workshop: Workshop) -> None:
     adas = submit(workshop, "ada", MANY)
     (bobs,) = submit(workshop, "bob")

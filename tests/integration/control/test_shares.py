@@ -25,6 +25,7 @@ from services.control import plan_target as planning
 from services.control.periodic_tasks import LOOKS_PER_TARGET, sweep
 from services.control.plan_target import plan_target
 from services.control.wait_for_device import WaitLimit
+from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import QUICK
 
 NINE = '{"kind":"llvm","num-cores":9}'
@@ -149,6 +150,7 @@ def test_who_waits_is_told_the_whole_command(yard):
     assert command == f"mallorn device --target '{NINE}' --tracker 10.0.0.2:9190 --host ITS_ADDRESS"
 
 
+@BOTH
 def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     why = "the target has 9 cores, this machine has 2"
@@ -202,6 +204,7 @@ def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
         assert yard.workshop.state(waits) == JobState.TUNING
 
 
+@BOTH
 def test_a_job_that_loses_its_devices_says_so_and_opens_no_rounds_until_one_is_back(yard):
     job = yard.job()
     oldest, *_ = yard.opened(job)
@@ -240,6 +243,7 @@ def test_times_of_a_machine_that_changed_are_not_mixed_with_those_that_a_job_has
     assert yard.workshop.reason(job) == ""
 
 
+@BOTH
 def test_a_job_whose_machine_stays_another_is_paused_with_what_to_type(yard):
     job = yard.job()
     yard.plan(job)
@@ -303,6 +307,7 @@ def test_a_step_reads_no_more_jobs_than_it_plans_for_however_many_there_are(yard
     assert many == few
 
 
+@BOTH
 def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yard, monkeypatch):
     monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     yard.devices(8)

@@ -17,6 +17,7 @@ from mallorn.core.surviving_loop import Turn
 from services.control import app as control
 from services.control import celery_tasks as tasks
 from services.control.periodic_tasks import reap, sweep
+from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import Workshop
 
 MINUTES = 300.0
@@ -175,6 +176,7 @@ def test_a_job_that_cannot_be_told_of_its_loss_keeps_no_other_from_its_work(
     assert not turn.whole
 
 
+@BOTH
 def test_work_of_a_kind_that_a_newer_version_holds_is_left_to_it(workshop: Workshop) -> None:
     job = workshop.job(("w0",))
     new = {"kind": "of tomorrow", "subject": "1", "job_id": job, "attempt": 1, "losses": 0, "deaths": 0}
@@ -185,6 +187,7 @@ def test_work_of_a_kind_that_a_newer_version_holds_is_left_to_it(workshop: Works
     assert sweep(workshop.database) == [(queues.PLAN, job)]
 
 
+@BOTH
 def test_a_turn_that_did_not_do_all_counts_as_none(
     workshop: Workshop, turns: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.event import OtherEvent
 from services.control import periodic_tasks
 from services.control.periodic_tasks import tidy
+from tests.fixtures.database import BOTH
 from tests.fixtures.rows import MODEL, Rows, new_job
 
 LONG_AGO_SEC = 30 * 86400
@@ -81,6 +82,7 @@ def test_logs_may_go_before_their_jobs(kept: Kept) -> None:
     assert kept.export.exists()
 
 
+@BOTH
 def test_a_model_goes_once_no_job_refers_to_it(kept: Kept) -> None:
     kept.tidy(keep_models_days=29)
     assert kept.model.exists()
@@ -90,6 +92,7 @@ def test_a_model_goes_once_no_job_refers_to_it(kept: Kept) -> None:
     assert not kept.model.exists()
 
 
+@BOTH
 def test_entries_of_the_audit_log_go_when_they_are_old_enough(kept: Kept) -> None:
     entry = NewAuditEntry("ada", "", "PUT", "/api/v1/models", 200)
     kept.rows.write(lambda session: Audit(session).add(entry))
@@ -100,6 +103,7 @@ def test_entries_of_the_audit_log_go_when_they_are_old_enough(kept: Kept) -> Non
     assert kept.count(AuditRow) == 0
 
 
+@BOTH
 def test_a_deleted_job_that_measured_nothing_leaves_neither_row_nor_target(
     rows: Rows, tmp_path: Path
 ) -> None:
@@ -129,6 +133,7 @@ def test_a_deleted_job_that_measured_nothing_leaves_neither_row_nor_target(
     assert rows.read(lambda session: Targets(session).texts([rows.target_id]))
 
 
+@BOTH
 def test_files_of_a_deleted_export_go_if_the_coordinator_died_before(kept: Kept) -> None:
     kept.rows.write(lambda session: Removals(session).delete_export(kept.rows.job_id, "ada"))
     kept.rows.write(lambda session: Jobs(session).move(kept.rows.job_id, list(JobState), JobState.TUNING))

@@ -9,6 +9,7 @@ from db.repositories.rounds import Rounds
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
 from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.database import BOTH
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, open_round, run_round
 
 
@@ -80,6 +81,7 @@ def test_a_candidate_that_computes_wrong_results_was_no_gain(log: Any, owned: Ow
     assert (log()[1]["found_us"], log()[1]["gain_us"]) == (25.0, 5.0)
 
 
+@BOTH
 def test_a_round_names_the_version_of_the_model_it_searched_with(log: Any, owned: OwnedRows) -> None:
     new = NewCostModel("matmul", owned.target_id, "xgboost", 0, 0, {}, b"")
     versions = [owned.write(lambda session: CostModels(session).add(new).id) for _ in range(2)]
@@ -88,6 +90,7 @@ def test_a_round_names_the_version_of_the_model_it_searched_with(log: Any, owned
     assert [row["cost_model_version"] for row in log()] == [2, None]
 
 
+@BOTH
 def test_rounds_are_paged_in_both_orders_and_by_task(
     log: Any, coordinator: Coordinator, owned: OwnedRows
 ) -> None:

@@ -29,7 +29,6 @@ from services.coordinator.sign_in.oidc_provider import Provider
 from services.coordinator.web.caller_dependencies import COOKIE
 from services.coordinator.web.quotas import RateLimit
 from tests.fixtures.coordinator import Coordinator, Start
-from tests.fixtures.database import POSTGRES_LONG
 
 DAY: Final = 86400.0
 OWNERS: Final = ("ada", "bob")
@@ -267,7 +266,6 @@ def machine(start: Start, monkeypatch: pytest.MonkeyPatch) -> type[Door]:
     return type("Door", (Door,), {"running": start(), "provider": known})
 
 
-@pytest.mark.parametrize("database_url", POSTGRES_LONG, indirect=True)
 def test_nobody_is_in_who_was_put_out(machine: type[Door]) -> None:
     run_state_machine_as_test(machine, settings=FEW)
 

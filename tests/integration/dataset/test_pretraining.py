@@ -25,6 +25,7 @@ from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_database import training_data_of
 from research.pretraining.pretrain import PretrainedBase, pretrain
 from research.pretraining.training_data import TaskData, TrainingData
+from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
 
@@ -40,8 +41,8 @@ def tasks(target: str = CPU, **changes: str) -> list[TaskData]:
     return [task_data(shape, target=target, **changes) for shape in SHAPES]
 
 
-def fit(database: Database, *known: TaskData) -> list[PretrainedBase]:
-    return list(pretrain(database, taught(*known), "lightgbm"))
+def fit(database: Database, *known: TaskData, name: str = "lightgbm") -> list[PretrainedBase]:
+    return list(pretrain(database, taught(*known), name))
 
 
 def versions(database: Database) -> list[CostModelVersion]:
@@ -50,14 +51,19 @@ def versions(database: Database) -> list[CostModelVersion]:
 
 
 def test_every_operator_and_target_gets_a_base(database: Database) -> None:
-    found = fit(database, *tasks(), *tasks(LARGE), *tasks(op="conv2d"))
+    found = fit(database, *tasks(), *tasks(LARGE), *tasks(op="conv2d"), name="draft")
     assert [(base.op, base.target) for base in found] == [("conv2d", CPU), ("matmul", CPU), ("matmul", LARGE)]
-    assert [str(base.name) for base in found] == ["base:conv2d/lightgbm@1", f"{BASE}@1", f"{BASE}@1"]
+    of_matmul = "base:matmul/draft@1"
+    assert [str(base.name) for base in found] == ["base:conv2d/draft@1", of_matmul, of_matmul]
     assert [version.target for version in versions(database)] == [CPU, CPU, LARGE]
 
 
-def test_a_base_is_stored_with_its_figures_its_snapshot_and_its_parent(database: Database) -> None:
-    fit(database, *tasks())
+def test_a_base_is_stored_with_its_figures_of_every_split_its_snapshot_and_its_parent(
+    database: Database,
+) -> None:
+    [base] = fit(database, *tasks())
+    assert list(base.metrics.splits) == ["by-task", "within-task"]
+    assert base.metrics.splits["by-task"].pairwise == base.metrics.pairwise
     fit(database, *tasks())
     first, second = versions(database)
     assert (second.version, second.parent_id, second.active, first.active) == (2, first.id, True, False)
@@ -68,12 +74,7 @@ def test_a_base_is_stored_with_its_figures_its_snapshot_and_its_parent(database:
     assert (figures.split, figures.tasks, figures.trained_on) == ("by-task", 4, 240)
 
 
-def test_a_base_is_judged_on_every_split_that_its_rows_allow(database: Database) -> None:
-    [base] = fit(database, *tasks())
-    assert list(base.metrics.splits) == ["by-task", "within-task"]
-    assert base.metrics.splits["by-task"].pairwise == base.metrics.pairwise
-
-
+@BOTH
 def test_a_base_orders_the_tasks_it_learned_from(database: Database) -> None:
     fit(database, *tasks())
     [stored] = versions(database)
@@ -110,15 +111,18 @@ def mixed(task: TaskData, rng: np.random.Generator) -> TaskData:
     return replace(task, trials=[replace(trial, latency_us=latency_us) for trial, latency_us in dealt])
 
 
-def test_a_base_that_orders_by_chance_is_stored_and_not_activated(database: Database) -> None:
+def test_a_base_that_orders_by_chance_is_stored_and_activated_by_hand_alone(database: Database) -> None:
     [base] = fit(database, *noise())
     assert base.metrics.pairwise < bases.WORTH_PAIRS
     assert not base.active
-    assert [version.active for version in versions(database)] == [False]
+    [stored] = versions(database)
+    assert not stored.active
     with database.session() as session:
         home = Targets(session).find(parse_target(CPU).key)
         assert home is not None
         assert CostModels(session).bases("matmul", home.id) == []
+    with database.transaction() as session:
+        assert CostModelVersions(session).activate(stored.id).active
 
 
 def test_a_worse_successor_leaves_the_base_that_was_worth_it_in_its_place(database: Database) -> None:
@@ -127,13 +131,6 @@ def test_a_worse_successor_leaves_the_base_that_was_worth_it_in_its_place(databa
     assert [version.active for version in versions(database)] == [True, False]
     fit(database, *tasks())
     assert [version.active for version in versions(database)] == [False, False, True]
-
-
-def test_a_base_that_was_given_up_can_be_activated_by_hand(database: Database) -> None:
-    fit(database, *noise())
-    [stored] = versions(database)
-    with database.transaction() as session:
-        assert CostModelVersions(session).activate(stored.id).active
 
 
 @pytest.mark.parametrize(("pairwise", "worth"), [(None, False), (0.549, False), (0.55, True), (0.9, True)])
@@ -147,6 +144,7 @@ def test_progress_reaches_its_end(database: Database) -> None:
     assert seen == [(0, 2), (1, 2), (2, 2)]
 
 
+@BOTH
 def test_what_a_snapshot_froze_is_what_a_base_learns_from(enough: Filled) -> None:
     taken = take_snapshot(enough.database, "mine", Selection())
     [base] = pretrain(enough.database, training_data_of(enough.database, "mine", Selection()), "draft")
@@ -217,7 +215,7 @@ def test_rows_that_the_model_cannot_see_make_no_base(
 
 def test_what_no_device_measured_teaches_no_real_target(database: Database) -> None:
     made_up = measured_target(parse_target(LARGE), "simulated")
-    [base] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "lightgbm", home=parse_target(SMALL))
+    [base] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "draft", home=parse_target(SMALL))
     assert base.rows == 240
-    [own, _] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "lightgbm")
+    [own, _] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "draft")
     assert (own.target, own.rows) == (made_up.text, 240)

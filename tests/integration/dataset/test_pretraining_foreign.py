@@ -26,6 +26,7 @@ from research.pretraining.training_data import TrainingData
 from research.tuner_logs.store_tuner_logs import find_logs, load_log
 from research.tuner_logs.tenset import FORMAT
 from tests.fixtures.answers import data, mallorn, refused
+from tests.fixtures.database import BOTH
 from tests.fixtures.rows import Rows
 from tests.fixtures.tenset_log import TARGETS, product_steps, record, write_products
 
@@ -78,6 +79,7 @@ def test_they_stand_beside_what_was_measured_here(products: Database) -> None:
     assert taught(products, op="conv2d").tasks == []
 
 
+@BOTH
 def test_of_many_records_a_share_teaches_and_the_best_of_each_task(products: Database) -> None:
     with products.session() as session:
         every = list(ForeignRecords(session).sample(FORMAT, 100))

@@ -12,6 +12,7 @@ from db.session import Database
 from db.tables import Measurement
 from mallorn.core.values.dataset import DatasetStats
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 
 
@@ -55,6 +56,7 @@ def test_imported_rows_belong_to_no_owner(filled: Filled, elsewhere: Database, t
     assert counted(elsewhere, "ada").measurements == 0
 
 
+@BOTH
 def test_the_route_answers_to_the_owner(coordinator: Coordinator) -> None:
     filled = Filled(coordinator.database)
     body = coordinator.http.get("/dataset/stats").json()

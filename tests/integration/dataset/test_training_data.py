@@ -17,6 +17,7 @@ from research.pretraining.from_parquet import read_training_data
 from research.pretraining.training_data import TaskData, TrainingData
 from research.replay.recorded_tasks_from_dataset import recorded_tasks
 from research.replay.recording_file import write_tasks
+from tests.fixtures.database import BOTH
 from tests.fixtures.inside import Inside
 from tests.integration.dataset.conftest import Filled
 from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
@@ -87,6 +88,7 @@ def test_a_recording_teaches_what_its_database_does(filled: Filled, tmp_path: Pa
     assert there.snapshot.startswith("file-")
 
 
+@BOTH
 def test_a_limit_bounds_what_is_kept_and_not_what_is_best(filled: Filled) -> None:
     filled.closed_round(*[filled.ok(at, 9.0) for at in range(200)])
     training_data = training_data_of(filled.database, None, ALL, limit=20)
@@ -106,6 +108,7 @@ class FirstDecisions(Inside, CandidateCompiler):
         return [None if row[:4] == bytes(4) else row for row in rows]
 
 
+@BOTH
 def test_what_needs_a_compiler_is_asked_once_and_what_cannot_be_lowered_is_left_out(filled: Filled) -> None:
     compiler = FirstDecisions()
     lowering = Lowering(FeatureLookup(filled.database, compiler), most_new=100)

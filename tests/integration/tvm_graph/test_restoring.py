@@ -18,6 +18,7 @@ from mallorn.core.values.manifest import MANIFEST, RECORDS, UNTIMED_SEC
 from research.tuner_logs.import_metaschedule_records import load_export
 from research.tuner_logs.read_lines import Problem
 from tests.fixtures.command_line import mallorn
+from tests.fixtures.database import BOTH
 from workers.tvm.rebuild_schedule import full_trace
 from workers.tvm.restore_records import read_export
 from workers.tvm.sketches import design_space
@@ -43,6 +44,7 @@ def test_records_are_taken_apart_and_rebuild_to_themselves(mlp: Any) -> None:
     assert tasks == {}
 
 
+@BOTH
 def test_an_export_is_stored_once_under_the_keys_of_its_workloads(
     mlp: Any, tuned: Path, database: Database
 ) -> None:
