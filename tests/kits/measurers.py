@@ -72,15 +72,14 @@ class MeasurerTestCase:
                 assert result.endpoint is not None
                 assert result.endpoint.threads > 0
 
-    def test_every_slot_gets_exactly_one_result(self, measurer: Measurer, workplace: Workplace) -> None:
+    def test_every_slot_gets_exactly_one_result_and_a_bad_candidate_costs_its_own(
+        self, measurer: Measurer, workplace: Workplace
+    ) -> None:
         results = self.measured(measurer, workplace)
         assert sorted(result.slot for result in results) == sorted(slot.slot for slot in workplace.slots)
         candidates = {slot.slot: slot.candidate for slot in workplace.slots}
         assert all(result.trial.candidate == candidates[result.slot] for result in results)
         self.assert_whole(results)
-
-    def test_a_bad_candidate_costs_its_own_slot(self, measurer: Measurer, workplace: Workplace) -> None:
-        results = self.measured(measurer, workplace)
         failed = {result.slot: result.trial.error for result in results if result.trial.outcome.failed}
         assert failed.keys() == {workplace.bad}, failed
 
