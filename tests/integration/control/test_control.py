@@ -185,7 +185,7 @@ def test_a_task_whose_every_candidate_fails_is_retired(workshop):
 
 def test_a_space_that_is_exhausted_ends_the_job(workshop):
     workshop.use_space(2, 2, 1)
-    job = workshop.job(("w0",), trials=1000, policy="round-robin")
+    job = workshop.job(("w0",), trials=1000, policy="round-robin", round_size=64)
     workshop.work(job)
     assert workshop.state(job) == JobState.FINISHING
     assert "nothing left to try" in retired(workshop, job)[0]

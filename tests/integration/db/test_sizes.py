@@ -17,7 +17,7 @@ from db.tables import Job
 from mallorn.core.states import WorkKind
 from tests.fixtures.rows import new_job, new_sketch, new_workload
 
-MANY = 10_000  # of nine columns: more than either database takes parameters in a statement
+MANY = 7_500  # of nine columns: more than either database takes parameters in a statement
 
 
 def imported(session, rows, tasks):
@@ -30,13 +30,12 @@ def imported(session, rows, tasks):
     return job.id
 
 
-@pytest.mark.parametrize("tasks", [4_000, MANY])
-def test_a_job_has_any_number_of_tasks(rows, tasks):
-    job_id = rows.write(lambda session: imported(session, rows, tasks))
-    assert len(rows.read(lambda session: Tasks(session).list(job_id))) == tasks
-    assert len(rows.read(lambda session: TaskHistories(session).of(Jobs(session).get(job_id, None)))) == tasks
-    assert len(rows.read(lambda session: WorkloadFamilies(session).without_family(job_id))) == tasks
-    assert len(rows.read(lambda s: WorkloadFamilies(s).members(job_id, rows.target_id, "operator"))) == tasks
+def test_a_job_has_any_number_of_tasks(rows):
+    job_id = rows.write(lambda session: imported(session, rows, MANY))
+    assert len(rows.read(lambda session: Tasks(session).list(job_id))) == MANY
+    assert len(rows.read(lambda session: TaskHistories(session).of(Jobs(session).get(job_id, None)))) == MANY
+    assert len(rows.read(lambda session: WorkloadFamilies(session).without_family(job_id))) == MANY
+    assert len(rows.read(lambda s: WorkloadFamilies(s).members(job_id, rows.target_id, "operator"))) == MANY
 
 
 def test_an_import_that_is_repeated_adds_no_task(rows):
