@@ -1,4 +1,8 @@
-"""What the page about the replay lab says of jobs without a device, typed in an empty home."""
+"""What the page about the replay lab says of jobs without a device, typed in an empty home.
+
+In `make test` such a job goes through a running service (test_bad_input, with free dimensions bound), and
+`mallorn tune` starts a service in an empty home for others (test_interrupt).
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +21,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
+@pytest.mark.long
 def test_the_first_command_in_an_empty_home_may_be_a_job_that_only_pretends(terminal: Terminal) -> None:
     options = "-o measurer=simulated -o simulated.device_sec=0 -o simulated.failure_rate=0.02"
     typed = terminal.type(Typed((f"mallorn tune tiny.onnx --trials 12 {options} --out made-up",), (), {}))
