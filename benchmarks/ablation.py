@@ -191,7 +191,7 @@ def _figures(arm: Arm) -> dict[str, Any]:
         "workloads": workloads,
         "curve": trials,  # seconds since submission, task, latency in us, ms on the device
         "origins": [record["origin"] for record in records],
-        "inside_the_model": arm.details.get("report", {}).get("inside_the_model"),
+        "model_contests": arm.details.get("report", {}).get("model_contests"),
     }
 
 

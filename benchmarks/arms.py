@@ -71,7 +71,7 @@ def mallorn_arm(
         start = time.monotonic()
         job = stack.api.tune(model, target.text, trials=trials, seed=seed, **options)
         tuned_sec = None
-        while not job.state.final:
+        while not job.state.is_final:
             if tuned_sec is None and job.status.state in ("finishing", "done"):
                 tuned_sec = time.monotonic() - start
             time.sleep(0.2)
@@ -80,7 +80,7 @@ def mallorn_arm(
         report = job.body["report"]
         failures = sum(count for outcome, count in report["outcomes"].items() if outcome != "ok")
         schedules = job.schedules(folder / "schedules")
-        details = {"report": report, "rounds": [row.stored() for row in job.rounds()]}
+        details = {"report": report, "rounds": [row.to_stored_json() for row in job.rounds()]}
         if keep_records:
             details["records"] = _records(stack.api, job)
     return Arm(report["trials"], failures, tuned_sec or total_sec, total_sec, schedules, details)
@@ -150,4 +150,4 @@ def compare_latency(
         engines["onnxruntime"] = stack.enter_context(Engine(env=env, name="onnxruntime"))
         engines["onnxruntime"].load_onnxruntime(str(model), inputs, target.num_cores)
         times = time_interleaved(engines, passes=9)
-    return {name: timing.stored() | hits.get(name, {}) for name, timing in times.items()}
+    return {name: timing.to_stored_json() | hits.get(name, {}) for name, timing in times.items()}

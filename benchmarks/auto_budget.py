@@ -26,7 +26,7 @@ from benchmarks.sim.fitted import constants
 from benchmarks.sim.state import new_job
 from benchmarks.sim.synthetic import SHAPES
 from mallorn.core.values.expected_gain import LOOK_AHEAD, WORTH
-from services.planner.planner import plan
+from services.planner.plan_rounds import plan_rounds
 from services.planner.planner_values import JobPlan, JobView
 
 CURVES: Final = Path(__file__).parent / "data" / "curves.parquet"
@@ -83,14 +83,19 @@ def played(model: ModelCurves, worth: float, *, recorded: bool) -> Ended:
     outlooks: list[tuple[int, float]] = []
 
     def record_outlook(view: JobView) -> JobPlan:
-        decision = plan(view)
+        decision = plan_rounds(view)
         if decision.outlook is not None:
-            outlooks.append((view.spent - sum(task.in_flight for task in view.tasks), decision.outlook.gain))
+            outlooks.append(
+                (view.spent_trials - sum(task.in_flight for task in view.tasks), decision.outlook.gain)
+            )
         return decision
 
     job = new_job(model, POLICY, DRAWN_SEED, slots=2)
     job.budget = None
-    with patch.object(playing, "plan", record_outlook), constants({"services.planner.budgets:WORTH": worth}):
+    with (
+        patch.object(playing, "plan_rounds", record_outlook),
+        constants({"services.planner.budgets:WORTH": worth}),
+    ):
         run = playing.play(job, 1, model.final_us)
     last = run.steps[-1]
     pairs = [

@@ -23,7 +23,7 @@ from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import CurveFile, RecordedRound
 from mallorn.core.registry import resolve
 from services.planner.belief import Belief, Forecast
-from services.planner.planner import BELIEF
+from services.planner.plan_rounds import BELIEF
 from services.planner.planner_values import Point, TaskView
 
 CURVES: Final = Path("benchmarks/data/curves.parquet")

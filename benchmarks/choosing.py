@@ -21,7 +21,7 @@ from benchmarks.hosts import describe_host
 from costmodels.base import CostModel
 from costmodels.evaluation import by_task
 from costmodels.metrics import pairwise_accuracy
-from costmodels.select_training_rows import select_evenly, select_rows
+from costmodels.select_training_rows import select_evenly, select_uncertain_diverse_rows
 from db.bundled.load_bundled import FOLDER
 from mallorn.core.registry import resolve
 from research.pretraining.feature_rows import rows_for
@@ -31,7 +31,9 @@ from research.pretraining.training_data import Rows
 FOLDS: Final = 5
 Choice = Callable[[Rows, int, np.random.Generator], NDArray[np.int64]]
 CHOICES: Final[dict[str, Choice]] = {
-    "active": lambda rows, count, rng: select_rows(rows.features, rows.labels, rows.groups, count, rng),
+    "active": lambda rows, count, rng: select_uncertain_diverse_rows(
+        rows.features, rows.labels, rows.groups, count, rng
+    ),
     "even": lambda rows, count, rng: select_evenly(rows.groups, count, rng),
 }
 

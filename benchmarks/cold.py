@@ -30,7 +30,7 @@ from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
 from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.oracle.gaps import geometric
-from mallorn.core.values.finish_report import FinishReport, InsideTheModel
+from mallorn.core.values.finish_report import FinishReport, ModelContests
 
 ROOT: Final = Path(__file__).parents[1]
 RAW: Final = Path("docs/results/cold")
@@ -207,15 +207,15 @@ def _row(name: str, firsts: Sequence[Command], runs: Mapping[str, Sequence[Shell
     shell = ShellRun.median(runs[FIRST])
     return Row(
         name=name,
-        tasks=report.of,
+        tasks=report.workload_count,
         first_sec=median(firsts_sec) if firsts_sec else None,
         total_sec=shell.job_sec,
         again_sec=ShellRun.median(runs[AGAIN]).job_sec,
         ratio=latency["tuned"] / latency["onnxruntime"] if len(latency) > 1 else None,
-        is_steady=report.steady,
+        is_steady=report.is_undisturbed,
         seconds={name: step.wall for name, step in report.seconds.items()},
-        gain=gain_of_guesses(report.inside_the_model),
-        guesses_sec=report.inside_the_model.seconds if report.inside_the_model else None,
+        gain=gain_of_guesses(report.model_contests),
+        guesses_sec=report.model_contests.seconds if report.model_contests else None,
         start_sec=shell.start_sec,
         stop_sec=shell.stop_sec,
     )
@@ -241,12 +241,12 @@ def shell_table(networks: Mapping[str, Mapping[str, Mapping[str, Sequence[Mappin
     return "\n".join([*lines, "", f"from the shell, medians of {len(networks)}: {', '.join(words)}"])
 
 
-def gain_of_guesses(inside: InsideTheModel | None) -> float | None:
+def gain_of_guesses(inside: ModelContests | None) -> float | None:
     """Return the latency with first guesses over the final one; None if not timed."""
     if inside is None:
         return None
     times = inside.latency_us
-    return times.before / times.after if inside.taken and times and times.after else 1.0
+    return times.before / times.after if inside.uses_replacements and times and times.after else 1.0
 
 
 def table(rows: list[Row]) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.hosts import describe_host
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
-from workers.host.background_load import stress
+from workers.host.background_load import run_load_programs
 from workers.interfaces.whole_model_engine import Engine
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.interleaved_timing import PASSES, time_interleaved
@@ -89,7 +89,7 @@ def measured(model: Path, schedules: Path, loads: Sequence[int], passes: int) ->
 
 
 def _time_under_load(programs: int, engines: Mapping[str, Engine], passes: int) -> Beside:
-    with stress(programs):
+    with run_load_programs(programs):
         times = time_interleaved(engines, passes)
     return Beside(programs, {name: latency.median / 1e3 for name, latency in times.items()})
 
@@ -101,14 +101,14 @@ def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
     manifest = export_checks.read_manifest(schedules)
     target, network = compile_network.read_target(manifest["target"]), compile_network.read_model(str(model))
     mods = compile_network.import_models(network, manifest, target)
-    missing = compile_network.count_hits(mods, str(schedules), target)[1]
+    missing = compile_network.partition_tasks_by_schedule(mods, str(schedules), target)[1]
     if missing:
         raise InvalidRequest(f"{model} has tasks without a schedule in {schedules}: {', '.join(missing)}")
-    built = compile_network.build(
+    built = compile_network.build_library(
         mods, manifest["dynamic"], manifest["recipe"]["after"], target, str(schedules)
     )
     built.export_library(str(folder / f"{STOCK}.so"))
-    compile_network.export(built, str(folder / f"{OURS}.so"), target)
+    compile_network.export_library(built, str(folder / f"{OURS}.so"), target)
     inputs = compile_network.random_inputs(network, manifest["input_shapes"], manifest["input_ranges"])
     np.savez(folder / "inputs.npz", **inputs)
     parsed = parse_target(manifest["target"])

@@ -28,9 +28,9 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
 from workers.interfaces.model_compiler import ModelTask
 from workers.tvm.compile_cuda import find_toolchain
+from workers.tvm.cuda_kernel_resources import CudaLibrary, KernelFigures, compile_for_cuda
 from workers.tvm.extract_tasks import extract
 from workers.tvm.graph_recipes import recipe_for, recipe_of, stored_recipe
-from workers.tvm.kernel_figures import CudaLibrary, KernelFigures, compile_for_cuda
 from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from zoo import MODELS
 from zoo.command import Networks

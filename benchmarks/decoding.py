@@ -85,7 +85,7 @@ def measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[di
     """Return the figures of steps and prompts, and the memory rate in GB/s."""
     manifest = read_manifest(options.schedules / MANIFEST)
     dynamic = manifest.dynamic
-    if dynamic is None or len(dynamic.grows) != 1 or len(dynamic.ranges) != 2:
+    if dynamic is None or len(dynamic.growing_dimensions) != 1 or len(dynamic.ranges) != 2:
         raise InvalidRequest(
             f"{options.schedules} is no decoder's with caches that grow",
             hint="mallorn tune MODEL --dynamic sequence=1..128 --dynamic past=0..2048 --out DIR",
@@ -102,7 +102,7 @@ def measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[di
 
 def _time(bench: Bench, cells: Cells, model: str, dynamic: Dynamic, rows: int, past: int) -> dict[str, Any]:
     """Time all engines at one size unless stored; print and return its figures."""
-    (grows,) = dynamic.grows
+    (grows,) = dynamic.growing_dimensions
     tokens = next(name for name in dynamic.ranges if name != grows)
     name = f"{model}-{rows}-behind-{past}"
     if name not in cells:

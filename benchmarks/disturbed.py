@@ -176,10 +176,10 @@ def _report(folder: Path, job_id: str) -> tuple[dict[str, Any], float]:
         report = session.get_one(Job, job_id).report
     database.dispose()
     all_of_it = Disturbance.of_all(each.disturbance for each in stats if each.disturbance is not None)
-    total = all_of_it.kept_sec + all_of_it.lost_sec
+    total = all_of_it.valid_sec + all_of_it.repeated_sec
     note = report.conditions.note if report is not None and report.conditions is not None else ""
     sec = sum(each.propose_sec + each.measure_sec for each in stats)
-    return {"lost_share": all_of_it.lost_sec / total if total else 0.0, "sentence": note}, sec
+    return {"lost_share": all_of_it.repeated_sec / total if total else 0.0, "sentence": note}, sec
 
 
 def _result(model: Path, quiet: Path, ours: Path) -> float:

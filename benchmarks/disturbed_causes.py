@@ -158,7 +158,7 @@ def time_functions(library: Path, raised: bool) -> dict[str, dict[str, Any]]:
     from workers.host.process_priority import raise_priority
 
     timer = SliceTimer(True, raised and raise_priority())
-    tvm_ffi.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
+    tvm_ffi.register_global_func(NEXT_SLICE, timer.count_slice, override=True)
     cores = os.cpu_count() or 1
     shapes = {
         "start": [(cores,)],
@@ -172,13 +172,13 @@ def time_functions(library: Path, raised: bool) -> dict[str, dict[str, Any]]:
         rough = min(loaded.time_evaluator(name, tvm.cpu(), number=50, repeat=5)(*tensors).results)
         number = max(1, round(SLICE_SEC / rough))
         meter, before = LoadMeter(lambda: ()), _switches()
-        times = timer.times(loaded, name, "cpu", number, SLICES, *tensors)
+        times = timer.time_slices(loaded, name, "cpu", number, SLICES, *tensors)
         switches = (_switches() - before) / (number * SLICES)
         rows[name] = {
             "quiet_us": [each.mean_sec * 1e6 for each in times.slices if (each.disturbed or 0.0) <= QUIET],
             "waited": sum((each.disturbed or 0.0) > QUIET for each in times.slices),
             "switches": switches,
-            "stolen": meter.look().stolen,
+            "stolen": meter.read_load().stolen,
         }
     return rows
 

@@ -137,7 +137,7 @@ class Bench:
             "points": points,
             "filled_up": filled_up(points, sizes),
             "us": {name: latency.median for name, latency in times.items()},
-            "bursts_us": {name: latency.stored() for name, latency in times.items()},
+            "bursts_us": {name: latency.to_stored_json() for name, latency in times.items()},
             "bytes": self._range.stat().st_size,
         }
 
@@ -200,7 +200,10 @@ class Bench:
         target = as_tvm_target(self._target.text)
         model = compile_network.read_model(str(self._given.model))
         library = self._folder / "untuned.so"
-        built = tvm.compile(compile_network.convert(compile_network.simplify(model, {}), {}, target), target)
+        built = tvm.compile(
+            compile_network.convert_to_relax(compile_network.simplify_onnx_model(model, {}), {}, target),
+            target,
+        )
         built.export_library(str(library))
         return library
 

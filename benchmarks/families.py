@@ -103,7 +103,7 @@ def _figures(job: Job, records: list[Record]) -> dict[str, Any]:
     task_fields = {"index", "name", "weight", "workload", "family", "family_why"}
     round_fields = {"index", "task_index", "trials", "cost_model_version", "seconds", "stats"}
     return {
-        "job_options": job.status.chosen(),
+        "job_options": job.status.sent_options(),
         "tuning_sec": max(row.created_at for row in records) - start,
         "tasks": [task.model_dump(mode="json", include=task_fields) for task in tasks],
         "trials": [[r.created_at - start, index[r.workload], r.latency_us] for r in records],

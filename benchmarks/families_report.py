@@ -39,7 +39,12 @@ def report(cells: Sequence[Raw]) -> dict[str, Any]:
     results = {model: _model(of_model) for model, of_model in models.items()}
     shares = {grouping: _shares(results.values(), grouping) for grouping in GROUPINGS}
     best = min(shares, key=lambda grouping: shares[grouping]["trials"])
-    rank_shares = [share for cell in cells for row in cell["rounds"] if (share := row["stats"]["rank_own"])]
+    rank_shares = [
+        share
+        for cell in cells
+        for row in cell["rounds"]
+        if (share := row["stats"].get("own_accuracy", row["stats"].get("rank_own")))  # its name until 0.1.0
+    ]
     fresh = {"batches": len(rank_shares), "median": median(rank_shares) if rank_shares else None}
     result = {"models": results, "shares_of_none": shares, "fresh_batches_in_order": fresh, "best": best}
     return result | {"headline": shares[best]["trials"]}

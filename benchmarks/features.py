@@ -31,7 +31,7 @@ from searchers.space import Candidate
 from workers.device.detect_host import detect_target
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.model_compiler import ModelCompiler, ModelTask
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.round.feature_lookup import LOWERED
 from workers.round.round_context import descriptors
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
@@ -100,7 +100,7 @@ def _ask(
     samples: Sequence[Candidate],
 ) -> None:
     candidates = [(space.by_key[each.sketch].trace, each.decisions) for each in samples]
-    compiler.lowered(view, program.tir, target.text, candidates)
+    compiler.compute_lowered_features(view, program.tir, target.text, candidates)
 
 
 def _tasks(model: Path, target: Target) -> list[ModelTask]:

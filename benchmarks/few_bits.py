@@ -55,7 +55,7 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
 
     from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
     from mallorn.core.targets import parse_target
-    from mallorn.core.values.machine import assumed
+    from mallorn.core.values.machine import assume_typical_cpu
     from searchers.roller.rank_candidates import ranked
     from workers.tvm.loop_nests import nests
     from workers.tvm.rebuild_schedule import rebuild
@@ -76,14 +76,16 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
         {"main": block_quantized_matmul_function.build_function(matmul).with_attr("global_symbol", "main")}
     )
     tir = tvm.ir.save_json(mod)
-    first, *_ = ranked(design_space(tir, target.text), nests(tir), assumed(threads, instruction.lanes), 1)
+    first, *_ = ranked(
+        design_space(tir, target.text), nests(tir), assume_typical_cpu(threads, instruction.lanes), 1
+    )
     (sketch,) = (each for each in design_space(tir, target.text) if each.key == first.sketch)
     schedule = rebuild(tir, target.text, sketch.trace, first.decisions)
     if schedule is None:
         raise SystemExit("the first guess is not valid")
     library = tvm.compile(schedule.mod, target=as_tvm_target(target.text)).jit()
     rng = np.random.default_rng(0)
-    packed = rng.integers(0, 256, (matmul.vectors, matmul.blocks, matmul.bytes)).astype("uint8")
+    packed = rng.integers(0, 256, (matmul.vectors, matmul.blocks, matmul.weight_block_bytes)).astype("uint8")
     scales = rng.random((matmul.vectors, matmul.blocks, instruction.lanes)).astype("float32")
     x = rng.standard_normal((1, inputs)).astype("float32")
     arrays = map(tvm.runtime.tensor, (x, packed, scales, np.zeros((1, outputs), "float32")))

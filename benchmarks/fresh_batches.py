@@ -33,7 +33,7 @@ from benchmarks.lab.rounds import Batch, Family, Pool, best_after, by_task, play
 from costmodels.views import DECISIONS
 from mallorn.core.errors import MallornError
 from mallorn.core.registry import resolve
-from searchers.base import DEFAULT, means_of
+from searchers.base import DEFAULT, proposal_method_of
 
 ARMS: Final = ("xgboost", NO_MODEL, "forest", "lightgbm-rank", "residual")
 SAMPLER: Final = "topk"
@@ -129,7 +129,7 @@ def _family(bench: Bench, numbers: Sequence[int], view: str) -> Family:
     tasks = [bench.training_data.tasks[number] for number in numbers]
     trials = [trial for task in tasks for trial in task.trials]
     groups = decisions.groups[used]
-    is_default = np.array([means_of(trial.origin) == DEFAULT for trial in trials], dtype=np.bool_)
+    is_default = np.array([proposal_method_of(trial.origin) == DEFAULT for trial in trials], dtype=np.bool_)
     places = [np.flatnonzero(groups == number) for number in numbers]
     return Family(
         [trial.candidate for trial in trials],

@@ -23,7 +23,7 @@ from benchmarks.hosts import describe_host
 from graphc.core import pass_runner
 from graphc.export import compile_network
 from mallorn.core.targets import parse_target
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.roller.rank_candidates import ranked
 from workers.tvm.graph_recipes import TUNED, step_json
 from workers.tvm.loop_nests import nests
@@ -32,7 +32,7 @@ from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
 
 COPY: Final = "copy"
-PASS: Final = "elementwise.vectorize_smooth"
+PASS: Final = "vectorize_smooth_functions"
 OPERANDS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh"), 1),
     **dict.fromkeys(("Asinh", "Acosh", "Atanh", "Exp", "Log", "Sqrt", "Erf", "Sigmoid", "Softplus"), 1),
@@ -93,7 +93,7 @@ def rate(name: str, numbers: int, without: Sequence[str] = ()) -> float:
     target = parse_target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": 1})
     shape = (numbers // COLUMNS, COLUMNS)
     tir = tvm.ir.save_json(program(model(name, shape), as_tvm_target(target.text), without))
-    first, *_ = ranked(design_space(tir, target.text), nests(tir), assumed(1, LANES), 1)
+    first, *_ = ranked(design_space(tir, target.text), nests(tir), assume_typical_cpu(1, LANES), 1)
     (sketch,) = (each for each in design_space(tir, target.text) if each.key == first.sketch)
     schedule = rebuild(tir, target.text, sketch.trace, first.decisions)
     if schedule is None:
@@ -119,8 +119,8 @@ def model(name: str, shape: tuple[int, int]) -> Any:
 def program(network: Any, target: Any, without: Sequence[str]) -> Any:
     """Return the program of the network's only task."""
     steps = [step_json(step) for step in TUNED.before]
-    mod, _ = pass_runner.run(compile_network.read_graph(network, {}, target), steps, target, without)
-    (task,) = compile_network.tasks_of(mod, target)
+    mod, _ = pass_runner.run_passes(compile_network.import_graph(network, {}, target), steps, target, without)
+    (task,) = compile_network.list_tuning_tasks(mod, target)
     return task.dispatched[0]
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fresh import fresh_stack
-from cli.record_for_replay import MOST_TASKS, ROUND_SIZE, SEARCHERS
-from cli.wait_until_tuned import interruptible, wait_until_tuned
+from cli.record_measurements import MOST_TASKS, ROUND_SIZE, SEARCHERS
+from cli.wait_until_tuned import interrupt_on_signals, wait_until_tuned
 from mallorn.client import Client
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
@@ -27,7 +27,7 @@ from mallorn.job import Job
 from mallorn.local_service import wait_for_device
 from research.generate.draw_tasks import draw, network_name
 from research.generate.task_rule_file import OURS, read_rules
-from research.generate.tasks_as_onnx import DIMENSIONS, network, patterns
+from research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 
 DRAWN_A_NETWORK: Final = 8
 #: Jobs are cancelled after their rounds, since their finish is not needed.
@@ -76,7 +76,7 @@ def grow(options: argparse.Namespace) -> None:
     generated = drawn_networks(options.data / "drawn", options.drawn, options.seed)
     networks = [Network(file.resolve(strict=True)) for file in options.models] + generated
     pending = list(passes(networks, options.passes, options.trials, options.seed))
-    with interruptible(), fresh_stack(options.data) as stack:
+    with interrupt_on_signals(), fresh_stack(options.data) as stack:
         wait_for_device(stack)
         jobs = by_name(stack.api.jobs())
         for done, each in enumerate(pending, 1):
@@ -94,7 +94,7 @@ def drawn_networks(folder: Path, count: int, seed: int) -> list[Network]:
         batch = tasks[start : start + DRAWN_A_NETWORK]
         file = folder / f"{network_name(seed, start // DRAWN_A_NETWORK)}.onnx"
         file.write_bytes(network(batch).SerializeToString(deterministic=True))
-        networks.append(Network(file, tuple(patterns(batch))))
+        networks.append(Network(file, tuple(only_patterns(batch))))
     return networks
 
 

@@ -24,7 +24,7 @@ from fastapi import FastAPI
 
 from benchmarks.hosts import describe_host
 from db.migrate import upgrade
-from mallorn.core.api_keys import digest_of
+from mallorn.core.api_keys import hash_secret
 from mallorn.core.log_setup import TextLines
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
@@ -272,7 +272,7 @@ def app_in(folder: Path) -> FastAPI:
         database_url=f"sqlite:///{folder / 'growth.db'}",
         artifacts=str(folder / "artifacts"),
         redis_url="memory://",
-        api_keys={"ada": digest_of(KEY)},
+        api_keys={"ada": hash_secret(KEY)},
         max_model_bytes=LARGEST_MODEL,
     )
     upgrade(settings.database_url)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cli.dataset_options import dataset
-from cli.train_and_evaluate import training_data_from
+from cli.train_and_evaluate import open_training_data
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
 from research.pretraining.pretrain import PretrainedBase, pretrain
@@ -20,7 +20,7 @@ def base_without(
     Raises InvalidRequest if the other rows suffice for no operator.
     """
     with (
-        training_data_from(source, None, None, None, None) as source_data,
+        open_training_data(source, None, None, None, None) as source_data,
         dataset(folder, None, create=True) as database,
     ):
         data = without(source_data.data, held_out)

@@ -42,6 +42,7 @@ ADVICE: Final = {
     "single callers": "Inline the function, unless its name says what its lines do not.",
     "lone files": "Merge the file into its importer, unless it has a reason of its own to change.",
     "tuple splats": "Pass an object or keywords, so that a reader sees which argument is which.",
+    "files that name a stand-in": "Ask Target.virtual_device; names belong to mallorn.core.virtual_devices.",
     "90th percentile of line length": "Break the lines below: code may not become denser.",
 }
 

@@ -6,6 +6,8 @@
 - stale names: names in docstrings, in backticks or in CamelCase, that no file of the checkout uses.
 - single callers: private functions whose name occurs in their file only in the definition and in one call.
 - lone files: product files that only one other file imports, and that one lies in the same folder.
+- files that name a stand-in: product files outside `research` whose text names a measurer without a device,
+  or what only such a one reads. Searchers are left out: they have replay buffers.
 - tuple splats: calls of a function or class of ours, none of which takes `*args`, with `*name` where the
   calling function assigned a tuple to that name.
 """
@@ -35,6 +37,8 @@ FOREIGN: Final = re.compile(r"``[^`]+``")  # names that are not ours
 QUOTED: Final = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 CAMEL: Final = re.compile(r"\b(?:[A-Z][a-z0-9]+){2,}\b")
 WORD: Final = re.compile(r"[A-Za-z_]\w*")
+STAND_IN: Final = re.compile(r"stands?[ _-]in|replay|simulated(?!_annealing)|recording", re.IGNORECASE)
+ROOMS_OF_RESEARCH: Final = ("research/", "searchers/")
 # Folders and files without source, or with names of what is gone.
 NOT_READ: Final = {"node_modules", ".venv", "build", ".git", "static", "results", "adr", "CHANGELOG.md"}
 CODE: Final = {".py", ".ts", ".tsx", ".toml", ".yml", ".sh", ".md", ".cc", ".h"}
@@ -51,6 +55,7 @@ def measure_names(tree: Tree, banned: Collection[str]) -> dict[str, list[str]]:
         "single callers": single_callers(tree),
         "lone files": lone_files(tree),
         "tuple splats": tuple_splats(tree),
+        "files that name a stand-in": files_that_name_a_stand_in(tree),
     }
 
 
@@ -139,6 +144,16 @@ def tuple_splats(tree: Tree) -> list[str]:
                 and isinstance(argument.value, ast.Name)
                 and argument.value.id in tuples
             ]
+    return places
+
+
+def files_that_name_a_stand_in(tree: Tree) -> list[str]:
+    """Return the first place in each file of the service that names a measurer without a device."""
+    places: list[str] = []
+    for name, text in tree.texts.items():
+        if (match := STAND_IN.search(text)) and not tree.file(name).startswith(ROOMS_OF_RESEARCH):
+            line = text.count("\n", 0, match.start()) + 1
+            places.append(f"{tree.file(name)}:{line} {match.group()}")
     return places
 
 

@@ -29,11 +29,11 @@ from benchmarks.prefixes import our_prefix
 from cli.dataset_options import dataset
 from db.dataset.export import export
 from db.dataset.import_dataset import import_dataset
-from db.dataset.snapshots import take_snapshot
+from db.dataset.take_snapshots import take_snapshot
 from db.repositories.snapshots import Selection
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target, parse_target
-from research.pretraining.from_database import training_data_of
+from research.pretraining.from_database import read_measurements
 from research.pretraining.pretrain import pretrain
 from workers.device.detect_host import detect_target
 
@@ -129,7 +129,7 @@ def _learn(others: Sequence[Place], models: Sequence[str], data: Path) -> list[s
     with dataset(data, None, create=True) as database:
         for other in others:
             import_dataset(database, other.parcel)
-        training_data = training_data_of(database, None, Selection())
+        training_data = read_measurements(database, None, Selection())
         bases = [base for model in models for base in pretrain(database, training_data, model)]
     return [f"{base.name} of {base.target}" for base in bases if base.active]
 

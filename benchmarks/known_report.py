@@ -51,8 +51,9 @@ def _run(cell: Raw) -> dict[str, Any]:
 
 def _sources(arm: Raw) -> dict[str, int]:
     """Count the tasks by the source of their answer."""
-    answers = arm.get("details", {}).get("report", {}).get("answers") or {}
-    return dict(Counter(answer["source"] for answer in answers.values()))
+    report = arm.get("details", {}).get("report", {})
+    schedules = report.get("unmeasured_schedules") or report.get("answers") or {}  # its name until 0.1.0
+    return dict(Counter(schedule["source"] for schedule in schedules.values()))
 
 
 def _describe_sources(sources: Mapping[str, int]) -> str:

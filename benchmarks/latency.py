@@ -28,7 +28,7 @@ from typing import Any, Final
 from benchmarks.hosts import describe_host
 from benchmarks.latency_report import BASE, lines, summarise, verdicts
 from benchmarks.rival import NAMES, Rival
-from cli.schedule_directory import local_model, onnxruntime_runs, read_exported
+from cli.schedule_directory import can_run_onnxruntime, local_model, read_schedule_directory
 from mallorn.core.errors import Unavailable
 from workers.interfaces.whole_model_engine import Engine
 from workers.subprocesses.errors import ChildError
@@ -58,7 +58,9 @@ def main() -> None:
 
 def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.Namespace) -> dict[str, Any]:
     """Time one model with this number of threads in every engine."""
-    exported = {label: read_exported(Path(folder, model.stem), None) for label, folder in labels.items()}
+    exported = {
+        label: read_schedule_directory(Path(folder, model.stem), None) for label, folder in labels.items()
+    }
     with ExitStack() as stack:
         models = {
             label: replace(stack.enter_context(local_model(model, export, threads)), room=None)
@@ -72,12 +74,12 @@ def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.N
             label: loaded(stack, whole, label, _library(whole)) for label, whole in models.items()
         }
         label, whole = next(iter(models.items()))
-        if not onnxruntime_runs(exported[label]):
+        if not can_run_onnxruntime(exported[label]):
             raise Unavailable(
                 "onnxruntime, which all are compared with, cannot run this", hint="a CPU target"
             )
         engines[BASE] = loaded(stack, whole, BASE, None)
-        inputs = str(whole.inputs)
+        inputs = str(whole.inputs_file)
         rivals, left_out = rivals_of(args.rivals, args.python, model.absolute(), inputs, threads, stack)
         return {
             "model": model.stem,
@@ -95,12 +97,16 @@ def _library(model: WholeModel) -> Path:
 def compared(engines: Mapping[str, Engine | Rival], whole: WholeModel, base: str) -> dict[str, Any]:
     """Return errors of outputs against those of engine `base`, and latencies."""
     for name, engine in engines.items():
-        engine.save_outputs(str(whole.outputs(name)))
-    expected = whole.outputs(base)
+        engine.save_outputs(str(whole.outputs_file(name)))
+    expected = whole.outputs_file(base)
     times = time_interleaved(engines, passes=PASSES)
     return {
-        "errors": {name: whole.error(whole.outputs(name), expected) for name in engines if name != base},
-        "latency_us": {name: latency.stored() for name, latency in times.items()},
+        "errors": {
+            name: whole.compute_output_error(whole.outputs_file(name), expected)
+            for name in engines
+            if name != base
+        },
+        "latency_us": {name: latency.to_stored_json() for name, latency in times.items()},
     }
 
 

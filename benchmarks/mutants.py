@@ -25,7 +25,7 @@ def ending(graphs: ModelCompiler, data: bytes, folder: Path) -> tuple[str, str]:
     path = folder / "model.onnx"
     path.write_bytes(data)
     try:
-        model = graphs.extract.within(LIMIT_SEC, str(path), TARGET, stored_recipe(TUNED), {})
+        model = graphs.extract.call_with_limit(LIMIT_SEC, str(path), TARGET, stored_recipe(TUNED), {})
     except InvalidModel as error:
         return "refused", error.message
     except ChildTimeout as error:

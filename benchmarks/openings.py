@@ -25,10 +25,10 @@ from benchmarks.lab.synthetic_arena import SyntheticArena
 from costmodels.base import CostModel
 from costmodels.labels import labels
 from research.replay.recording_file import read_tasks
-from research.replay.search_arenas import Arena, RecordedArena, ShownSpace
+from research.replay.replay_search import Arena, RecordedArena, ShownSpace
 from searchers.base import DEFAULT, Proposal, Trial
 from searchers.batch_searcher import Request
-from searchers.fill_batch import pending
+from searchers.fill_batch import as_pending_trials
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 SHAPES: Final = (
@@ -123,7 +123,7 @@ def _base(name: str, arenas: Sequence[Known]) -> CostModel:
 
 def _opening(arena: Arena, chosen: Combination, base: CostModel, seed: int) -> list[float]:
     """Return log(best of the first 1, 4 and 16 proposals / optimum)."""
-    taken = pending([Proposal(candidate, None, DEFAULT) for candidate in arena.space.defaults()])
+    taken = as_pending_trials([Proposal(candidate, None, DEFAULT) for candidate in arena.space.defaults()])
     rng = np.random.default_rng(seed)
     proposals = arena.propose(chosen.searcher(), Request(arena.space, taken, base, max(FIRST), rng))
     times = [arena.measure(proposal.candidate).latency_us for proposal in proposals]

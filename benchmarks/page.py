@@ -30,7 +30,7 @@ from benchmarks.page_rows import fill
 from benchmarks.page_visit import browser, visit
 from db.migrate import upgrade
 from db.session import Database
-from stack.ports import free_port
+from stack.tcp_ports import free_port
 
 START_SEC: Final = 60.0
 

@@ -76,7 +76,7 @@ def _job(session: Session, tasks: int, random: Random) -> tuple[Place, list[int]
         for nr, (key, op) in enumerate(names)
     ]
     Tasks(session).add_many(job.id, rows)
-    Jobs(session).move(job.id, [JobState.QUEUED], JobState.TUNING)
+    Jobs(session).move_to_state(job.id, [JobState.QUEUED], JobState.TUNING)
     return Place(job.id, target, context, sketch, job.created_at), [ids[key] for key, _ in names]
 
 

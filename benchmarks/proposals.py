@@ -29,9 +29,9 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import REGISTRY, resolve
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import read_tasks
-from research.replay.search_arenas import RecordedSpace, WideSpace
+from research.replay.replay_search import RecordedSpace, WideSpace
 from searchers.base import Searcher, Trial
-from searchers.simulate_search import trained
+from searchers.simulate_search import fit_on_history
 from searchers.space import Candidate, Space
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
@@ -70,7 +70,7 @@ def learned(task: RecordedTask) -> tuple[Space, CostModel]:
     recorded = RecordedSpace(task)
     space = WideSpace(recorded)
     trials = [recorded.measure(candidate) for candidate in recorded.candidates]
-    return space, trained(space, trials, resolve("cost_model", DEFAULTS.cost_model), seed=0)
+    return space, fit_on_history(space, trials, resolve("cost_model", DEFAULTS.cost_model), seed=0)
 
 
 def _history(space: Space, model: CostModel, length: int, seed: int) -> list[Trial]:

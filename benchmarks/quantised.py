@@ -28,8 +28,8 @@ from benchmarks.latency import compared, loaded, rivals_of
 from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
 from benchmarks.rival import NAMES, Rival
-from cli.quantize_model import quantised
-from cli.schedule_directory import local_model, read_exported
+from cli.quantize_model import write_quantised_model
+from cli.schedule_directory import local_model, read_schedule_directory
 from mallorn.local_service import wait_for_device
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.interfaces.whole_model_engine import Engine
@@ -93,7 +93,7 @@ def _tune(networks: Mapping[Network, None], args: argparse.Namespace) -> None:
 
 
 def _quantise(network: Network, args: argparse.Namespace) -> None:
-    ranges = read_exported(network.schedules(args.trials, FLOAT), None).manifest.input_ranges
+    ranges = read_schedule_directory(network.schedules(args.trials, FLOAT), None).manifest.input_ranges
     samples = network.work / f"{network.name}.npz"
     with ModelCompiler() as graphs:
         inputs = []
@@ -106,14 +106,14 @@ def _quantise(network: Network, args: argparse.Namespace) -> None:
         allow_pickle=False,
         **{name: np.concatenate([one[name] for one in inputs]) for name in inputs[0]},
     )
-    quantised(network.real, samples, network.bytes_)
+    write_quantised_model(network.real, samples, network.bytes_)
 
 
 def _measure(network: Network, threads: int, args: argparse.Namespace) -> dict[str, Any]:
     with ExitStack() as stack:
         engines: dict[str, Engine | Rival] = {}
         for file, label, rival in ((network.real, FLOAT, RIVAL_FLOAT), (network.bytes_, INT8, RIVAL)):
-            exported = read_exported(network.schedules(args.trials, label), None)
+            exported = read_schedule_directory(network.schedules(args.trials, label), None)
             whole = replace(stack.enter_context(local_model(file, exported, threads)), room=None)
             library = whole.folder / "tuned.so"
             whole.compile(exported.directory.absolute(), library)
@@ -121,7 +121,7 @@ def _measure(network: Network, threads: int, args: argparse.Namespace) -> dict[s
                 label: loaded(stack, whole, label, library),
                 rival: loaded(stack, whole, rival, None),
             }
-        bytes_, inputs = network.bytes_.absolute(), str(whole.inputs)
+        bytes_, inputs = network.bytes_.absolute(), str(whole.inputs_file)
         rivals, left_out = rivals_of(args.rivals, args.python, bytes_, inputs, threads, stack)
         return {
             "model": network.name,

@@ -24,7 +24,7 @@ from costmodels.labels import bounded_sample, is_informative, labels
 from costmodels.views import DECISIONS
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import resolve
-from searchers.decision_features import describe_all
+from searchers.decision_features import compute_features
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
 from workers.round.train_cost_model import MAX_ROWS
@@ -131,7 +131,7 @@ def describe(family: Family, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
     for group, (space, pool) in enumerate(zip(family.spaces, family.pools, strict=True)):
         lines = np.flatnonzero(family.groups[chosen] == group)
         candidates = [pool[place] for place in family.places[chosen[lines]]]
-        rows[lines] = describe_all(space.by_key, tuple(np.log2(space.shape)), candidates)
+        rows[lines] = compute_features(space.by_key, tuple(np.log2(space.shape)), candidates)
     return rows
 
 

@@ -25,9 +25,9 @@ from benchmarks.lab.chart import chart
 from benchmarks.lab.grid import STANDARD, Axes, Combination
 from benchmarks.lab.summary import FACTOR, Figures, summarise
 from benchmarks.lab.synthetic_arena import SyntheticArena
-from research.replay.recorded_task import of_every_kind
+from research.replay.recorded_task import select_every_operator
 from research.replay.recording_file import read_facts, read_tasks
-from research.replay.search_arenas import Arena, RecordedArena, ShownSpace
+from research.replay.replay_search import Arena, RecordedArena, ShownSpace
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 SHAPES: Final = ((256, 512, 64), (256, 256, 256), (512, 512, 512), (64, 1000, 100))
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _arenas(options: argparse.Namespace) -> list[Arena]:
     tasks = [task for task in read_tasks(options.spaces) if task.optimum_us is not None]
-    chosen = of_every_kind(tasks, options.tasks or len(tasks))
+    chosen = select_every_operator(tasks, options.tasks or len(tasks))
     recorded = [RecordedArena(task, view) for view in options.view for task in chosen]
     shapes = SHAPES[: options.shapes]
     return [*recorded, *(SyntheticArena(*shape) for shape in shapes)]

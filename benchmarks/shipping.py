@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from db.bundled.load_bundled import PREFIX, Shipped, ShippedBase, read_list, rows_in
+from db.bundled.load_bundled import PREFIX, Shipped, ShippedBase, bundled_rows_path, read_bases_list
 from db.dataset.export import export
 from db.dataset.import_dataset import import_dataset
-from db.dataset.snapshots import take_snapshot
+from db.dataset.take_snapshots import take_snapshot
 from db.migrate import upgrade
 from db.repositories.cost_models import CostModels
 from db.repositories.snapshots import Selection
@@ -17,7 +17,7 @@ from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
-from research.pretraining.from_database import training_data_of
+from research.pretraining.from_database import read_measurements
 from research.pretraining.pretrain import PretrainedBase, pretrain
 
 DIGITS: Final = 12  # hexadecimal digits of the digest in the snapshot's name
@@ -27,7 +27,7 @@ def ship(
     sources: Sequence[Path], models: Sequence[str], folder: Path, scratch: Path
 ) -> Iterator[PretrainedBase]:
     """Write and yield the bases that are good enough. Raises NotFound if there are no rows."""
-    directories = list(sources) or [rows_in(folder)]
+    directories = list(sources) or [bundled_rows_path(folder)]
     database = Database(f"sqlite:///{scratch / 'mallorn.db'}")
     upgrade(database.url)
     try:
@@ -55,14 +55,14 @@ def _snapshot(database: Database) -> Snapshot:
 
 def _replace_rows(database: Database, snapshot: Snapshot, folder: Path, scratch: Path) -> None:
     export(database, snapshot, scratch / "rows")
-    shutil.rmtree(rows_in(folder), ignore_errors=True)
+    shutil.rmtree(bundled_rows_path(folder), ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(scratch / "rows", rows_in(folder))
+    shutil.copytree(scratch / "rows", bundled_rows_path(folder))
 
 
 def _pretrain(database: Database, snapshot: Snapshot, models: Sequence[str]) -> Iterator[PretrainedBase]:
     """Pretrain bases; yield active ones that were evaluated on unseen tasks or targets."""
-    data = training_data_of(database, snapshot.name, Selection())
+    data = read_measurements(database, snapshot.name, Selection())
     for model in models:
         fitted = pretrain(database, data, model)
         yield from (base for base in fitted if base.active and base.metrics.split != "within-task")
@@ -76,7 +76,7 @@ def write_list(folder: Path, shipped: Shipped) -> None:
 
 
 def _write(database: Database, snapshot: Snapshot, bases: Sequence[PretrainedBase], folder: Path) -> None:
-    old = read_list(folder)
+    old = read_bases_list(folder)
     for base in old.bases if old else ():
         (folder / base.file).unlink(missing_ok=True)
     (folder / "bases").mkdir(parents=True, exist_ok=True)

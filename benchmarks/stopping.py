@@ -60,11 +60,11 @@ class Bench:
         )
 
         def once(rule: str, evaluator: EvaluatorOptions) -> dict[str, float]:
-            run = self.runner.measure(
+            run = self.runner.time_candidate(
                 tracker=self.tracker,
                 target=task.target,
                 artifact=library,
-                args=args.of(built.args),
+                args=args.with_tensors(built.args),
                 evaluator=evaluator,
                 stopping=rule,
                 candidate_key=trial.candidate.key,

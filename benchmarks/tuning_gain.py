@@ -23,7 +23,7 @@ from benchmarks.hosts import describe_host
 from benchmarks.known_report import NOISE
 from benchmarks.lab.calibration_chart import Point, calibration_chart
 from mallorn.core.targets import Target
-from mallorn.core.values.expected_gain import GapClosed
+from mallorn.core.values.expected_gain import TaskGap
 from workers.finish.predict_tuning_gain import GuessedTask, gap_closed, predict_tuning_gain
 
 RESULTS: Final = Path(__file__).parents[1] / "docs" / "results"
@@ -44,7 +44,7 @@ class Part:
     limit_us: float
 
     @property
-    def gap(self) -> GapClosed:
+    def gap(self) -> TaskGap:
         return gap_closed(self.op, self.guess_us, self.best_us, self.limit_us)
 
 
@@ -57,7 +57,7 @@ class Network:
     parts: tuple[Part, ...]
 
     @property
-    def gap(self) -> GapClosed:
+    def gap(self) -> TaskGap:
         guess_us, best_us = (sum(getattr(part, of) for part in self.parts) for of in ("guess_us", "best_us"))
         return gap_closed(
             "", guess_us, best_us, sum(min(part.guess_us, part.limit_us) for part in self.parts)
@@ -167,11 +167,11 @@ def foretell(network: Network, networks: Sequence[Network]) -> Iterator[Foretold
         yield _predict(network, [each for each in others if each not in local], seen)
 
 
-def _predict(network: Network, others: Sequence[Network], seen: Sequence[GapClosed]) -> Foretold:
+def _predict(network: Network, others: Sequence[Network], seen: Sequence[TaskGap]) -> Foretold:
     tasks = [GuessedTask(str(number), part.guess_us, part.gap) for number, part in enumerate(network.parts)]
     prediction = predict_tuning_gain(tasks, seen, 0.0, earlier=[each.gap for each in others])
     whole = not all(part.op for part in network.parts)
-    facts = network.model, network.machine, whole, bool(seen), network.gap.open
+    facts = network.model, network.machine, whole, bool(seen), network.gap.initial_gap
     return Foretold(*facts, prediction.gain, prediction.low, prediction.high, network.found)
 
 
@@ -209,9 +209,9 @@ def _grouped(told: Sequence[Foretold]) -> Iterator[tuple[str, bool, list[Foretol
                 yield name, seen, chosen
 
 
-def rounded(gaps: Sequence[GapClosed]) -> list[tuple[float, float]]:
+def rounded(gaps: Sequence[TaskGap]) -> list[tuple[float, float]]:
     """Round gaps as stored in workers.finish.predict_tuning_gain."""
-    return [(round(gap.open, DIGITS), round(gap.won, DIGITS)) for gap in gaps]
+    return [(round(gap.initial_gap, DIGITS), round(gap.closed_gap, DIGITS)) for gap in gaps]
 
 
 def trial_sec(results: Path = RESULTS) -> float:

@@ -88,7 +88,7 @@ def _accuracy(
         sketches = Sketches(session).by_key({candidate.sketch for candidate in candidates})
         target = Targets(session).get(job.target_id).text
     work = work_of(workload, job.target_id, target, sketches)
-    seen = viewer.see(kind.view, work, candidates)
+    seen = viewer.look_up_features(kind.view, work, candidates)
     valid = [trial for trial, has in zip(trials, seen.known, strict=True) if has]
     groups = np.zeros(len(valid), dtype=np.int64)
     truth = labels([trial.time_us for trial in valid], groups, [trial.outcome for trial in valid])

@@ -30,14 +30,14 @@ from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.settings import Settings, settings
 from mallorn.core.targets import Target
 from searchers.decision_space import SketchRules
-from stack.ports import free_port
+from stack.tcp_ports import free_port
 from workers.device.detect_host import detect_target
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.device_runner import Runner
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.tracked_devices import Fleet
 from workers.sandbox.sandbox import BEST_EFFORT, OFF
-from workers.sandbox.sandbox_support import reached
+from workers.sandbox.sandbox_support import probe_sandbox_support
 
 MODES: Final = {"with": BEST_EFFORT, "without": OFF}
 DRAWN: Final = 40
@@ -62,7 +62,12 @@ def main() -> None:
     figures = {"start_sec": told(starts), "latency_us": told(latencies)}
     headline = figures["latency_us"]["ratio"]
     if options.json:
-        raw = {"benchmark": "walls", "sandbox": reached(BEST_EFFORT), "size": options.size, **describe_host()}
+        raw = {
+            "benchmark": "walls",
+            "sandbox": probe_sandbox_support(BEST_EFFORT),
+            "size": options.size,
+            **describe_host(),
+        }
         options.json.write_text(json.dumps(raw | figures | {"headline": headline}, indent=1) + "\n")
     for name, each in figures.items():
         _say(f"{name}: {each['median_with']:.4g} with walls, {each['median_without']:.4g} without")
@@ -102,7 +107,7 @@ def _latencies(size: int, passes: int, target: Target, room: Path) -> dict[str, 
 
         def measure(name: str) -> float:
             arguments = trackers[name], target.text, str(subject.library), subject.args, EvaluatorOptions()
-            run = runner.measure(*arguments, "fixed", f"walls/{name}", PATIENCE_SEC)
+            run = runner.time_candidate(*arguments, "fixed", f"walls/{name}", PATIENCE_SEC)
             return median(run.run_us)
 
         in_turn(1, measure)  # warm up
@@ -115,12 +120,12 @@ def _subject(size: int, target: Target, room: Path) -> Subject:
     from tvm import te
 
     from workers.tvm.program_arguments import arguments
-    from workers.tvm.workload_key import canonical
+    from workers.tvm.workload_key import rename_blocks_canonically
 
     a, b = (te.placeholder((size, size), name=name) for name in "ab")
     k = te.reduce_axis((0, size))
     c = te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
-    module = canonical(tvm.IRModule({"main": te.create_prim_func([a, b, c])}))
+    module = rename_blocks_canonically(tvm.IRModule({"main": te.create_prim_func([a, b, c])}))
     tir, library = tvm.ir.save_json(module), room / "candidate.so"
     with CandidateCompiler(room=room) as child:
         sketch = child.design_space(tir, target.text)[0]
@@ -128,7 +133,7 @@ def _subject(size: int, target: Target, room: Path) -> Subject:
         valid = child.validate(tir, target.text, [(sketch.trace, each) for each in candidates])
         decisions = next(each for each, is_valid in zip(candidates, valid, strict=True) if is_valid)
         built = child.build(tir, target.text, sketch.trace, decisions, str(library), any_size=True)
-    return Subject(library, arguments(module).of(built.args))
+    return Subject(library, arguments(module).with_tensors(built.args))
 
 
 @contextmanager

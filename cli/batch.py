@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.run_service_part import check_tables, installed
+from cli.run_service_part import check_tables, require_packages
 from cli.terminal.output import JobArgument, JsonOption, print_json, print_note
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import settings
-from stack.temporary_files import own_folder
+from stack.temporary_files import create_process_folder
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -30,7 +30,7 @@ def batch() -> None:
 
 
 @app.command("next")
-@own_folder("batch")
+@create_process_folder("batch")
 def batch_next(
     job: JobArgument,
     out: Annotated[Path, typer.Option("-o", "--out", help="The file to write.")] = Path("batch.zip"),
@@ -53,7 +53,7 @@ def batch_next(
     from workers.detached.pack_batch import Packing
 
     def plan(session: "Session", job_id: str) -> object:
-        return plan_job(session, job_id, 1, (), USUAL, carried=True)
+        return plan_job(session, job_id, 1, (), USUAL, is_carried_in_files=True)
 
     try:
         batch = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
@@ -67,7 +67,7 @@ def batch_next(
 
 
 @app.command()
-@own_folder("batch")
+@create_process_folder("batch")
 def take(
     results: Annotated[Path, typer.Argument(help="What run_batch.py wrote.")],
     data: DataOption = None,
@@ -76,10 +76,10 @@ def take(
     """Import the results of a batch; results that are already known are skipped."""
     runtime = _runtime(data)
     from workers.detached.batch_record import read_results
-    from workers.detached.take_batch import take_batch
+    from workers.detached.commit_batch_results import commit_batch_results
 
     try:
-        result = take_batch(runtime, read_results(results))
+        result = commit_batch_results(runtime, read_results(results))
     finally:
         runtime.close()
     if as_json:
@@ -91,7 +91,7 @@ def take(
 
 
 @app.command()
-@own_folder("batch")
+@create_process_folder("batch")
 def drop(
     name: Annotated[
         str, typer.Argument(metavar="BATCH", help="The batch's id, as `mallorn batch next` prints it.")
@@ -100,7 +100,7 @@ def drop(
 ) -> None:
     """Give up a batch whose results will not come; its candidates are planned again."""
     runtime = _runtime(data)
-    from workers.detached.take_batch import drop_batch
+    from workers.detached.commit_batch_results import drop_batch
 
     try:
         dropped = drop_batch(runtime, name)
@@ -113,7 +113,7 @@ def _runtime(data: Path | None) -> "Runtime":
     if data is not None:
         os.environ["MALLORN_DATA_DIR"] = str(data.expanduser().absolute())
         settings.cache_clear()
-    with installed("worker"):
+    with require_packages("worker"):
         from db.repositories.access_control import needs_api_keys
         from workers.process.worker_runtime import Runtime
     config = settings()

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import host_checks as checks
-from cli.doctor_checks.findings import Finding, States, tell
-from cli.host_checks import look
+from cli.doctor_checks.findings import Finding, States, print_findings
+from cli.host_checks import run_check
 from cli.terminal.job_options import ShapeOption, TargetOption, parse_input_shape
-from cli.terminal.option_groups import shared
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import CUDA, LOCAL, Target
-from mallorn.onnx_export import existing
+from mallorn.onnx_export import find_model_file
 
 if TYPE_CHECKING:
     from workers.interfaces.model_compiler import ModelCompiler
 
 
-@shared
+@expand_option_groups
 def check(
     model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="An ONNX file.")] = None,
     target: TargetOption = LOCAL,
@@ -38,15 +38,15 @@ def check(
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
     with checks.tvm_process() as graphs:
-        tell(
-            _findings(graphs, model, target, shapes, place, address),
+        print_findings(
+            _check_machine_and_model(graphs, model, target, shapes, place, address),
             as_json,
             States("failed", "missing"),
             f"all is there; go on with   mallorn tune {model or 'model.onnx'}",
         )
 
 
-def _findings(
+def _check_machine_and_model(
     graphs: "ModelCompiler",
     model: Path | None,
     target: str,
@@ -54,34 +54,34 @@ def _findings(
     data: Path,
     address: Address,
 ) -> Iterator[Finding]:
-    yield (links := look("compiler", checks.compiler))
-    yield look("disk", lambda: checks.disk(data))
+    yield (links := run_check("compiler", checks.check_linker))
+    yield run_check("disk", lambda: checks.check_free_space(data))
     targets: list[Target] = []
 
     def parse() -> str:
-        parsed_target, words = checks.target_here(target, address.url is not None)
+        parsed_target, words = checks.resolve_target(target, address.url is not None)
         targets.append(parsed_target)
         return words
 
-    result = look("target", parse)
+    result = run_check("target", parse)
     for_gpu = CUDA in target or "nvidia/" in target
-    gpu = list(checks.cuda(is_gpu_elsewhere=address.url is not None)) if for_gpu else []
+    gpu = list(checks.check_cuda(is_gpu_elsewhere=address.url is not None)) if for_gpu else []
     if "mallorn check" in result.hint:  # the hint names this very command
         result = replace(result, hint=next((finding.hint for finding in gpu if not finding.ok), "nvidia-smi"))
     yield from (result, *gpu)
-    tvm_result = look("tvm", lambda: checks.tvm(graphs, targets[0])) if targets else None
+    tvm_result = run_check("tvm", lambda: checks.check_tvm(graphs, targets[0])) if targets else None
     if tvm_result is not None:
         yield tvm_result
     if tvm_result is not None and links.ok and tvm_result.ok and targets[0].is_cpu and address.url is None:
-        yield look("kernel", lambda: checks.kernel(targets[0]))
+        yield run_check("kernel", lambda: checks.check_kernel(targets[0]))
     if model is not None and tvm_result is not None and tvm_result.ok:
-        yield look("model", lambda: checks.model(graphs, existing(model), shapes))
+        yield run_check("model", lambda: checks.check_model_import(graphs, find_model_file(model), shapes))
     if address.url is not None and targets:
-        yield look("device", lambda: _devices_of_service(targets[0], address))
+        yield run_check("device", lambda: _devices_of_service(targets[0], address))
     mode = Settings().sandbox_mode()
-    yield look("sandbox", lambda: checks.sandbox(mode), necessary=mode == "require")
-    yield look("cores", checks.cores, necessary=False)
-    yield look("onnxruntime", checks.onnxruntime, necessary=False)
+    yield run_check("sandbox", lambda: checks.check_sandbox_level(mode), necessary=mode == "require")
+    yield run_check("cores", checks.check_core_speeds, necessary=False)
+    yield run_check("onnxruntime", checks.check_onnxruntime, necessary=False)
 
 
 def _devices_of_service(target: Target, address: Address) -> str:

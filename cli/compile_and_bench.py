@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from pydantic_core import to_jsonable_python
 
-from cli.schedule_directory import ScheduleDirectory, local_model, onnxruntime_runs, read_exported
+from cli.schedule_directory import (
+    ScheduleDirectory,
+    can_run_onnxruntime,
+    local_model,
+    read_schedule_directory,
+)
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
-from mallorn.onnx_export import existing
-from mallorn.results.speedup import raced
-from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
+from mallorn.onnx_export import find_model_file
+from mallorn.results.speedup import compare_with_rival
+from mallorn.wording.describe_results import ENGINE_COLUMNS, latency_rows
 
 if TYPE_CHECKING:
     from workers.interfaces.model_compiler import Compiled
@@ -54,7 +59,7 @@ class Callee:
 def write_runners(callee: Callee) -> list[Path]:
     """Write programs that call the library, and return their paths; keep users' files."""
     programs = []
-    for name, text in _programs(callee).items():
+    for name, text in _runner_sources(callee).items():
         path = callee.library.with_name(name)
         if not path.exists() or MARK in path.read_text(errors="replace"):
             path.write_text(text)
@@ -62,7 +67,7 @@ def write_runners(callee: Callee) -> list[Path]:
     return programs
 
 
-def run_lines(program: Path, library: Path, target: Target) -> list[str]:
+def shell_commands(program: Path, library: Path, target: Target) -> list[str]:
     """Return the shell commands that run a program; C++ is built against TVM's wheels."""
     if program.suffix == ".py":
         return [f"python {shlex.quote(str(program))}"]
@@ -79,7 +84,7 @@ def run_lines(program: Path, library: Path, target: Target) -> list[str]:
     ]
 
 
-def _programs(callee: Callee) -> dict[str, str]:
+def _runner_sources(callee: Callee) -> dict[str, str]:
     if callee.target.kind not in DEVICES:
         return {}
     python, cpp = DEVICES[callee.target.kind]
@@ -98,7 +103,7 @@ def _programs(callee: Callee) -> dict[str, str]:
         specs.append(f"    {{{json.dumps(spec.name)}, {json.dumps(spec.dtype)}, {{{shape}}}}}")
     for_py = {"device": python, "inputs": "\n".join(lines), "outputs": repr(names)}
     command = "\n".join(
-        f"//   {line}" for line in run_lines(Path("run.cc"), Path(callee.library.name), callee.target)
+        f"//   {line}" for line in shell_commands(Path("run.cc"), Path(callee.library.name), callee.target)
     )
     for_cpp = {
         "device": cpp,
@@ -145,13 +150,13 @@ def compile_model(
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with its schedules."""
-    model, exported = existing(model), read_exported(schedules, target, version)
+    model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with local_model(model, exported) as whole_model:
         library = whole_model.folder / "tuned.so"
         build = compile_tuned(whole_model, exported, library)
-        error = check_numbers(whole_model, library) if check else None
+        error = check_library_outputs(whole_model, library) if check else None
         copy_library(library, output)
     callee = Callee(
         library=output,
@@ -175,7 +180,7 @@ def compile_model(
         program = output.with_name(name)
         if program in programs:
             print_note(f"{program} calls it:")
-            for line in run_lines(program, output, exported.target):
+            for line in shell_commands(program, output, exported.target):
                 print_note(f"  {line}")
         elif program.exists():
             print_note(
@@ -202,8 +207,8 @@ def bench(
     from workers.whole_model.compiled_model import ONNXRUNTIME
     from workers.whole_model.engines import TUNED, UNTUNED, Engines
 
-    model, exported = existing(model), read_exported(schedules, target, version)
-    has_rival = onnxruntime_runs(exported)
+    model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
+    has_rival = can_run_onnxruntime(exported)
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
     with local_model(model, exported) as whole_model:
         libraries = {TUNED: whole_model.folder / "tuned.so"}
@@ -213,15 +218,15 @@ def bench(
             whole_model.compile_untuned(libraries[UNTUNED])
         with Engines(whole_model, names) as engines:
             engines.load(libraries)
-            with HostLock().alone() as is_alone:
-                race_result = engines.race(is_alone)
+            with HostLock().hold_exclusive() as is_alone:
+                race_result = engines.time_undisturbed(is_alone)
     if as_json:
         timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
         print_json(to_jsonable_python(build) | to_jsonable_python(timings))
         return
     stdout().print(table(latency_rows(race_result.latency_us), ENGINE_COLUMNS))
-    if (race := raced(race_result.latency_us)) is not None:
-        print_note(f"the tuned model is {race.words}")
+    if (race := compare_with_rival(race_result.latency_us)) is not None:
+        print_note(f"the tuned model is {race.full_text}")
     if race_result.conditions.note:
         print_note(f"beware: {race_result.conditions.note}")
     if not has_rival and exported.target.is_cpu:
@@ -231,7 +236,7 @@ def bench(
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
     """Compile a model; warn if tasks lack a schedule. Raises InvalidRequest if all do."""
     print_note(f"compiling for {exported.target}")
-    build = model.compile(exported.records(model.folder), library)
+    build = model.compile(exported.create_database_folder(model.folder), library)
     for problem in build.problems[:PROBLEMS_SHOWN]:
         line = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {line} cannot be used and is left out: {problem.error}")
@@ -248,7 +253,7 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
     return build
 
 
-def check_numbers(model: "WholeModel", library: Path) -> float:
+def check_library_outputs(model: "WholeModel", library: Path) -> float:
     """Return a library's error against the untuned model. Raises WrongNumbers if large."""
     from graphc.export.export_checks import is_quantised
     from workers.whole_model.compiled_model import ONNXRUNTIME
@@ -260,7 +265,7 @@ def check_numbers(model: "WholeModel", library: Path) -> float:
     model.compile_untuned(reference)
     with Engines(model, (TUNED, UNTUNED, *onnxruntime_names)) as engines:
         engines.load({TUNED: library, UNTUNED: reference})
-        error, limit = engines.errors(TUNED)[UNTUNED], engines.largest_error
+        error, limit = engines.errors(TUNED)[UNTUNED], engines.accepted_error
     if not error <= limit:
         raise WrongNumbers(
             f"the relative error against the untuned model is {error:.1e}, more than {limit:.0e}; "

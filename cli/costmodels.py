@@ -5,8 +5,8 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from cli.read_only_client import reader
-from cli.terminal.option_groups import shared
+from cli.find_client_and_job import open_reader
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import (
     Address,
     JsonOption,
@@ -22,14 +22,14 @@ from mallorn.client import Client
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.values.cost_model_version import CostModelVersion
-from mallorn.wording.format_values import Cell, Column, moment
+from mallorn.wording.format_values import Cell, Column, format_moment
 
 COLUMNS: Final = (
     Column[CostModelVersion]("ID", lambda version: version.id),
     Column[CostModelVersion]("MODEL", lambda version: version.full_name),
     Column[CostModelVersion]("ACTIVE", lambda version: _active(version)),
     Column[CostModelVersion]("ROWS", lambda version: version.rows),
-    Column[CostModelVersion]("TRAINED", lambda version: moment(version.created_at)),
+    Column[CostModelVersion]("TRAINED", lambda version: format_moment(version.created_at)),
     Column[CostModelVersion]("PARENT", lambda version: version.parent),
     Column[CostModelVersion]("SNAPSHOT", lambda version: version.snapshot),
     Column[CostModelVersion]("TARGET", lambda version: version.target, cut=True),
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 @app.command("list")
-@shared
+@expand_option_groups
 def list_models(
     family: Annotated[str | None, typer.Option(help="Only models of this family.")] = None,
     target: TargetOption = None,
@@ -63,7 +63,7 @@ def list_models(
     place: Place,
 ) -> None:
     """List the versions of all cost models, newest first."""
-    with reader(*place) as api:
+    with open_reader(*place) as api:
         versions = api.cost_models(family=family, target=target, name=name, active=active or None)
         rows = list(itertools.islice(versions, limit))
     print_rows(rows, COLUMNS, as_json, NONE_YET)
@@ -75,13 +75,13 @@ def list_models(
 
 
 @app.command()
-@shared
+@expand_option_groups
 def show(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, place: Place
 ) -> None:
     """Show one version: what it learned from and how well it does."""
-    with reader(*place) as api:
-        version = _named(api, model, target)
+    with open_reader(*place) as api:
+        version = _find_version(api, model, target)
     if as_json:
         print_json(version)
         return
@@ -89,30 +89,30 @@ def show(
         "id": version.id,
         "active": _active(version),
         "rows": version.rows,
-        "trained": moment(version.created_at),
+        "trained": format_moment(version.created_at),
         "target": version.target,
         "parent": version.parent,
         "snapshot": version.snapshot,
         "seen up to": version.seen_upto,
     }
-    for name, value in version.metrics.stored().items():
+    for name, value in version.metrics.to_stored_json().items():
         if name != "splits":
             facts[name.replace("_", " ")] = cast(Cell, value)
     for split, figures in version.metrics.splits.items():
         if split != version.metrics.split:
-            for name, value in figures.stored().items():
+            for name, value in figures.to_stored_json().items():
                 facts[f"{name} {split}".replace("_", " ")] = cast(Cell, value)
     stdout().print(fact_table("MODEL", version.full_name, facts))
 
 
 @app.command()
-@shared
+@expand_option_groups
 def activate(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, address: Address
 ) -> None:
     """Make new rounds use a version, whatever its figures are."""
     with client(*address) as api:
-        version = api.activate_cost_model(_named(api, model, target).id)
+        version = api.activate_cost_model(_find_version(api, model, target).id)
     _say_active(version, as_json)
 
 
@@ -125,7 +125,7 @@ def _say_active(version: CostModelVersion, as_json: bool) -> None:
 
 
 @app.command()
-@shared
+@expand_option_groups
 def rollback(
     model: Annotated[
         str,
@@ -141,7 +141,7 @@ def rollback(
 ) -> None:
     """Make new rounds use an earlier version and training continue from it; later versions are kept."""
     with client(*address) as api:
-        version = _named(api, model, target)
+        version = _find_version(api, model, target)
         if not model.isdecimal() and "@" not in model:  # the version before the active one
             versions = api.cost_models(family=version.family, name=version.name, target=version.target)
             older = [row for row in versions if row.version < version.version]
@@ -152,7 +152,7 @@ def rollback(
     _say_active(version, as_json)
 
 
-def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
+def _find_version(api: Client, model: str, target: str | None) -> CostModelVersion:
     """Return the named or active version. Raises NotFound, or Conflict if ambiguous."""
     if model.isdecimal():
         return api.cost_model(int(model))
@@ -163,10 +163,8 @@ def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
         raise NotFound(f"there is no cost model {model}", hint=LIST)
     if len(versions) > 1:
         targets = ", ".join(row.target for row in versions)
-        raise Conflict(
-            f"{model} is there for {len(versions)} targets: {targets}",
-            hint=f"add   --target '{versions[0].target}'",
-        )
+        message = f"{model} is there for {len(versions)} targets: {targets}"
+        raise Conflict(message, hint=f"add   --target '{versions[0].target}'")
     return versions[0]
 
 

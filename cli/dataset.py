@@ -7,16 +7,16 @@ from typing import Annotated, Final
 import typer
 
 from cli.dataset_generate import generate
-from cli.dataset_import import bring_in
-from cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, selected
-from cli.run_service_part import installed
-from cli.terminal.option_groups import shared
+from cli.dataset_import import import_datasets
+from cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, to_selection
+from cli.run_service_part import require_packages
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows, stdout, table
 from cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.values.base import Value
 from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
-from mallorn.wording.format_values import Column, moment
+from mallorn.wording.format_values import Column, format_moment
 
 
 class TakenSnapshot(Value):
@@ -39,7 +39,7 @@ class TakenSnapshot(Value):
     @property
     def taken(self) -> str:
         """Time at which the snapshot was taken, formatted for users."""
-        return moment(self.created_at)
+        return format_moment(self.created_at)
 
 
 COLUMNS: Final = (
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 @app.command()
-@shared
+@expand_option_groups
 def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address) -> None:
     """Count measurements by target, operator, model and outcome, and day by day.
 
@@ -78,7 +78,7 @@ def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address)
 
 
 @app.command()
-@shared
+@expand_option_groups
 def snapshot(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Its name; default: list all snapshots.")
@@ -91,7 +91,7 @@ def snapshot(
 ) -> None:
     """Freeze the current measurements under a name, or list the snapshots."""
     with dataset(*place) as database:
-        from db.dataset.snapshots import check_snapshot, take_snapshot
+        from db.dataset.take_snapshots import check_snapshot, take_snapshot
         from db.repositories.snapshots import Snapshots
 
         if name is None:
@@ -104,16 +104,15 @@ def snapshot(
                 with database.session() as session:
                     snapshot_row = Snapshots(session).get(name)
                 if not check_snapshot(database, snapshot_row, progress):
-                    raise Conflict(
-                        f"the rows of {name} are not those that were frozen", hint="restore a backup"
-                    )
+                    message = f"the rows of {name} are not those that were frozen"
+                    raise Conflict(message, hint="restore a backup")
             else:
-                snapshot_row = take_snapshot(database, name, selected(database, rows), progress)
+                snapshot_row = take_snapshot(database, name, to_selection(database, rows), progress)
     print_rows([TakenSnapshot.from_row(snapshot_row)], COLUMNS, as_json, "")
 
 
 @app.command()
-@shared
+@expand_option_groups
 def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that does not exist yet.")],
     snapshot_name: SnapshotOption = None,
@@ -124,13 +123,12 @@ def export(
 ) -> None:
     """Write measurements, with their workloads and sketches, as Parquet files."""
     if snapshot_name is not None and rows != RowFilter():
-        raise InvalidRequest(
-            "a snapshot has its own filter", hint=f"mallorn dataset export {out} --snapshot {snapshot_name}"
-        )
+        message = "a snapshot has its own filter"
+        raise InvalidRequest(message, hint=f"mallorn dataset export {out} --snapshot {snapshot_name}")
     with dataset(*place) as database:
-        with installed("server"):
+        with require_packages("server"):
             from db.dataset.export import export as write
-        from db.dataset.snapshots import take_snapshot
+        from db.dataset.take_snapshots import take_snapshot
         from db.repositories.snapshots import Snapshots
 
         if snapshot_name is not None:
@@ -138,7 +136,7 @@ def export(
                 snapshot_row = Snapshots(session).get(snapshot_name)
         else:
             with bar("counting") as progress:
-                snapshot_row = take_snapshot(database, None, selected(database, rows), progress)
+                snapshot_row = take_snapshot(database, None, to_selection(database, rows), progress)
         with bar("writing") as progress:
             report = write(database, snapshot_row, out, progress)
     if as_json:
@@ -151,7 +149,7 @@ def export(
     )
 
 
-app.command("import")(bring_in)
+app.command("import")(import_datasets)
 app.command("generate")(generate)
 
 
@@ -168,18 +166,20 @@ def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
     if as_json:
         print_json(statistics)
         return
-    if not statistics.measurements and not statistics.foreign:
+    if not statistics.measurements and not statistics.foreign_records:
         print_note("no measurements yet; make some with   mallorn tune model.onnx")
         return
     console = stdout()
-    imported = f", {statistics.imported:,} of them imported" if statistics.imported else ""
+    imported = (
+        f", {statistics.imported_measurements:,} of them imported" if statistics.imported_measurements else ""
+    )
     console.print(f"{statistics.measurements:,} measurements of {statistics.workloads:,} workloads{imported}")
     kinds = {
         "TARGET": statistics.targets,
         "OPERATOR": statistics.operators,
         "MODEL": statistics.models,
         "OUTCOME": statistics.outcomes,
-        "FROM LOGS OF": statistics.foreign,
+        "FROM LOGS OF": statistics.foreign_records,
     }
     for heading, counts in kinds.items():
         if counts:

@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.run_service_part import installed
+from cli.run_service_part import require_packages
 from cli.terminal.job_options import SeedOption, TargetOption
-from cli.terminal.option_groups import shared
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import JsonOption, Place, print_note, print_rows
-from cli.wait_until_tuned import SEARCHERS, interruptible, wait_until_tuned
+from cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
-from mallorn.local_service import (
-    Connected,
-    asked_target,
-    connected_stack,
-    wait_for_device,
-)
+from mallorn.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
@@ -66,7 +61,7 @@ JOB_COLUMNS: Final = (
 )
 
 
-@shared
+@expand_option_groups
 def generate(
     tasks: Annotated[int, typer.Option(min=1, max=10_000, help="How many tasks to draw.")] = 16,
     candidates: Annotated[int, typer.Option(min=2, max=100_000, help="Candidates of each task.")] = 64,
@@ -95,7 +90,7 @@ def generate(
     A running service measures them when no other job needs its devices. If the service is started here,
     the command waits for them.
     """
-    with installed("worker"):
+    with require_packages("worker"):
         from research.generate.draw_tasks import draw
         from research.generate.task_rule_file import OURS, read_rules
         from research.generate.tasks_as_onnx import DIMENSIONS
@@ -117,14 +112,12 @@ def generate(
         return
     searched_count = candidates - round(candidates * (1 - searched))
     shares = dict(zip(SEARCHERS, (candidates - searched_count, searched_count), strict=True))
-    target = asked_target(target, not place.url)
-    with interruptible(), connected_stack(*place) as stack:
+    target = resolve_requested_target(target, not place.url)
+    with interrupt_on_signals(), connected_stack(*place) as stack:
         wait_for_device(stack)
-        jobs = [
-            job
-            for number, batch in enumerate(batches)
-            for job in _submit(stack, batch, number, shares, target, seed)
-        ]
+        jobs: list[Job] = []
+        for number, batch in enumerate(batches):
+            jobs += _submit(stack, batch, number, shares, target, seed)
         statuses = [job.status for job in jobs]
         rows = [
             SubmittedJob(
@@ -152,7 +145,7 @@ def _submit(
 ) -> list[Job]:
     """Submit a network of the tasks as one job per searcher; they share measurements."""
     from research.generate.draw_tasks import network_name
-    from research.generate.tasks_as_onnx import network, patterns
+    from research.generate.tasks_as_onnx import network, only_patterns
 
     name = network_name(seed, number)
     with TemporaryDirectory(prefix="mallorn-generate-") as scratch:
@@ -171,7 +164,7 @@ def _submit(
             search=search,
             task_trials=share,
             policy="round-robin",
-            only=patterns(batch),
+            only=only_patterns(batch),
         )
         for search, share in shares.items()
         if share

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.dataset_options import DatasetPlace, dataset
-from cli.run_service_part import installed
-from cli.terminal.option_groups import shared
+from cli.run_service_part import require_packages
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import JsonOption, print_json, print_note, stdout
 from cli.terminal.progress_bars import bar
 from mallorn.core.errors import NotFound
@@ -49,8 +49,8 @@ class ImportTally:
             print_note(f"... and {self.bad_lines - len(self.problems)} bad lines more")
 
 
-@shared
-def bring_in(
+@expand_option_groups
+def import_datasets(
     paths: Annotated[
         list[Path],
         typer.Argument(
@@ -70,7 +70,19 @@ def bring_in(
     with dataset(*place, create=True) as database:
         for path in paths:
             if path.name == MEASUREMENTS or (path / MEASUREMENTS).is_file() or any(path.glob("*.parquet")):
-                _import_parquet(database, path.parent if path.is_file() else path, tally)
+                directory = path.parent if path.is_file() else path
+                with require_packages("server,worker", "tvm"):
+                    from db.dataset.export_schema import TABLES
+                    from db.dataset.import_dataset import import_export
+                    from workers.interfaces.checked_dataset import CheckedDataset
+                    from workers.interfaces.model_compiler import open_sandboxed_compiler
+                files = [directory / table.file for table in TABLES]
+                with open_sandboxed_compiler(*files) as graphs, bar(f"reading {directory.name}") as progress:
+                    result = import_export(database, CheckedDataset(graphs, directory), progress)
+                tally.added += result.added
+                tally.known += result.known
+                for cause, count in result.skipped.items():
+                    tally.skipped[cause] = tally.skipped.get(cause, 0) + count
             else:
                 _import_logs(database, path, tally)
     tally.print_problems()
@@ -86,21 +98,6 @@ def bring_in(
         print_note(f"  mallorn tune MODEL --trials 0 --target {shlex.quote(target)}{data_option}")
 
 
-def _import_parquet(database: "Database", directory: Path, tally: ImportTally) -> None:
-    with installed("server,worker", "tvm"):
-        from db.dataset.import_dataset import import_export
-        from db.dataset.schema import TABLES
-        from workers.interfaces.checked_dataset import CheckedDataset
-        from workers.interfaces.model_compiler import reading
-    files = [directory / table.file for table in TABLES]
-    with reading(*files) as graphs, bar(f"reading {directory.name}") as progress:
-        result = import_export(database, CheckedDataset(graphs, directory), progress)
-    tally.added += result.added
-    tally.known += result.known
-    for cause, count in result.skipped.items():
-        tally.skipped[cause] = tally.skipped.get(cause, 0) + count
-
-
 def _import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
     from research.tuner_logs.store_tuner_logs import find_logs, load_log
 
@@ -109,9 +106,9 @@ def _import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
         for number, log in enumerate(logs, 1):
             # A directory that `mallorn tune` wrote: jobs of the same model and target can use it.
             if (log.path / MANIFEST).is_file():
-                with installed("worker"):
-                    from research.tuner_logs.import_metaschedule_records import load_export
-                counts = load_export(database, log.path, tally.add_problem)
+                with require_packages("worker"):
+                    from research.tuner_logs.import_metaschedule_records import load_tuning_export
+                counts = load_tuning_export(database, log.path, tally.add_problem)
                 target = parse_target(read_manifest(log.path / MANIFEST).target).text
                 if target not in tally.targets:
                     tally.targets.append(target)

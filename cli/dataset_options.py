@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from cli.run_service_part import installed
+from cli.run_service_part import require_packages
 from mallorn.core.errors import NotFound
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
@@ -67,9 +67,9 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
     Raises NotFound if it does not exist and `create` is False, Conflict if its tables are
     older or newer than this version's.
     """
-    with installed("server"):
+    with require_packages("server"):
         from db.engine import parse_url
-        from db.migrate import check, upgrade
+        from db.migrate import check_table_version, upgrade
         from db.session import Database
     database_url = url or Settings().database_url
     if data is not None:
@@ -77,19 +77,17 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
     parsed_url = parse_url(database_url)
     is_missing = parsed_url.get_backend_name() == "sqlite" and not Path(str(parsed_url.database)).is_file()
     if is_missing and not create:
-        raise NotFound(
-            f"there is no dataset at {parsed_url.database}",
-            hint="mallorn tune MODEL   (or name one with --data)",
-        )
+        message = f"there is no dataset at {parsed_url.database}"
+        raise NotFound(message, hint="mallorn tune MODEL   (or name one with --data)")
     if is_missing:
         upgrade(database_url)
     # No time limit, since statements over large datasets take long.
     with Database(database_url, answer_sec=None) as database:
-        check(database)
+        check_table_version(database)
         yield database
 
 
-def selected(database: "Database", rows: RowFilter) -> "Selection":
+def to_selection(database: "Database", rows: RowFilter) -> "Selection":
     """Convert the options to a database filter. Raises NotFound for an unknown model."""
     from db.repositories.snapshots import Selection
     from db.repositories.stored_files import Models
@@ -97,7 +95,7 @@ def selected(database: "Database", rows: RowFilter) -> "Selection":
     model = rows.model
     if model is not None:
         with database.session() as session:
-            model = Models(session).named(model)
+            model = Models(session).find_id(model)
     return Selection(
         target=None if rows.target is None else parse_target(rows.target).text,
         op=rows.op,

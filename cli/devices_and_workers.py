@@ -6,63 +6,69 @@ from typing import Annotated, Final
 import typer
 
 from cli.dataset_options import DAY
-from cli.terminal.option_groups import shared
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import (
     Address,
     JsonOption,
     YesOption,
-    ask,
     client,
+    confirm_or_exit,
     print_json,
     print_note,
     print_rows,
 )
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
-from mallorn.core.values.fleet import DeviceMachine, DeviceStatus, Withdrawn, WorkerStatus, separate_locks
-from mallorn.wording.format_values import Column, ago, duration
+from mallorn.core.values.fleet import (
+    DeviceMachine,
+    DeviceStatus,
+    Withdrawn,
+    WorkerStatus,
+    find_unshared_locks,
+)
+from mallorn.wording.format_values import Column, format_age, format_duration
 
 COLUMNS: Final = (
     Column[DeviceStatus]("DEVICE", lambda row: row.name),
     Column[DeviceStatus]("STATE", lambda row: row.state),
-    Column[DeviceStatus]("SEEN", lambda row: ago(row.seen_sec)),
+    Column[DeviceStatus]("SEEN", lambda row: format_age(row.silent_sec)),
     Column[DeviceStatus]("THREADS", lambda row: row.threads),
     Column[DeviceStatus]("TVM", lambda row: row.tvm_version),
-    Column[DeviceStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
+    Column[DeviceStatus]("SANDBOX", lambda row: summarise_sandbox(row.info.sandbox)),
     Column[DeviceStatus]("TARGET", lambda row: row.target, cut=True),
 )
 WORKER_COLUMNS: Final = (
     Column[WorkerStatus]("WORKER", lambda row: row.id),
     Column[WorkerStatus]("STATE", lambda row: row.state),
     Column[WorkerStatus]("BUSY WITH", lambda row: row.busy_with or "nothing"),
-    Column[WorkerStatus]("UP", lambda row: duration(row.uptime_sec)),
-    Column[WorkerStatus]("SEEN", lambda row: ago(row.seen_sec)),
-    Column[WorkerStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
+    Column[WorkerStatus]("UP", lambda row: format_duration(row.uptime_sec)),
+    Column[WorkerStatus]("SEEN", lambda row: format_age(row.silent_sec)),
+    Column[WorkerStatus]("SANDBOX", lambda row: summarise_sandbox(row.info.sandbox)),
 )
 MINUTE: Final = "%Y-%m-%dT%H:%M"
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.callback()
-@shared
+@expand_option_groups
 def devices(ctx: typer.Context, as_json: JsonOption = False, *, address: Address) -> None:
     """List the devices that measure."""
     if ctx.invoked_subcommand is not None:
         return
     with client(*address) as api:
         rows = api.devices()
-        separate = () if as_json else separate_locks(rows, api.workers())
+        separate = () if as_json else find_unshared_locks(rows, api.workers())
     print_rows(rows, COLUMNS, as_json, "no devices; start one with   mallorn device")
     for row in () if as_json else rows:
         if row.online:
-            facts = filter(None, (row.info.gpu_words, machine_words(row.machine)))
+            facts = filter(None, (row.info.gpu_words, describe_machine(row.machine)))
             print_note(f"{row.name}: {'; '.join(facts)}")
-            note_gaps(row.name, row.info.sandbox)
+            print_sandbox_gaps(row.name, row.info.sandbox)
     if separate:
         print_note(f"{SEPARATE_LOCKS}: {', '.join(separate)}; {SHARE_LOCKS}")
 
 
 @app.command()
-@shared
+@expand_option_groups
 def withdraw(
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, as the list shows it.")],
     since: Annotated[
@@ -78,19 +84,19 @@ def withdraw(
     from_sec = None if since is None else since.replace(tzinfo=UTC).timestamp()
     with client(*address) as api:
         if not yes:
-            counts = words(api.withdraw_device(device, from_sec, dry_run=True))
-            ask(f"Take back {counts}?", f"mallorn devices withdraw {device} --yes", yes)
+            counts = describe_withdrawn(api.withdraw_device(device, from_sec, dry_run=True))
+            confirm_or_exit(f"Take back {counts}?", f"mallorn devices withdraw {device} --yes", yes)
         result = api.withdraw_device(device, from_sec)
     if as_json:
         print_json(result)
         return
-    print_note(f"taken back: {words(result)}")
+    print_note(f"taken back: {describe_withdrawn(result)}")
     if result.jobs:
         print_note(f"exports stay as they are; anew without it   mallorn resume {result.jobs[0]} --trials 64")
     print_note(f"{device} still measures where it runs: stop it there")
 
 
-def words(withdrawn: Withdrawn) -> str:
+def describe_withdrawn(withdrawn: Withdrawn) -> str:
     """Return the numbers of withdrawn measurements, schedules and cost models as text."""
     jobs = f" of {', '.join(withdrawn.jobs)}" if withdrawn.jobs else ""
     return (
@@ -99,19 +105,19 @@ def words(withdrawn: Withdrawn) -> str:
     )
 
 
-@shared
+@expand_option_groups
 def workers(*, as_json: JsonOption = False, address: Address) -> None:
     """List the workers that search, build and drive devices."""
     with client(*address) as api:
         rows = api.workers()
     print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")
     for row in () if as_json else rows:
-        note_gaps(row.id, row.info.sandbox)
+        print_sandbox_gaps(row.id, row.info.sandbox)
 
 
-def note_gaps(name: str, sandbox: str) -> None:
+def print_sandbox_gaps(name: str, sandbox: str) -> None:
     """Print which parts of the sandbox are missing, if any."""
-    if sandbox_word(sandbox) == PARTLY:
+    if summarise_sandbox(sandbox) == PARTLY:
         print_note(f"{name}: sandbox {sandbox}")
 
 
@@ -120,12 +126,12 @@ PARTLY: Final = "partly"
 _WORDS: Final = ("full", "off")
 
 
-def machine_words(probed: DeviceMachine | None) -> str:
+def describe_machine(probed: DeviceMachine | None) -> str:
     """Return a device's measured peak rates as text, or why they are missing."""
     if probed is None:
         return "not measured yet"
     if probed.machine is None:
-        return f"not measured: {probed.why}"
+        return f"not measured: {probed.reason}"
     machine, levels = probed.machine, []
     for cache in machine.caches:
         size = cache.bytes / KILO
@@ -140,7 +146,7 @@ def machine_words(probed: DeviceMachine | None) -> str:
     )
 
 
-def sandbox_word(level: str) -> str:
+def summarise_sandbox(level: str) -> str:
     """Return `full`, `off` or `partly` for a sandbox's description; `-` for an empty one."""
     if not level:
         return "-"

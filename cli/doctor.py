@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from cli.doctor_checks.findings import Finding, States, tell
-from cli.host_checks import disk, look
-from cli.terminal.option_groups import shared
+from cli.doctor_checks.findings import Finding, States, print_findings
+from cli.host_checks import check_free_space, run_check
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import Conflict
 from mallorn.core.settings import Settings
 from stack.data_directory import DataDir, DataDirInUse
 
 
-@shared
+@expand_option_groups
 def doctor(
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the service keeps its data.  [MALLORN_DATA_DIR]")
@@ -44,7 +44,7 @@ def doctor(
     fixes = _repair(config) if repair else ()
     is_elsewhere = address.url is not None and data is None and not config.data_dir.is_dir()
     checks = () if is_elsewhere else _check_directory(config, backup)
-    tell(
+    print_findings(
         chain(fixes, checks, _check_running_parts(config, address)),
         as_json,
         States("bad", "warn"),
@@ -54,15 +54,15 @@ def doctor(
 
 def _repair(config: Settings) -> Iterator[Finding]:
     """Lock the data directory and repair it. Raises Conflict while a service uses it."""
-    from cli.doctor_checks.repair import repaired
+    from cli.doctor_checks.repair import repair_all
 
     directory = DataDir(config.data_dir.absolute())
     if not directory.path.is_dir():  # the first check reports it
         return
-    directory.prepare()
+    directory.create_directories()
     try:
-        with directory.locked():
-            yield from repaired(config)
+        with directory.hold_stack_lock():
+            yield from repair_all(config)
     except DataDirInUse as error:
         raise Conflict(error.message, hint="stop it, then   mallorn doctor --repair") from None
 
@@ -72,31 +72,33 @@ def _check_directory(config: Settings, backup: Path | None) -> Iterator[Finding]
     from db.repositories.access_control import needs_api_keys
 
     directory = DataDir(config.data_dir.absolute())
-    yield look("directory", lambda: stored_data.rights(directory.path))
-    yield look("disk", lambda: disk(directory.path))
+    yield run_check("directory", lambda: stored_data.check_access_rights(directory.path))
+    yield run_check("disk", lambda: check_free_space(directory.path))
     yield from _check_stored_data(config, backup)
-    yield look("stack", lambda: stored_data.stack(directory), necessary=False)
-    yield look("leftovers", lambda: stored_data.leftovers(directory), necessary=False)
-    yield look("sandbox", lambda: stored_data.sandbox(config.sandbox_mode(needs_api_keys(config))))
+    yield run_check("stack", lambda: stored_data.describe_running_service(directory), necessary=False)
+    yield run_check("leftovers", lambda: stored_data.check_leftovers(directory), necessary=False)
+    yield run_check(
+        "sandbox", lambda: stored_data.describe_sandbox(config.sandbox_mode(needs_api_keys(config)))
+    )
 
 
 def _check_running_parts(config: Settings, address: Address) -> Iterator[Finding]:
     """Check the parts of the service at `address`, else of the one on the data directory."""
     from cli.doctor_checks import service
 
-    stack = DataDir(config.data_dir.absolute()).running_stack()
+    stack = DataDir(config.data_dir.absolute()).read_running_stack()
     if address.url is None and stack is None:
         return
     with client(*address, config.data_dir) as api:
-        readiness = look("service", lambda: service.ready(api))
+        readiness = run_check("service", lambda: service.check_readiness(api))
         yield readiness
         if readiness.ok:
-            yield look("control", lambda: service.control(api))
-            yield look("workers", lambda: service.workers(api))
-            yield look("devices", lambda: service.devices(api), necessary=False)
-            yield look("locks", lambda: service.locks(api), necessary=False)
+            yield run_check("control", lambda: service.check_control(api))
+            yield run_check("workers", lambda: service.check_workers(api))
+            yield run_check("devices", lambda: service.check_devices(api), necessary=False)
+            yield run_check("locks", lambda: service.check_build_locks(api), necessary=False)
     if address.url is None and stack is not None:
-        yield look("tracker", lambda: service.tracker(stack, config.fleet_key))
+        yield run_check("tracker", lambda: service.check_tracker(stack, config.fleet_key))
 
 
 def _check_stored_data(config: Settings, backup: Path | None) -> Iterator[Finding]:
@@ -105,17 +107,17 @@ def _check_stored_data(config: Settings, backup: Path | None) -> Iterator[Findin
     from db.session import Database
 
     with Database(config.database_url) as database:
-        integrity = look("database", lambda: stored_data.integrity(database))
+        integrity = run_check("database", lambda: stored_data.check_integrity(database))
         yield integrity
         if not integrity.ok:
             return
-        yield look("backups", lambda: stored_data.backups(database))
+        yield run_check("backups", lambda: stored_data.describe_backups(database))
         if backup is not None:
-            yield look("backup", lambda: stored_data.backed_up(database, backup))
-        tables = look("tables", lambda: stored_data.tables(database))
+            yield run_check("backup", lambda: stored_data.copy_sqlite_database(database, backup))
+        tables = run_check("tables", lambda: stored_data.check_tables(database))
         yield tables
         if tables.ok:
-            yield look("models", lambda: stored_data.models(database, config.artifacts))
-            yield look("exports", lambda: stored_data.exports(database))
-            yield look("times", lambda: stored_data.times(database), necessary=False)
-            yield look("cost models", lambda: stored_data.cost_models(database))
+            yield run_check("models", lambda: stored_data.check_models(database, config.artifacts))
+            yield run_check("exports", lambda: stored_data.check_exports(database))
+            yield run_check("times", lambda: stored_data.check_times(database), necessary=False)
+            yield run_check("cost models", lambda: stored_data.check_cost_models(database))

@@ -9,14 +9,14 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.read_only_client import find_job, reader
-from cli.terminal.option_groups import shared
+from cli.find_client_and_job import find_job, open_reader
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
-from mallorn.progress_lines import words
-from mallorn.results.compare_jobs import Comparison, Side
+from mallorn.progress_lines import describe_activity
+from mallorn.results.compare_jobs import JobComparison, Side
 from mallorn.results.compare_jobs import compare as compared
 from mallorn.results.decision_summary import summarise
 from mallorn.wording.decision_log import (
@@ -27,7 +27,7 @@ from mallorn.wording.decision_log import (
     summary_lines,
     top_shares,
 )
-from mallorn.wording.format_values import Column, duration, latency
+from mallorn.wording.format_values import Column, format_duration, format_latency
 
 TaskOption = Annotated[
     int | None, typer.Option("--task", min=0, help="Only rounds of the task with this ID.")
@@ -35,7 +35,7 @@ TaskOption = Annotated[
 LastOption = Annotated[int | None, typer.Option("--last", min=1, help="Only this many of the newest rounds.")]
 
 
-@shared
+@expand_option_groups
 def explain(
     job: NewestJobArgument = None,
     task: TaskOption = None,
@@ -45,7 +45,7 @@ def explain(
     place: Place,
 ) -> None:
     """Show why each round of a job was planned, its forecast and its result."""
-    with reader(*place) as api:
+    with open_reader(*place) as api:
         handle = find_job(api, job)
         rounds, tasks, status = handle.explain(), handle.tasks(), handle.refresh()
     if task is not None and task not in {row.index for row in tasks}:
@@ -62,7 +62,7 @@ def explain(
             next_step = f"go on with   mallorn resume {status.id}"
         elif status.state is JobState.TUNING:
             next_step = "it waits for the planner, which   mallorn up   starts, and also   mallorn control"
-        print_note(f"no rounds yet: the job is {status.state}; {words(status) or next_step}")
+        print_note(f"no rounds yet: the job is {status.state}; {describe_activity(status) or next_step}")
         return
     console = stdout()
     if console.is_terminal:
@@ -81,7 +81,7 @@ DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "fa
 Line = list[str]  # a fact's name, and its value for each job
 
 
-@shared
+@expand_option_groups
 def compare(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB JOB...", help="The ids of two or more jobs.")],
     as_json: JsonOption = False,
@@ -91,14 +91,14 @@ def compare(
     """Compare jobs: latency, trials and seconds, latency at equal effort, and task by task."""
     if len(jobs) < 2:
         raise InvalidRequest("one job has nothing to be compared with", hint="mallorn compare JOB OTHER")
-    with reader(*place) as api:
+    with open_reader(*place) as api:
         comparison = compared(
             [Side.of(job.status, job.tasks(), list(job.rounds())) for job in map(api.job, jobs)]
         )
     if as_json:
         print_json(comparison)
         return
-    stdout().print(table(_facts(comparison), _columns(comparison, "JOB")))
+    stdout().print(table(_comparison_lines(comparison), _columns(comparison, "JOB")))
     stdout().print()
     weights = [next(weight for weight in task.weight if weight is not None) for task in comparison.tasks]
     tasks = [
@@ -115,12 +115,12 @@ def compare(
         print_note(f"beware: {warning}")
 
 
-def _columns(comparison: Comparison, first: str) -> list[Column[Line]]:
+def _columns(comparison: JobComparison, first: str) -> list[Column[Line]]:
     job_columns = [Column[Line](job.id, itemgetter(i)) for i, job in enumerate(comparison.jobs, 1)]
     return [Column[Line](first, itemgetter(0)), *job_columns]
 
 
-def _facts(comparison: Comparison) -> Iterator[Line]:
+def _comparison_lines(comparison: JobComparison) -> Iterator[Line]:
     jobs = comparison.jobs
     yield ["name", *(job.name for job in jobs)]
     yield ["state", *(job.state for job in jobs)]
@@ -129,19 +129,21 @@ def _facts(comparison: Comparison) -> Iterator[Line]:
         if len(set(choices)) > 1:
             yield [option.replace("_", " "), *choices]
     yield ["trials", *(f"{job.trials} ({job.failures} failed)" for job in jobs)]
-    yield ["time", *("-" if job.seconds is None else duration(job.seconds) for job in jobs)]
+    yield ["time", *("-" if job.seconds is None else format_duration(job.seconds) for job in jobs)]
     yield _latencies("model", [job.model_us for job in jobs])
     yield _latencies("sum over tasks", [job.reached_us for job in jobs])
     yield _latencies(f"after {comparison.equal_trials} trials", [job.at_equal_trials_us for job in jobs])
-    yield _latencies(f"after {duration(comparison.equal_seconds)}", [job.at_equal_seconds_us for job in jobs])
+    yield _latencies(
+        f"after {format_duration(comparison.equal_seconds)}", [job.at_equal_seconds_us for job in jobs]
+    )
 
 
 def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int | None] = ()) -> Line:
     first, *later_values = values
     ratios = (f" (x{value / first:.3f})" if value is not None and first else "" for value in later_values)
     texts = [
-        latency(first),
-        *(latency(value) + ratio for value, ratio in zip(later_values, ratios, strict=True)),
+        format_latency(first),
+        *(format_latency(value) + ratio for value, ratio in zip(later_values, ratios, strict=True)),
     ]
     if trials:
         texts = [
@@ -150,7 +152,7 @@ def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int |
     return [fact, *texts]
 
 
-@shared
+@expand_option_groups
 def report(
     job: NewestJobArgument = None,
     out: Annotated[
@@ -161,20 +163,17 @@ def report(
     place: Place,
 ) -> None:
     """Write a job's report as one HTML file that needs no server."""
-    from mallorn.report.page import FAILURES_READ, ReportData, page
+    from mallorn.report.report_page import FAILURES_READ, ReportData, render_report_page
 
-    with reader(*place) as api:
+    with open_reader(*place) as api:
         handle = find_job(api, job)
         rounds, tasks, status = list(handle.rounds(order="oldest")), handle.tasks(), handle.refresh()
-        failed = [
-            record
-            for outcome in status.progress.failures
-            for record in islice(handle.measurements(Outcome(outcome)), FAILURES_READ)
-        ]
+        outcomes = map(Outcome, status.progress.failures)
+        failed = [row for name in outcomes for row in islice(handle.measurements(name), FAILURES_READ)]
     story = ReportData.of(status, tasks, rounds, failed)
     file = out or Path(f"mallorn-{story.job.id}.html")
     try:
-        file.write_text(page(story, time.time()), encoding="utf-8")
+        file.write_text(render_report_page(story, time.time()), encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"cannot write {file}: {error.strerror}", hint="choose another --out") from None
     if as_json:

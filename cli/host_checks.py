@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cli.doctor_checks.findings import Finding
 from mallorn.core.errors import HostFault, MallornError, StorageFull
-from mallorn.core.install_command import MissingPackage, install_line
+from mallorn.core.install_command import MissingPackage, pip_install_command
 from mallorn.core.targets import LOCAL, Target
 from stack.supervised_process import search_path
 
@@ -32,7 +32,7 @@ WAYS_TO_FULL: Final = (
 )
 
 
-def look(name: str, check: Callable[[], str], necessary: bool = True) -> Finding:
+def run_check(name: str, check: Callable[[], str], necessary: bool = True) -> Finding:
     """Run a check, and return its text or its error as a finding."""
     try:
         return Finding(name, True, check(), necessary=necessary)
@@ -40,15 +40,15 @@ def look(name: str, check: Callable[[], str], necessary: bool = True) -> Finding
         return Finding(name, False, error.message, error.hint, necessary)
 
 
-def compiler() -> str:
+def check_linker() -> str:
     """Link a library as a test. Raises HostFault if that fails."""
     from workers.tvm.linker import check_linking
 
-    with _path_of_child_processes(), TemporaryDirectory(prefix="mallorn-check-") as folder:
+    with _use_child_path(), TemporaryDirectory(prefix="mallorn-check-") as folder:
         return f"{check_linking(Path(folder))} makes shared libraries"
 
 
-def disk(data: Path) -> str:
+def check_free_space(data: Path) -> str:
     """Return a text on the free space for `data`. Raises StorageFull below 256 MiB."""
     place = next(folder for folder in (data, *data.parents) if folder.exists())
     free_bytes = shutil.disk_usage(place).free
@@ -65,16 +65,16 @@ def tvm_process() -> "ModelCompiler":
     return ModelCompiler(env={"PATH": search_path()}, name="TVM")
 
 
-def tvm(graphs: "ModelCompiler", target: Target) -> str:
+def check_tvm(graphs: "ModelCompiler", target: Target) -> str:
     """Load TVM in a child process. Raises MissingPackage if absent, else ChildError."""
     for library in ("tvm", "onnx"):
         if find_spec(library) is None:
-            raise MissingPackage(f"{library} is not installed", hint=install_line("server,worker"))
+            raise MissingPackage(f"{library} is not installed", hint=pip_install_command("server,worker"))
     graphs.warm_up(target.text)
     return "loads in a process of its own"
 
 
-def kernel(target: Target) -> str:
+def check_kernel(target: Target) -> str:
     """Build and run a kernel in candidates' sandboxes. Raises HostFault if that fails."""
     from workers.interfaces.candidate_compiler import CandidateCompiler
     from workers.interfaces.whole_model_engine import Engine
@@ -84,31 +84,31 @@ def kernel(target: Target) -> str:
         room, env = Path(folder), {"PATH": search_path(), "TVM_NUM_THREADS": str(target.num_cores)}
         try:
             with CandidateCompiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
-                [run] = runner.clock(folder, [maker.build_one_probe(target.text, folder)])
+                [run] = runner.time_probes(folder, [maker.build_one_probe(target.text, folder)])
         except ChildError as error:
             message = f"no kernel for {target} is built and run here: {error.message}"
             raise HostFault(message, hint="mallorn doctor") from None
     return f"one was built and ran, in {run.mean_sec * 1e6:.1f} us"
 
 
-def target_here(text: str, is_elsewhere: bool) -> tuple[Target, str]:
+def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
     """Return the target, and a text that compares it with this machine's.
 
     Raises InvalidTarget if this machine cannot run it, unless `is_elsewhere`.
     """
     from workers.device.detect_host import detect_target
-    from workers.device.target_support import check_executable, target_on_this_machine
+    from workers.device.target_support import check_executable, resolve_target
 
     local_target = detect_target()
     if text == LOCAL:
         return local_target, f"local is {local_target}"
-    target = target_on_this_machine(text)
+    target = resolve_target(text)
     if not is_elsewhere:
         check_executable(target)
     return target, f"{target}" if target == local_target else f"{target}; this machine is {local_target}"
 
 
-def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
+def check_cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
     """Check for CUDA's compiler, runtime and driver; only a GPU here needs the driver."""
     from workers.tvm.compile_cuda import find_toolchain
 
@@ -125,26 +125,26 @@ def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
         yield Finding("driver", False, words, command, necessary=not is_gpu_elsewhere)
 
 
-def model(graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]]) -> str:
+def check_model_import(graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]]) -> str:
     """Return a text on a model's inputs. Raises InvalidModel if it cannot be imported."""
-    report = graphs.look(str(file.absolute()), shapes)
+    report = graphs.read_signature(str(file.absolute()), shapes)
     inputs = ", ".join(f"{spec.name} {spec.shape}" for spec in report.inputs)
     return f"{file}: {sum(report.operators.values())} operators; {inputs}"
 
 
-def sandbox(mode: str) -> str:
+def check_sandbox_level(mode: str) -> str:
     """Check that models and candidates run in a full sandbox. Raises HostFault if not."""
     from workers.sandbox.sandbox import OFF, WHOLE
-    from workers.sandbox.sandbox_support import reached
+    from workers.sandbox.sandbox_support import probe_sandbox_support
 
-    level = "off by MALLORN_SANDBOX" if mode == OFF else reached(mode)
+    level = "off by MALLORN_SANDBOX" if mode == OFF else probe_sandbox_support(mode)
     if level == WHOLE:
         return "full: Landlock, seccomp and limits close around what runs models and candidates"
     way = next((way for word, way in WAYS_TO_FULL if word in level), "mallorn doctor")
     raise HostFault(f"{level}; serve nobody's models but your own so", hint=way)
 
 
-def cores(cpus: Path = CPUS) -> str:
+def check_core_speeds(cpus: Path = CPUS) -> str:
     """Raise HostFault if some cores are slower than others, as all get equal work."""
     clocks = {}
     for core in sorted(os.sched_getaffinity(0)):
@@ -160,7 +160,7 @@ def cores(cpus: Path = CPUS) -> str:
     raise HostFault(message, hint=f"start the service with   taskset -c {these} mallorn up")
 
 
-def onnxruntime() -> str:
+def check_onnxruntime() -> str:
     """Raise MissingPackage if onnxruntime, to compare results with, is not installed."""
     if find_spec("onnxruntime") is None:
         raise MissingPackage("not installed: nothing to compare results with", hint="pip install onnxruntime")
@@ -171,13 +171,13 @@ def check_host(data: Path) -> None:
     """Run the fast checks before a service starts here. Raises the first check's error."""
     from workers.host.core_lock import CoreLock
 
-    compiler()
+    check_linker()
     CoreLock().files()
-    disk(data)
+    check_free_space(data)
 
 
 @contextmanager
-def _path_of_child_processes() -> Iterator[None]:
+def _use_child_path() -> Iterator[None]:
     """Use the PATH of the service's processes in the block, to find the same programs."""
     old_path = os.environ.get("PATH")
     os.environ["PATH"] = search_path()

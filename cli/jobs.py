@@ -8,19 +8,26 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.live_view import follow
-from cli.read_only_client import FIRST_STEP, check_moves, check_open, find_job, reader, source
-from cli.result_table import print_fetch, print_result, print_verdict
-from cli.terminal.job_options import Choices, EffortOptions
-from cli.terminal.option_groups import shared
+from cli.find_client_and_job import (
+    FIRST_STEP,
+    check_active_job_has_service,
+    check_ended_job_has_service,
+    find_job,
+    open_reader,
+    open_source,
+)
+from cli.live_view import show_until_ended
+from cli.print_job_result import print_fetch, print_result, print_verdict
+from cli.terminal.job_options import EffortOptions, JobFlags
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import (
     JobArgument,
     JsonOption,
     NewestJobArgument,
     Place,
     YesOption,
-    ask,
     client,
+    confirm_or_exit,
     fact_table,
     print_json,
     print_json_line,
@@ -36,50 +43,52 @@ from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
 from mallorn.progress_lines import FirstVersion
-from mallorn.results.speedup import beside_onnxruntime
-from mallorn.wording.format_values import (
-    AUTO,
-    Cell,
-    Column,
-    duration,
-    first_line,
-    headroom,
-    latency,
-    moment,
-    spent_of,
-)
-from mallorn.wording.results import (
+from mallorn.results.speedup import compare_with_onnxruntime
+from mallorn.wording.describe_results import (
     ANSWER_COLUMNS,
     ENGINE_COLUMNS,
     FAMILY_COLUMNS,
     POINT_COLUMNS,
-    failures,
-    kinships,
+    describe_failures,
+    describe_schedule_sources,
+    describe_skipped_steps,
+    describe_stock_comparison,
+    describe_warnings,
     latency_rows,
-    left_undone,
-    rests_on,
-    stock_words,
+    list_family_rows,
     task_columns,
-    warnings,
+)
+from mallorn.wording.format_values import (
+    AUTO,
+    Cell,
+    Column,
+    describe_headroom,
+    first_line,
+    format_duration,
+    format_latency,
+    format_moment,
+    format_spent_trials,
 )
 
 JOB_COLUMNS: Final = (
     Column[JobStatus]("JOB", lambda job: job.id),
     Column[JobStatus]("NAME", lambda job: job.name),
     Column[JobStatus]("STATE", lambda job: job.state),
-    Column[JobStatus]("TRIALS", lambda job: spent_of(job, "/")),
-    Column[JobStatus]("LATENCY", lambda job: latency(job.median_us("tuned") or job.progress.estimated_us)),
+    Column[JobStatus]("TRIALS", lambda job: format_spent_trials(job, "/")),
     Column[JobStatus](
-        "VS ONNXRUNTIME", lambda job: str(beside_onnxruntime(job.finish_report.latency_us) or "")
+        "LATENCY", lambda job: format_latency(job.median_us("tuned") or job.progress.estimated_us)
     ),
-    Column[JobStatus]("AGE", lambda job: duration(time.time() - job.created_at)),
+    Column[JobStatus](
+        "VS ONNXRUNTIME", lambda job: str(compare_with_onnxruntime(job.finish_report.latency_us) or "")
+    ),
+    Column[JobStatus]("AGE", lambda job: format_duration(time.time() - job.created_at)),
     Column[JobStatus]("REASON", lambda job: first_line(job.reason)),
 )
 
 OWNER_COLUMN: Final = Column[JobStatus]("OWNER", lambda job: job.owner)
 
 
-@shared
+@expand_option_groups
 def submit(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
@@ -88,17 +97,15 @@ def submit(
     name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
     *,
-    choices: Choices,
+    options: JobFlags,
     as_json: JsonOption = False,
     place: Place,
 ) -> None:
     """Submit a model to be tuned, and return at once."""
-    options = choices.asked()
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
     with client(*place) as api:
-        model_id = upload_with_bar(api, model)
-        job = api.tune(model_id, *effort, job_name, priority, **options)
+        job = api.tune(upload_with_bar(api, model), *effort, job_name, priority, **options)
     if as_json:
         print_json(job.body)
         return
@@ -106,7 +113,7 @@ def submit(
     print_note(f"submitted; follow it with   mallorn watch {job.id}")
 
 
-@shared
+@expand_option_groups
 def jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Only archived jobs.")] = False,
@@ -117,7 +124,7 @@ def jobs(
     place: Place,
 ) -> None:
     """List jobs, newest first."""
-    with reader(*place) as api:
+    with open_reader(*place) as api:
         handles = list(islice(api.jobs(state, archived, all_owners), limit))
     if as_json:
         print_json([job.body for job in handles])
@@ -128,10 +135,10 @@ def jobs(
     print_rows([job.status for job in handles], columns, False, empty)
 
 
-@shared
+@expand_option_groups
 def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
     """Show one job: its budget, results and problems."""
-    with source(*place) as origin:
+    with open_source(*place) as origin:
         handle = find_job(origin.api, job)
         rows = []
         with suppress(NotFound):  # an admin may see another owner's job, but not its tasks
@@ -141,55 +148,59 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
         print_json(handle.body)
         return
     progress = status.progress
-    estimate = f"{latency(progress.estimated_us)}, the sum over its tasks"
+    estimate = f"{format_latency(progress.estimated_us)}, the sum over its tasks"
     facts: dict[str, Cell] = {
         "name": status.name,
         "state": status.state,
         "reason": status.reason,
         "model": status.model_id,
         "target": status.target,
-        "trials": spent_of(status),
+        "trials": format_spent_trials(status),
         "minutes": status.minutes,
-        "budget": AUTO if status.auto else None,
-        "private": "kept from other owners" if status.options.is_private else None,
+        "budget": AUTO if status.has_auto_budget else None,
+        "private": "kept from other owners" if status.options.private else None,
         "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
-        "failures": failures(progress),
+        "failures": describe_failures(progress),
         "estimate": None if progress.estimated_us is None else estimate,
-        "headroom": headroom(status) or None,
-        "stock's tuner": stock_words(rows),
+        "headroom": describe_headroom(status) or None,
+        "stock's tuner": describe_stock_comparison(rows),
     }
     tables = [fact_table("JOB", status.id, facts)]
     if engines := latency_rows(report.latency_us):
         tables.append(table(engines, ENGINE_COLUMNS))
     if report.points:
         tables.append(table(report.points, POINT_COLUMNS))
-    if report.answers:
-        tables.append(table(report.answers.items(), ANSWER_COLUMNS))
+    if report.unmeasured_schedules:
+        tables.append(table(report.unmeasured_schedules.items(), ANSWER_COLUMNS))
     for result in tables:
         stdout().print(result)
         stdout().print()
-    for line in rests_on(report) + left_undone(report) + warnings(status):
+    for line in (
+        describe_schedule_sources(report) + describe_skipped_steps(report) + describe_warnings(status)
+    ):
         stdout().print(line, markup=False)
-    print_verdict(status.verdict, origin.words)
-    print_fetch(status, origin.words)
+    print_verdict(status.verdict, origin.data_option)
+    print_fetch(status, origin.data_option)
     if status.export_deleted_at is not None:
-        print_note(f"its exported schedules were deleted at {moment(status.export_deleted_at)}")
+        print_note(f"its exported schedules were deleted at {format_moment(status.export_deleted_at)}")
 
 
-@shared
+@expand_option_groups
 def tasks(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
     """Print MetaSchedule's table of a job's tasks, and which of them share a cost model and why."""
-    with source(*place) as origin:
+    with open_source(*place) as origin:
         handle = find_job(origin.api, job)
         rows = handle.tasks()
-    empty = f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{origin.words}"
+    empty = (
+        f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{origin.data_option}"
+    )
     print_rows(rows, task_columns(rows), as_json, empty)
-    if not as_json and (families := kinships(rows)):
+    if not as_json and (families := list_family_rows(rows)):
         stdout().print()
         stdout().print(table(families, FAMILY_COLUMNS))
 
 
-@shared
+@expand_option_groups
 def watch(
     job: NewestJobArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
@@ -200,53 +211,57 @@ def watch(
 
     The result is printed last. Ctrl-C ends only this command, not the job.
     """
-    with source(*place) as origin:
+    with open_source(*place) as origin:
         handle = find_job(origin.api, job)
-        check_moves(origin, handle)
+        check_active_job_has_service(origin, handle)
         try:
             if as_json:
                 for event in handle.events():
                     print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
             else:
-                first = FirstVersion(handle, f"mallorn schedules {handle.id}{origin.words}")
-                follow(handle, stderr(), first, verbose=True)
+                first = FirstVersion(handle, f"mallorn schedules {handle.id}{origin.data_option}")
+                show_until_ended(handle, stderr(), first, verbose=True)
         except KeyboardInterrupt:
-            print_note(f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{origin.words}")
-            print_fetch(handle.status, origin.words)
+            print_note(
+                f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{origin.data_option}"
+            )
+            print_fetch(handle.status, origin.data_option)
             raise typer.Exit(130) from None
         handle.refresh()
         handle.raise_for_state()
         if not as_json:
-            print_result(handle.status, origin.words)
-            print_fetch(handle.status, origin.words)
+            print_result(handle.status, origin.data_option)
+            print_fetch(handle.status, origin.data_option)
 
 
-@shared
+@expand_option_groups
 def pause(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
     """Pause a job: rounds in progress end, and no more are planned."""
-    with source(*place) as origin:
+    with open_source(*place) as origin:
         handle = origin.api.job(job)
-        check_open(origin, handle)
-        check_moves(origin, handle)
+        check_ended_job_has_service(origin, handle)
+        check_active_job_has_service(origin, handle)
         handle.pause()
-    _report(handle, as_json, f"paused; go on with   mallorn resume {handle.id}{origin.words}")
+    _print_job(handle, as_json, f"paused; go on with   mallorn resume {handle.id}{origin.data_option}")
 
 
-@shared
+@expand_option_groups
 def cancel(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
     """End a job now; its measurements stay in the dataset."""
-    with source(*place) as origin:
+    with open_source(*place) as origin:
         handle = origin.api.job(job)
-        check_open(origin, handle)
+        check_ended_job_has_service(origin, handle)
         handle.cancel()
-    _report(
-        handle, as_json, f"cancelled; what it measured stays: mallorn records --job {handle.id}{origin.words}"
+    _print_job(
+        handle,
+        as_json,
+        f"cancelled; what it measured stays: mallorn records --job {handle.id}{origin.data_option}",
     )
     if not as_json:
-        print_fetch(handle.status, origin.words)
+        print_fetch(handle.status, origin.data_option)
 
 
-def _report(job: Job, as_json: bool, note: str) -> None:
+def _print_job(job: Job, as_json: bool, note: str) -> None:
     if as_json:
         print_json(job.body)
     else:
@@ -256,7 +271,7 @@ def _report(job: Job, as_json: bool, note: str) -> None:
 JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")]
 
 
-@shared
+@expand_option_groups
 def rm(
     jobs: JobsArgument,
     yes: YesOption = False,
@@ -271,14 +286,16 @@ def rm(
     with client(*place) as api:
         handles = [api.job(job) for job in jobs]
         names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in handles)
-        ask(f"Delete {subject}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{place.data_option}", yes)
+        confirm_or_exit(
+            f"Delete {subject}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{place.data_option}", yes
+        )
         note = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
         for job in handles:
             job.delete_export() if export else job.delete()
             print_note(f"deleted {subject}{job.id}; {note} {job.id}{place.data_option}")
 
 
-@shared
+@expand_option_groups
 def archive(
     jobs: JobsArgument,
     undo: Annotated[bool, typer.Option("--undo", help="Show them in the list of jobs again.")] = False,

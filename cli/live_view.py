@@ -12,17 +12,24 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from cli.terminal.output import table
-from mallorn.core.device_wait_hint import command_for
+from mallorn.core.device_wait_hint import find_device_command
 from mallorn.core.errors import Unavailable
-from mallorn.core.finish_reserve import finish_sec
+from mallorn.core.estimate_finish_time import finish_sec
 from mallorn.core.states import JobState
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job
-from mallorn.progress_lines import FirstVersion, LineView, advice, best, share, words
-from mallorn.results.best_so_far_curve import CurvePoint, at_trials, curve
-from mallorn.wording.format_values import headroom, latency, spent_of
-from mallorn.wording.results import TASK_COLUMNS
+from mallorn.progress_lines import (
+    FirstVersion,
+    LineView,
+    advise_on_budget,
+    completed_share,
+    describe_activity,
+    describe_best_latency,
+)
+from mallorn.results.best_so_far_curve import CurvePoint, best_total_at_trials, curve
+from mallorn.wording.describe_results import TASK_COLUMNS
+from mallorn.wording.format_values import describe_headroom, format_latency, format_spent_trials
 
 HEIGHT: Final = 6
 LEAST_WIDTH: Final = 20
@@ -46,7 +53,7 @@ def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list
     canvas = [[0] * fields for _ in range(height)]
     last_level = None
     for column in range(columns):
-        value = at_trials(points, round(last * column / (columns - 1)))
+        value = best_total_at_trials(points, round(last * column / (columns - 1)))
         if value is None:
             continue
         level = levels - 1  # dots from the top; at the bottom if latencies never changed
@@ -57,7 +64,7 @@ def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list
             canvas[dot // ROWS][column // COLUMNS] |= DOTS[column % COLUMNS][dot % ROWS]
         last_level = level
     rows = ["".join(chr(BRAILLE + bits) for bits in row) for row in canvas]
-    labels = [latency(slowest), *[""] * (height - 2), latency(fastest)]
+    labels = [format_latency(slowest), *[""] * (height - 2), format_latency(fastest)]
     lines = [f"{label:>{MARGIN - 2}} ┤{row}" for label, row in zip(labels, rows, strict=True)]
     return [*lines, f"{'':>{MARGIN}}0{f'{last} trials':>{fields - 1}}"]
 
@@ -76,7 +83,7 @@ class RoundsSoFar:
             if row.index <= self._settled:
                 break
             self._rows[row.index] = row
-        while (next_one := self._rows.get(self._settled + 1)) is not None and not next_one.state.open:
+        while (next_one := self._rows.get(self._settled + 1)) is not None and not next_one.state.is_open:
             self._settled += 1
         return [self._rows[index] for index in sorted(self._rows)]
 
@@ -107,7 +114,7 @@ class WholeView:
 
     def show(self, job: JobStatus) -> None:
         self._bar.show(job)
-        if job.state.final:
+        if job.state.is_final:
             self._so_far.forget()
         self._tasks = self._job.tasks()
         self._rounds = self._so_far.refresh()
@@ -118,7 +125,7 @@ class WholeView:
         parts += [Text(line) for line in plot(points, self._console.width)]
         if self._tasks:
             row_count = max(LEAST_ROWS, self._console.height - OTHER_LINES)
-            visible = heaviest(self._tasks, row_count)
+            visible = select_slowest_tasks(self._tasks, row_count)
             parts.append(table(visible, TASK_COLUMNS))
             if hidden_count := len(self._tasks) - len(visible):
                 note = f"{hidden_count} more that weigh less; all with   mallorn tasks {self._job.id}"
@@ -126,7 +133,7 @@ class WholeView:
         return Group(*parts)
 
 
-def heaviest(tasks: Sequence[TaskStatus], count: int) -> list[TaskStatus]:
+def select_slowest_tasks(tasks: Sequence[TaskStatus], count: int) -> list[TaskStatus]:
     """Return the `count` slowest tasks, sorted by index; untimed tasks take precedence."""
 
     def rank(task: TaskStatus) -> tuple[bool, float]:
@@ -143,7 +150,7 @@ Show = Callable[[JobStatus], None]
 UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
 
 
-def follow(
+def show_until_ended(
     job: Job,
     console: Console,
     first: FirstVersion,
@@ -158,28 +165,32 @@ def follow(
     """
     if not console.is_terminal:
         say = partial(console.print, markup=False, soft_wrap=True)
-        return _until_final(job, _advised(LineView(say).show, console, first), check_runs)
+        return _until_final(job, _print_messages_once(LineView(say).show, console, first), check_runs)
     bar = BarView(job, console)
     view: LiveView = WholeView(job, console, bar) if verbose else bar
     with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
-        return _until_final(job, _advised(view.show, console, first), check_runs)
+        return _until_final(job, _print_messages_once(view.show, console, first), check_runs)
 
 
-def _advised(show: Show, console: Console, first: FirstVersion) -> Show:
+def _print_messages_once(show: Show, console: Console, first: FirstVersion) -> Show:
     """Return a function that shows a job and prints each message for the user once.
 
     It prints advice on a small budget, how to start a missing device, and the first export.
     """
     printed: set[str] = set()
 
-    def both(job: JobStatus) -> None:
-        for message in (advice(job), command_for(job.reason, job.cause), first.news(job)):
+    def show_and_print(job: JobStatus) -> None:
+        for message in (
+            advise_on_budget(job),
+            find_device_command(job.reason, job.cause),
+            first.announce_first_export(job),
+        ):
             if message and message not in printed:
                 console.print(Text(message), soft_wrap=True)
                 printed.add(message)
         show(job)
 
-    return both
+    return show_and_print
 
 
 def _until_final(job: Job, show: Show, check_runs: Callable[[], None]) -> JobStatus:
@@ -193,7 +204,7 @@ def _until_final(job: Job, show: Show, check_runs: Callable[[], None]) -> JobSta
             check_runs()
             if time.monotonic() - answered_at > SILENCE_SEC:
                 raise
-        if job.stuck or job.status.state.final:
+        if job.is_stuck or job.status.state.is_final:
             return job.status
         time.sleep(REFRESH_SEC)
 
@@ -210,23 +221,23 @@ class BarView:
             console=console,
         )
         self._bar_id: TaskID = self._bar.add_task(
-            job.status.state, total=1.0, spent=spent_of(job.status, "/"), best="", left=""
+            job.status.state, total=1.0, spent=format_spent_trials(job.status, "/"), best="", left=""
         )
         self._words: list[str] = []
 
     def show(self, job: JobStatus) -> None:
         # How many trials a job without a budget will take is not known yet.
-        open_ended = job.state is JobState.TUNING and job.auto and job.outlook is None
+        open_ended = job.state is JobState.TUNING and job.has_auto_budget and job.outlook is None
         self._bar.update(
             self._bar_id,
             description=job.state,
-            completed=share(job),
+            completed=completed_share(job),
             total=None if job.state in UNCOUNTED or open_ended else 1.0,
-            spent=spent_of(job, "/"),
-            best=best(job),
+            spent=format_spent_trials(job, "/"),
+            best=describe_best_latency(job),
             left=self._pace.left(job),
         )
-        self._words = [line for line in (words(job), headroom(job)) if line]
+        self._words = [line for line in (describe_activity(job), describe_headroom(job)) if line]
 
     def render(self) -> RenderableType:
         parts: list[RenderableType] = [self._bar]
@@ -260,28 +271,24 @@ class Eta:
         else:
             self._finishing_since = None
         if job.state is JobState.TUNING:
-            self._update_end(job, now_sec)
+            trials, budget = job.progress.trials, job.expected_trials if job.minutes is None else job.trials
+            if self._start is None:
+                self._start, self._seen = (now_sec, trials), trials
+            if budget is not None and trials != self._seen:
+                self._seen = trials
+                since_sec, first = self._start
+                ends_at = now_sec + (now_sec - since_sec) / (trials - first) * max(0, budget - trials)
+                last_estimate = ends_at if self._tuned_at is None else self._tuned_at
+                self._tuned_at = last_estimate + TRUST * (ends_at - last_estimate)
             if self._tuned_at is not None:
                 estimates.append(max(0.0, self._tuned_at - now_sec) + _finish_sec(job))
             if job.minutes is not None and not job.exported:  # minutes count from submit to first export
                 estimates.append(job.created_at + 60 * job.minutes - now_sec)
         left_sec = min(estimates, default=0.0)
-        return "" if left_sec <= 0 else about(left_sec)
-
-    def _update_end(self, job: JobStatus, now_sec: float) -> None:
-        trials, budget = job.progress.trials, job.expected_trials if job.minutes is None else job.trials
-        if self._start is None:
-            self._start, self._seen = (now_sec, trials), trials
-        if budget is None or trials == self._seen:
-            return
-        self._seen = trials
-        since_sec, first = self._start
-        ends_at = now_sec + (now_sec - since_sec) / (trials - first) * max(0, budget - trials)
-        last_estimate = ends_at if self._tuned_at is None else self._tuned_at
-        self._tuned_at = last_estimate + TRUST * (ends_at - last_estimate)
+        return "" if left_sec <= 0 else format_coarse_time(left_sec)
 
 
-def about(seconds: float) -> str:
+def format_coarse_time(seconds: float) -> str:
     """Return a time left in coarse words, such as `about 4 min left`."""
     if seconds < 45:
         return "less than a minute left"

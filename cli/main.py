@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from cli.terminal.explain_error import MISTAKES, explained
+from cli.terminal.explain_error import MISTAKES, explain_error
 from cli.terminal.output import print_error
 from mallorn import __version__
 from mallorn.core.errors import MallornError
@@ -38,7 +38,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("models", "cli.models:app"),
     ("schedules", "cli.schedules:app"),
     ("records", "cli.records:records"),
-    ("record", "cli.record_for_replay:record"),
+    ("record", "cli.record_measurements:record"),
     ("dataset", "cli.dataset:app"),
     ("costmodels", "cli.costmodels:app"),
     ("evaluate", "cli.train_and_evaluate:evaluate"),
@@ -95,7 +95,7 @@ class LazyGroup(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except MISTAKES as error:
-            if (explanation := explained(error)) is None:
+            if (explanation := explain_error(error)) is None:
                 raise
             print_error(explanation.message, explanation.hint)
             raise typer.Exit(1) from None
@@ -106,7 +106,7 @@ def _show_fault(kind: type[BaseException], error: BaseException, trace: Tracebac
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
-def _version(is_requested: bool) -> None:
+def _print_version(is_requested: bool) -> None:
     if is_requested:
         typer.echo(__version__)
         raise typer.Exit
@@ -118,7 +118,7 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pr
 @app.callback()
 def main(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version."
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
     """Make neural networks run faster on the hardware you own.

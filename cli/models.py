@@ -4,14 +4,14 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.read_only_client import reader
-from cli.terminal.option_groups import shared
+from cli.find_client_and_job import open_reader
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import (
     JsonOption,
     Place,
     YesOption,
-    ask,
     client,
+    confirm_or_exit,
     print_json,
     print_note,
     print_rows,
@@ -31,7 +31,7 @@ app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exc
 
 
 @app.callback()
-@shared
+@expand_option_groups
 def models(
     ctx: typer.Context,
     upload: Annotated[
@@ -45,7 +45,7 @@ def models(
     if ctx.invoked_subcommand is not None:
         return
     if upload is None:
-        with reader(*place) as api:
+        with open_reader(*place) as api:
             rows = list(api.models())
         print_rows(rows, COLUMNS, as_json, NONE_YET)
         return
@@ -58,7 +58,7 @@ def models(
 
 
 @app.command("rm")
-@shared
+@expand_option_groups
 def rm_models(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Ids of uploaded models.")],
     yes: YesOption = False,
@@ -67,7 +67,7 @@ def rm_models(
 ) -> None:
     """Delete uploaded models that no job refers to."""
     with client(*place) as api:
-        ask(
+        confirm_or_exit(
             f"Delete {', '.join(models)}?",
             f"mallorn models rm {' '.join(models)} --yes{place.data_option}",
             yes,

@@ -2,27 +2,28 @@
 
 import itertools
 import time
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
 from cli.dataset_options import dataset
-from cli.read_only_client import reader
-from cli.terminal.option_groups import shared
+from cli.find_client_and_job import open_reader
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import (
     JsonOption,
     Place,
     YesOption,
-    ask,
     client,
+    confirm_or_exit,
     print_json,
     print_note,
     print_rows,
     stdout,
 )
-from mallorn.core.api_keys import USUAL_SCOPES, OwnerDeed, Scope
+from mallorn.core.api_keys import USUAL_SCOPES, OwnerAction, Scope
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
-from mallorn.wording.format_values import Column, ago, duration, moment
+from mallorn.wording.format_values import Column, format_age, format_duration, format_moment
 
 NONE_YET: Final = "no keys yet; make the first one with   mallorn keys create NAME --scope admin"
 KEY_COLUMNS: Final = (
@@ -39,7 +40,7 @@ keys_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, prett
 
 
 @keys_app.callback()
-@shared
+@expand_option_groups
 def keys(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
     """List your API keys; an admin sees those of all owners."""
     if ctx.invoked_subcommand is not None:
@@ -50,7 +51,7 @@ def keys(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> No
 
 
 @keys_app.command()
-@shared
+@expand_option_groups
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, or who uses it.")],
     owner: Annotated[
@@ -81,11 +82,11 @@ def create(
     else:
         with client(*place) as api:
             key = api.create_key(name, owner, scopes, days)
-    _hand_over(key, as_json)
+    _print_new_key(key, as_json)
 
 
 @keys_app.command()
-@shared
+@expand_option_groups
 def rotate(
     key: KeyArgument,
     grace: Annotated[float, typer.Option(min=0, help="Minutes for which the old secret stays valid.")] = 0.0,
@@ -95,17 +96,17 @@ def rotate(
 ) -> None:
     """Replace a key's secret and print the key, once. Needs this key or an admin's."""
     with client(*place) as api:
-        _hand_over(api.rotate_key(key, grace), as_json)
+        _print_new_key(api.rotate_key(key, grace), as_json)
 
 
 @keys_app.command()
-@shared
+@expand_option_groups
 def revoke(key: KeyArgument, yes: YesOption = False, *, place: Place) -> None:
     """Revoke a key: the service refuses it, and browsers that signed in with it."""
     with client(*place) as api:
         api_key = next((row for row in api.api_keys() if row.id == key), None)
         details = f" ({api_key.name}, of {api_key.owner})" if api_key else ""
-        ask(f"Revoke the key {key}{details}?", f"mallorn keys revoke {key} --yes", yes)
+        confirm_or_exit(f"Revoke the key {key}{details}?", f"mallorn keys revoke {key} --yes", yes)
         api.revoke_key(key)
     print_note(f"revoked {key}")
 
@@ -117,14 +118,14 @@ def state_of(key: ApiKey) -> str:
     if key.expires_at is None:
         return "good"
     left_sec = key.expires_at - time.time()
-    return f"good for {duration(left_sec)}" if left_sec > 0 else "expired"
+    return f"good for {format_duration(left_sec)}" if left_sec > 0 else "expired"
 
 
 def _since(at_sec: float | None) -> str | None:
-    return None if at_sec is None else ago(max(0.0, time.time() - at_sec))
+    return None if at_sec is None else format_age(max(0.0, time.time() - at_sec))
 
 
-def _hand_over(key: NewApiKey, as_json: bool) -> None:
+def _print_new_key(key: NewApiKey, as_json: bool) -> None:
     if as_json:
         print_json(key)
         return
@@ -135,7 +136,7 @@ def _hand_over(key: NewApiKey, as_json: bool) -> None:
 
 OWNER_COLUMNS: Final = (
     Column[OwnerStatus]("OWNER", lambda owner: owner.owner),
-    Column[OwnerStatus]("PUT OUT", lambda owner: owner.put_out_at and moment(owner.put_out_at)),
+    Column[OwnerStatus]("BANNED", lambda owner: owner.banned_at and format_moment(owner.banned_at)),
 )
 OwnerArgument = Annotated[
     str, typer.Argument(metavar="OWNER", help="The owner's name, as in the lists of keys and jobs.")
@@ -145,50 +146,59 @@ owners_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pre
 
 
 @owners_app.callback()
-@shared
+@expand_option_groups
 def owners(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
-    """List all owners, and who was put out (banned)."""
+    """List all owners, and who is banned."""
     if ctx.invoked_subcommand is None:
         with client(*place) as api:
             print_rows(api.owners(), OWNER_COLUMNS, as_json, "no owners yet")
 
 
-def _command(deed: OwnerDeed, words: str, question: str = "") -> None:
-    @shared
+def _add_owner_command(
+    action: OwnerAction, words: str, question: str = "", old_names: Sequence[str] = ()
+) -> None:
+    @expand_option_groups
     def command(
         owner: OwnerArgument, yes: YesOption = False, writes_database: HereOption = False, *, place: Place
     ) -> None:
-        ask(f"{question} {owner}?", f"mallorn owners {deed} {owner} --yes", yes or not question)
+        confirm_or_exit(f"{question} {owner}?", f"mallorn owners {action} {owner} --yes", yes or not question)
         if writes_database:
             with dataset(place.data, None) as database:
-                from db.repositories.access_control import apply_deed
+                from db.repositories.access_control import apply_owner_action
 
-                name = apply_deed(database, deed, owner).owner
+                name = apply_owner_action(database, action, owner).owner
         else:
             with client(*place) as api:
-                name = api.treat_owner(owner, deed).owner
-        print_note(f"{deed}: {owner}" + (f", from now on {name}" if name != owner else ""))
+                name = api.change_owner_access(owner, action).owner
+        print_note(f"{action}: {owner}" + (f", from now on {name}" if name != owner else ""))
 
-    owners_app.command(deed, help=words)(command)
+    owners_app.command(action, help=words)(command)
+    for old_name in old_names:
+        owners_app.command(old_name, hidden=True)(command)
 
 
-_command(OwnerDeed.SIGN_OUT, "End all browser sessions of an owner; keys stay valid.")
-_command(
-    OwnerDeed.PUT_OUT,
+_add_owner_command(OwnerAction.SIGN_OUT, "End all browser sessions of an owner; keys stay valid.")
+_add_owner_command(
+    OwnerAction.BAN,
     "Ban an owner: keys are revoked, browser sessions end, jobs are cancelled. A key in the coordinators' "
     "MALLORN_API_KEYS is refused meanwhile, too; remove it there.",
     "Revoke all keys and cancel all jobs of",
+    old_names=["put-out"],
 )
-_command(OwnerDeed.LET_IN, "Let a banned owner sign in and get new keys; old keys stay revoked.")
-_command(
-    OwnerDeed.ERASE,
+_add_owner_command(
+    OwnerAction.READMIT,
+    "Let a banned owner sign in and get new keys; old keys stay revoked.",
+    old_names=["let-in"],
+)
+_add_owner_command(
+    OwnerAction.ERASE,
     "Ban an owner and erase the name: jobs, keys and audit log stay, under another name.",
-    "Put out and forget for ever",
+    "Ban and erase for ever",
 )
 
 
 AUDIT_COLUMNS: Final = (
-    Column[AuditEntry]("AT", lambda entry: moment(entry.at)),
+    Column[AuditEntry]("AT", lambda entry: format_moment(entry.at)),
     Column[AuditEntry]("OWNER", lambda entry: entry.owner),
     Column[AuditEntry]("KEY", lambda entry: entry.key_id or None),
     Column[AuditEntry]("STATUS", lambda entry: entry.status),
@@ -197,7 +207,7 @@ AUDIT_COLUMNS: Final = (
 )
 
 
-@shared
+@expand_option_groups
 def audit(
     limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
     as_json: JsonOption = False,
@@ -205,6 +215,6 @@ def audit(
     place: Place,
 ) -> None:
     """List requests that changed something or tried to, newest first. An admin sees those of all owners."""
-    with reader(*place) as api:
+    with open_reader(*place) as api:
         rows = list(itertools.islice(api.audit(page_size=min(limit, 500)), limit))
     print_rows(rows, AUDIT_COLUMNS, as_json, "nobody has changed anything yet")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.compile_and_bench import ModelArgument, SchedulesOption, TargetOption, VersionOption, compile_tuned
-from cli.schedule_directory import local_model, read_exported
+from cli.schedule_directory import local_model, read_schedule_directory
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.values.machine import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version
-from mallorn.onnx_export import existing
-from mallorn.wording.format_values import Column, latency
+from mallorn.onnx_export import find_model_file
+from mallorn.wording.format_values import Column, format_latency
 
 if TYPE_CHECKING:
-    from mallorn.core.values.graph_report import CopyLeft
+    from mallorn.core.values.graph_report import RemainingCopy
     from mallorn.core.values.machine import Machine
     from workers.interfaces.model_compiler import ModelTask
 
@@ -36,7 +36,7 @@ def profile(
     """Show a model's time by kernel, the machine's limits, and causes that trials do not change."""
     from workers.whole_model.engines import TUNED, Engines
 
-    model, exported = existing(model), read_exported(schedules, target, version)
+    model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
     with local_model(model, exported) as whole_model:
         library = whole_model.folder / "tuned.so"
         compile_tuned(whole_model, exported, library)
@@ -47,13 +47,18 @@ def profile(
         extraction, is_cpu = whole_model.extraction(), whole_model.target.is_cpu
         # Peaks and explanations are for this CPU, not for a GPU.
         machine = whole_model.machine() if is_cpu else None
-        causes = whole_model.explain_kernels(exported.records(whole_model.folder)) if is_cpu else {}
+        causes = (
+            whole_model.explain_kernels(exported.create_database_folder(whole_model.folder)) if is_cpu else {}
+        )
     kernels = [
         replace(
             kernel,
-            held_back_by=[*copies(kernel, extraction.graph.copies, machine), *causes.get(kernel.kernel, ())],
+            held_back_by=[
+                *describe_copy(kernel, extraction.graph.copies, machine),
+                *causes.get(kernel.kernel, ()),
+            ],
         )
-        for kernel in describe(times_us, {task.name: task for task in extraction.tasks}, machine)
+        for kernel in describe_kernels(times_us, {task.name: task for task in extraction.tasks}, machine)
     ]
     if as_json:
         limits = machine and _limits(machine)
@@ -82,7 +87,7 @@ class Kernel:
 COLUMNS: Final = (
     Column[Kernel]("KERNEL", lambda kernel: kernel.kernel),
     Column[Kernel]("CALLS", lambda kernel: kernel.calls),
-    Column[Kernel]("TIME", lambda kernel: latency(kernel.time_us)),
+    Column[Kernel]("TIME", lambda kernel: format_latency(kernel.time_us)),
     Column[Kernel]("SHARE", lambda kernel: f"{kernel.share:.0%}"),
     Column[Kernel]("GFLOP/S", lambda kernel: f"{kernel.gflops:.0f}" if kernel.gflops else ""),
     Column[Kernel](
@@ -93,7 +98,7 @@ COLUMNS: Final = (
 )
 
 
-def describe(
+def describe_kernels(
     times_us: Mapping[str, float], tasks: "Mapping[str, ModelTask]", machine: "Machine | None"
 ) -> list[Kernel]:
     """Return the kernels, slowest first, with their rates if their tasks are known."""
@@ -116,27 +121,30 @@ def describe(
     return kernels
 
 
-def copies(kernel: Kernel, left: "Iterable[CopyLeft]", machine: "Machine | None") -> Iterator[str]:
+def describe_copy(
+    kernel: Kernel, left: "Iterable[RemainingCopy]", machine: "Machine | None"
+) -> Iterator[str]:
     """Yield a text if the kernel only copies data: for which operator, and how fast."""
     for copy in (copy for copy in left if copy.function == kernel.kernel):
         label = "a copy" if copy.kind == "copy" else f"a copy: {copy.kind}"
         rate = f", {kernel.gbytes_per_sec:.3g} GB/s" if kernel.gbytes_per_sec else ""
         limit = f" of {machine.memory_gbytes_per_sec:.3g}" if rate and machine else ""
-        yield f"{label} asked for by {copy.asked_by}{rate}{limit}"
+        yield f"{label} asked for by {copy.required_by}{rate}{limit}"
 
 
 def summary(whole_us: float, kernels: Sequence[Kernel], machine: "Machine | None") -> list[str]:
     """Return lines on the model's latency, its kernels' sum, and the machine's limits."""
     kernels_us = sum(kernel.time_us for kernel in kernels)
     lines = [
-        f"the model takes {latency(whole_us)}, its kernels {latency(kernels_us)} of it as they were watched"
+        f"the model takes {format_latency(whole_us)}, its kernels {format_latency(kernels_us)} of it as they "
+        "were watched"
     ]
     if machine is not None:
         gflops, gbytes = _limits(machine).values()
         floor_us = sum(kernel.floor_us or 0.0 for kernel in kernels)
         lines += [
             f"this machine allows {gflops:.0f} GFLOP/s, and reads memory at {gbytes:.0f} GB/s",
-            f"the model's arithmetic alone would take {latency(floor_us)} at that speed",
+            f"the model's arithmetic alone would take {format_latency(floor_us)} at that speed",
         ]
     return lines
 

@@ -8,8 +8,8 @@ import typer
 
 from cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.install_command import need
-from mallorn.onnx_export import existing
+from mallorn.core.install_command import import_optional_module
+from mallorn.onnx_export import find_model_file
 
 INSTALL = "bench"  # the extra that has onnxruntime
 BITS, GROUPS = (4, 8), (16, 32, 64, 128, 256)
@@ -49,11 +49,11 @@ def quantize(
     With --weights 4 or 8 only the weights of products are quantised, with one scale per group: a decoder's
     step spends most of its time reading them. Samples then serve only to measure the error.
     """
-    need("onnxruntime", "mallorn quantize", INSTALL)
-    need("onnx", "mallorn quantize", INSTALL)
-    from cli.quantize_model import narrowed, quantised
+    import_optional_module("onnxruntime", "mallorn quantize", INSTALL)
+    import_optional_module("onnx", "mallorn quantize", INSTALL)
+    from cli.quantize_model import write_narrow_weights, write_quantised_model
 
-    model = existing(model)
+    model = find_model_file(model)
     if data is not None and not data.is_file():
         raise InvalidRequest(f"there is no file {str(data)!r}", hint=SAVE)
     if not output.absolute().parent.is_dir():
@@ -62,11 +62,10 @@ def quantize(
         raise InvalidRequest(f"{output} is the model itself", hint="choose another -o")
     if weights is None:
         if data is None:
-            raise InvalidRequest(
-                "scales follow samples, and none are given", hint="--data samples.npz   or   --weights 8"
-            )
+            message = "scales follow samples, and none are given"
+            raise InvalidRequest(message, hint="--data samples.npz   or   --weights 8")
         print_note(f"quantising {model} with onnxruntime")
-        result = quantised(model, data, output)
+        result = write_quantised_model(model, data, output)
     else:
         if weights not in BITS:
             raise InvalidRequest(f"weights of {weights} bits are not made", hint="--weights 4 or --weights 8")
@@ -74,7 +73,7 @@ def quantize(
             sizes = ", ".join(map(str, GROUPS))
             raise InvalidRequest(f"groups of {group} weights are not made", hint=f"--group takes {sizes}")
         print_note(f"rounding the weights of {model} to {weights} bits")
-        result = narrowed(model, data, output, weights, group)
+        result = write_narrow_weights(model, data, output, weights, group)
     if as_json:
         print_json({"model": str(output), **asdict(result)})
         return

@@ -18,7 +18,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime import quantization
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from graphc.export.onnxruntime_answers import make_session
+from graphc.export.compare_with_onnxruntime import make_session
 from mallorn.core.errors import InvalidModel, InvalidRequest
 
 HINT: Final = "numpy.savez('samples.npz', INPUT=array)   (by the inputs' names, samples along the first axis)"
@@ -68,18 +68,17 @@ def read_samples(network: Any, data: Path) -> Iterator[Sample]:
     if set(names) != set(arrays):
         expected_names, actual = ", ".join(names), ", ".join(arrays) or "nothing"
         raise InvalidRequest(f"{data} has {actual}; the model takes {expected_names}", hint=HINT)
-    cut = {value.name: _cut(value, arrays[value.name]) for value in inputs}
+    cut = {value.name: _split_into_batches(value, arrays[value.name]) for value in inputs}
     counts = {len(pieces) for pieces in cut.values()}
     if len(counts) != 1 or not max(counts):
         counts_text = ", ".join(f"{len(pieces)} of {name}" for name, pieces in cut.items())
-        raise InvalidRequest(
-            f"{data} has samples {counts_text}; it needs as many of each, and one at least", hint=HINT
-        )
+        message = f"{data} has samples {counts_text}; it needs as many of each, and one at least"
+        raise InvalidRequest(message, hint=HINT)
     for i in range(counts.pop()):
         yield {name: pieces[i] for name, pieces in cut.items()}
 
 
-def _cut(value: Any, array: Any) -> list[Any]:
+def _split_into_batches(value: Any, array: Any) -> list[Any]:
     """Split an array of samples into inputs of the model's batch size, 1 if that is free."""
     kind = value.type.tensor_type
     sizes = [dim.dim_value for dim in kind.shape.dim]  # 0: free
@@ -94,9 +93,8 @@ def _cut(value: Any, array: Any) -> list[Any]:
             f"samples of {value.name!r} are of shape {list(array.shape)}; the model takes {shape}", hint=HINT
         )
     if not np.can_cast(array.dtype, dtype, "same_kind"):
-        raise InvalidRequest(
-            f"samples of {value.name!r} are {array.dtype}; the model takes {dtype}", hint=HINT
-        )
+        message = f"samples of {value.name!r} are {array.dtype}; the model takes {dtype}"
+        raise InvalidRequest(message, hint=HINT)
     return list(array.astype(dtype))
 
 
@@ -121,7 +119,7 @@ OLDEST_OPSET: Final = 13  # the first with a scale per channel
 PRODUCTS: Final = ("MatMul", "Gemm")
 
 
-def quantised(model: Path, data: Path, output: Path) -> Quantised:
+def write_quantised_model(model: Path, data: Path, output: Path) -> Quantised:
     """Write the model with 8-bit operators. Raises InvalidModel, or InvalidRequest."""
     network = read_network(model)
     opset = max(
@@ -166,10 +164,8 @@ def _quantise(real: Path, quantised_file: Path, samples: Sequence[Sample]) -> No
     products = sum(node.op_type in PRODUCTS for node in nodes.node) - len(loose)
     convolutions = sum(node.op_type == "Conv" for node in nodes.node)
     if not products + convolutions:
-        raise InvalidModel(
-            "the model has no convolution and no product with constant weights",
-            hint="there is nothing to gain",
-        )
+        message = "the model has no convolution and no product with constant weights"
+        raise InvalidModel(message, hint="there is nothing to gain")
     # onnxruntime's quantiser logs advice for its own users on the root logger.
     root = logging.getLogger()
     root.addFilter(_is_error)
@@ -199,16 +195,14 @@ NIBBLE: Final = 4
 MOST_BYTES: Final = 1 << 30
 
 
-def narrowed(model: Path, data: Path | None, output: Path, bits: int, group: int) -> Quantised:
+def write_narrow_weights(model: Path, data: Path | None, output: Path, bits: int, group: int) -> Quantised:
     """Write the model with 4- or 8-bit weights. Raises InvalidModel if it gains nothing."""
     network = read_network(model)
     samples = [] if data is None else list(read_samples(network, data))
     old_bytes = _weight_bytes(network)
     if not _narrow(network, bits, group):
-        raise InvalidModel(
-            f"the model has no product with constant weights of {group} rows or more",
-            hint="there is nothing to gain",
-        )
+        message = f"the model has no product with constant weights of {group} rows or more"
+        raise InvalidModel(message, hint="there is nothing to gain")
     new_bytes = _weight_bytes(network)
     onnx.save(network, output, save_as_external_data=new_bytes > MOST_BYTES, location=f"{output.name}.data")
     errors = errors_of(model, output, samples) if samples else {}
@@ -230,17 +224,41 @@ def _narrow(network: Any, bits: int, group: int) -> int:
         if len(constants[node.input[0]].dims) == 2
     }
     for node in graph.node:
-        weights = _weights(node, constants, transposes)
+        weights = _constant_weights(node, constants, transposes)
         if weights is not None and len(weights) >= group:
-            graph.initializer.extend(_packed(node, weights, bits, group))
+            inputs, outputs = weights.shape
+            numbers, scales = round_weights(weights, bits, group)
+            if bits == NIBBLE:
+                numbers = numbers[..., ::2] | (numbers[..., 1::2] << NIBBLE)
+            tensors = [
+                numpy_helper.from_array(array, f"{node.output[0]}/{suffix}")
+                for suffix, array in (("bits", numbers), ("scales", scales.astype(weights.dtype)))
+            ]
+            bias = list(node.input[2:])
+            names = [tensor.name for tensor in tensors]
+            node.input[:] = [node.input[0], *names, *(["", "", *bias] if bias else [])]
+            del node.attribute[:]
+            node.op_type, node.domain = "MatMulNBits", DOMAIN
+            attributes = {"K": inputs, "N": outputs, "bits": bits, "block_size": group}
+            node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+            graph.initializer.extend(tensors)
             count += 1
-    _drop_unread(graph, transposes)
+    reads = _count_reads(graph)
+    for name, node in transposes.items():
+        if not reads[name]:
+            graph.node.remove(node)
+    reads = _count_reads(graph)
+    unread = {tensor.name for tensor in graph.initializer if not reads[tensor.name]}
+    for values in (graph.initializer, graph.input):  # old files list constants among the inputs
+        remaining = [value for value in values if value.name not in unread]
+        del values[:]
+        values.extend(remaining)
     if count and all(entry.domain != DOMAIN for entry in network.opset_import):
         network.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     return count
 
 
-def _weights(
+def _constant_weights(
     node: NodeProto, constants: Mapping[str, TensorProto], transposes: Mapping[str, NodeProto]
 ) -> Any | None:
     """Return a product's constant matrix [inputs, outputs]; None for any other node."""
@@ -264,25 +282,7 @@ def _weights(
 _REAL: Final = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
-def _packed(node: NodeProto, weights: Any, bits: int, group: int) -> list[Any]:
-    inputs, outputs = weights.shape
-    numbers, scales = rounded(weights, bits, group)
-    if bits == NIBBLE:
-        numbers = numbers[..., ::2] | (numbers[..., 1::2] << NIBBLE)
-    tensors = [
-        numpy_helper.from_array(array, f"{node.output[0]}/{suffix}")
-        for suffix, array in (("bits", numbers), ("scales", scales.astype(weights.dtype)))
-    ]
-    bias = list(node.input[2:])
-    node.input[:] = [node.input[0], *(tensor.name for tensor in tensors), *(["", "", *bias] if bias else [])]
-    del node.attribute[:]
-    node.op_type, node.domain = "MatMulNBits", DOMAIN
-    attributes = {"K": inputs, "N": outputs, "bits": bits, "block_size": group}
-    node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
-    return tensors
-
-
-def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
+def round_weights(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
     """Return the weights as unsigned integers [outputs, blocks, group], and scales.
 
     A block's value of largest magnitude becomes the smallest integer, because there is one
@@ -298,25 +298,12 @@ def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
     return numbers.astype("uint8"), scales[..., 0]
 
 
-def _drop_unread(graph: Any, transposes: Mapping[str, NodeProto]) -> None:
-    reads = _read(graph)
-    for name, node in transposes.items():
-        if not reads[name]:
-            graph.node.remove(node)
-    reads = _read(graph)
-    unread = {tensor.name for tensor in graph.initializer if not reads[tensor.name]}
-    for values in (graph.initializer, graph.input):  # old files list constants among the inputs
-        remaining = [value for value in values if value.name not in unread]
-        del values[:]
-        values.extend(remaining)
-
-
-def _read(graph: Any) -> Counter[str]:
+def _count_reads(graph: Any) -> Counter[str]:
     """Count how often each value is read, also in the bodies of If and Loop nodes."""
     reads = Counter(value.name for value in graph.output)
     for node in graph.node:
         reads.update(node.input)
         for attribute in node.attribute:
             for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-                reads += _read(body)
+                reads += _count_reads(body)
     return reads

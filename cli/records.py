@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.read_only_client import reader
-from cli.terminal.option_groups import shared
+from cli.find_client_and_job import open_reader
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import JsonOption, Place, print_rows
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
@@ -27,7 +27,7 @@ RECORD_COLUMNS: Final = (
 )
 
 
-@shared
+@expand_option_groups
 def records(
     job: Annotated[str | None, typer.Option(help="Only measurements of this job.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only measurements of this workload key.")] = None,
@@ -39,7 +39,7 @@ def records(
     place: Place,
 ) -> None:
     """List measurements of the dataset, newest first."""
-    with reader(*place) as api:
+    with open_reader(*place) as api:
         # A complete id is not looked up: a deleted job's measurements still exist.
         job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
         measurements = api.records(job, workload, target, outcome, page_size=min(limit, 500))

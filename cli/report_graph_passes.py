@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.host_checks import target_here, tvm_process
-from cli.run_service_part import installed
-from cli.terminal.job_options import ShapeOption, TargetOption, known, parse_input_shape
+from cli.host_checks import resolve_target, tvm_process
+from cli.run_service_part import require_packages
+from cli.terminal.job_options import ShapeOption, TargetOption, accepted_names_text, parse_input_shape
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.targets import LOCAL
-from mallorn.onnx_export import as_onnx, existing
+from mallorn.onnx_export import as_onnx, find_model_file
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
     from graphc.phases import PassEntry
-    from mallorn.core.values.graph_report import CopyLeft
+    from mallorn.core.values.graph_report import RemainingCopy
     from workers.interfaces.model_compiler import PassReport
 
 
 def passes(
     model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="An ONNX file.")] = None,
     target: TargetOption = LOCAL,
-    recipe: Annotated[str, typer.Option("--recipe", help=f"One of {known('recipe')}.")] = "tuned",
+    recipe: Annotated[
+        str, typer.Option("--recipe", help=f"One of {accepted_names_text('recipe')}.")
+    ] = "tuned",
     precision: Annotated[str, typer.Option("--precision", help="float32, or bf16.")] = "float32",
     input_shape: ShapeOption = None,
     omitted_passes: Annotated[
@@ -38,7 +40,7 @@ def passes(
     as_json: JsonOption = False,
 ) -> None:
     """List the graph passes, or report where each fires on a model, why not, and what is copied."""
-    with installed("worker"), tvm_process() as graphs:
+    with require_packages("worker"), tvm_process() as graphs:
         if model is None:
             entries = graphs.list_passes()
             if as_json:
@@ -51,8 +53,8 @@ def passes(
         from workers.tvm.graph_recipes import recipe_for
 
         shapes = dict(parse_input_shape(text) for text in input_shape or ())
-        parsed_target, _ = target_here(target, is_elsewhere=True)
-        with as_onnx(existing(model)) as file:
+        parsed_target, _ = resolve_target(target, is_elsewhere=True)
+        with as_onnx(find_model_file(model)) as file:
             report = graphs.report_passes(
                 str(file.absolute()),
                 parsed_target.text,
@@ -70,11 +72,11 @@ def passes(
         print_note(f"the program after each phase is in {dump}")
 
 
-def copies_text(copies: Iterable["CopyLeft"]) -> str:
+def copies_text(copies: Iterable["RemainingCopy"]) -> str:
     """Return a text on the copies left: number by kind, and the operators that need them."""
     counts_by_kind = defaultdict[str, Counter[str]](Counter)
     for copy in copies:
-        counts_by_kind[copy.kind][copy.asked_by] += copy.calls
+        counts_by_kind[copy.kind][copy.required_by] += copy.calls
     texts = []  # for example: 3 transposes (2 by conv2d, 1 by the output)
     for kind, counts in counts_by_kind.items():
         name = kind if counts.total() == 1 else "copies" if kind == "copy" else f"{kind}s"

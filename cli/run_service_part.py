@@ -10,19 +10,19 @@ from typing import Annotated
 
 import typer
 
-from cli.terminal.explain_error import missing_package
+from cli.terminal.explain_error import explain_missing_package
 from mallorn.core.address_checks import LAST_PORT
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.log_setup import set_up
 from mallorn.core.queues import CONTROL, WORKER_QUEUES
 from mallorn.core.settings import settings
-from stack.temporary_files import own_folder
+from stack.temporary_files import create_process_folder
 
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
 
 
-@own_folder("coordinator")
+@create_process_folder("coordinator")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind. [MALLORN_HOST]")] = None,
     port: Annotated[
@@ -31,14 +31,14 @@ def serve(
 ) -> None:
     """Run the coordinator: the HTTP API and the page."""
     set_up("coordinator", settings())
-    with installed("server"):
+    with require_packages("server"):
         from services.coordinator.serve import serve as serve_coordinator
     end_on_sigterm()  # uvicorn raises the signal once more when it has shut down
     options = {"host": host, "port": port}
     serve_coordinator(settings().model_copy(update={k: v for k, v in options.items() if v is not None}))
 
 
-@own_folder("worker")
+@create_process_folder("worker")
 def worker(
     queues: Annotated[str, typer.Option(help="Comma-separated; all of them by default.")] = "",
     name: Annotated[str, typer.Option(help="Name of the slot, unique on its host.")] = "",
@@ -49,32 +49,32 @@ def worker(
     if unknown:
         raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
     set_up("worker", settings())
-    with installed("worker"):
+    with require_packages("worker"):
         from db.repositories.access_control import needs_api_keys
         from stack.run_celery import run_worker
         from workers.app import app
-        from workers.sandbox.sandbox_support import reached
+        from workers.sandbox.sandbox_support import probe_sandbox_support
     open_store(settings().artifacts)
     settings().sandbox = mode = settings().sandbox_mode(needs_api_keys(settings()))
-    reached(mode)  # raises if a sandbox is required and this host has none
+    probe_sandbox_support(mode)  # raises if a sandbox is required and this host has none
     check_tables(settings().database_url)
     run_worker(app, queue_names, name or f"worker-{os.getpid()}")
 
 
-@own_folder("control")
+@create_process_folder("control")
 def control() -> None:
     """Run planning, sweeping and reaping, and the timer that wakes them."""
     set_up("control", settings())
-    with installed("server"):
-        from services.control.app import app, start_timer
+    with require_packages("server"):
+        from services.control.app import app, start_periodic_task_thread
         from stack.run_celery import run_worker
     open_store(settings().artifacts)
     check_tables(settings().database_url)
-    start_timer()
+    start_periodic_task_thread()
     run_worker(app, (CONTROL,), f"control-{os.getpid()}")
 
 
-@own_folder("tracker")
+@create_process_folder("tracker")
 def tracker(
     host: HostOption = "",
     port: Annotated[
@@ -83,7 +83,7 @@ def tracker(
 ) -> None:
     """Run TVM's RPC tracker, where devices register."""
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
-    with installed("worker"):
+    with require_packages("worker"):
         from workers.device.serve_tracker import serve_tracker
     known_host, known_port = settings().tracker_address
     set_up("tracker", settings())
@@ -93,29 +93,29 @@ def tracker(
 
 def migrate() -> None:
     """Bring the database to this version's tables."""
-    with installed("server"):
+    with require_packages("server"):
         from db.backups import take_before_migrations
-        from db.bundled.load_bundled import bring_along
+        from db.bundled.load_bundled import load_bundled_models
         from db.migrate import upgrade
     if backup := take_before_migrations(settings().database_url, settings().keep_backups):
         typer.echo(f"The database as it was is kept in {backup}.", err=True)
     upgrade(settings().database_url)
-    if settings().shipped and (rows := bring_along(settings().database_url)):
+    if settings().shipped and (rows := load_bundled_models(settings().database_url)):
         typer.echo(f"{rows:,} measurements and the bases that learned from them came along.", err=True)
     typer.echo("The database is up to date.", err=True)
 
 
 def check_tables(url: str) -> None:
     """Raise Conflict if the tables have another version; ignore a database that is down."""
-    from db.migrate import check
+    from db.migrate import check_table_version
     from db.session import Database
 
     with Database(url) as database, suppress(Unavailable):
-        check(database)
+        check_table_version(database)
 
 
 @contextmanager
-def installed(extra: str, *libraries: str) -> Iterator[None]:
+def require_packages(extra: str, *libraries: str) -> Iterator[None]:
     """Raise MissingPackage, with the pip command, if an import or a library is missing."""
     try:
         for library in libraries:
@@ -123,7 +123,7 @@ def installed(extra: str, *libraries: str) -> Iterator[None]:
                 raise ModuleNotFoundError(name=library)
         yield
     except ModuleNotFoundError as error:
-        if (package_error := missing_package(error, extra)) is None:
+        if (package_error := explain_missing_package(error, extra)) is None:
             raise
         raise package_error from None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from cli.run_service_part import installed
+from cli.run_service_part import require_packages
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest
@@ -35,11 +35,11 @@ class ScheduleDirectory:
         return self.directory / self.version.file(name)
 
     @property
-    def files(self) -> list[Path]:
+    def compile_input_files(self) -> list[Path]:
         """Files that a process reads to compile with these schedules, for its sandbox."""
         return [(self.directory / name).absolute() for name in (MANIFEST, *DATABASE)]
 
-    def records(self, scratch: Path) -> Path:
+    def create_database_folder(self, scratch: Path) -> Path:
         """Return a folder with this version's database under TVM's usual file names."""
         if self.version is Version.ALONE:
             return self.directory.absolute()
@@ -50,7 +50,9 @@ class ScheduleDirectory:
         return folder
 
 
-def read_exported(directory: Path, target: str | None, version: Version = Version.ALONE) -> ScheduleDirectory:
+def read_schedule_directory(
+    directory: Path, target: str | None, version: Version = Version.ALONE
+) -> ScheduleDirectory:
     """Read a directory's manifest; one that stock TVM wrote has none and needs `target`.
 
     Raises NotFound if the directory is missing, InvalidRequest if it is for another target,
@@ -60,16 +62,14 @@ def read_exported(directory: Path, target: str | None, version: Version = Versio
         raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")
     requested = None
     if target is not None:
-        from workers.device.target_support import target_on_this_machine
+        from workers.device.target_support import resolve_target
 
-        requested = target_on_this_machine(target)
+        requested = resolve_target(target)
     if (directory / MANIFEST).is_file():
         manifest = read_manifest(directory / MANIFEST)
     elif requested is None:
-        raise InvalidRequest(
-            f"{directory} has no {MANIFEST}, so the target is unknown",
-            hint="add --target local, or the target as JSON",
-        )
+        message = f"{directory} has no {MANIFEST}, so the target is unknown"
+        raise InvalidRequest(message, hint="add --target local, or the target as JSON")
     else:
         from workers.tvm.graph_recipes import PLAIN, recipe_for, stored_recipe
 
@@ -99,7 +99,7 @@ def local_model(
     The processes are sandboxed, because schedules may be untrusted and become machine code.
     Engines run on `threads` threads, by default as many as the target has cores.
     """
-    with installed("worker", "onnx", "tvm"):
+    with require_packages("worker", "onnx", "tvm"):
         from workers.interfaces.model_compiler import ModelCompiler
         from workers.sandbox.landlock import READ
         from workers.whole_model.compiled_model import WholeModel
@@ -110,7 +110,7 @@ def local_model(
         room, weights = Path(parent), ModelUpload.of(file).weights
         (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
-        readable = tuple((str(path), READ) for path in (room, *model_files, *exported.files))
+        readable = tuple((str(path), READ) for path in (room, *model_files, *exported.compile_input_files))
         env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
             yield WholeModel(
@@ -129,6 +129,6 @@ def local_model(
             )
 
 
-def onnxruntime_runs(exported: ScheduleDirectory) -> bool:
+def can_run_onnxruntime(exported: ScheduleDirectory) -> bool:
     """Return whether onnxruntime is installed and can run the target, which is a CPU."""
     return exported.target.is_cpu and find_spec("onnxruntime") is not None

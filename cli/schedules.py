@@ -8,10 +8,10 @@ from typer.core import TyperGroup
 
 from cli.dataset_import import ImportTally
 from cli.dataset_options import DatasetPlace, dataset
-from cli.read_only_client import FIRST_STEP, reader
-from cli.run_service_part import installed
+from cli.find_client_and_job import FIRST_STEP, open_reader
+from cli.run_service_part import require_packages
 from cli.terminal.job_options import ForceOption
-from cli.terminal.option_groups import shared
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
 from cli.terminal.progress_bars import bar
 from mallorn.core.errors import InvalidRequest, NotFound
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 @app.command(GET)
-@shared
+@expand_option_groups
 def schedules(
     job: Annotated[
         str | None, typer.Argument(metavar="[JOB]", help="Download this job's exported logs.")
@@ -67,7 +67,7 @@ def schedules(
     place: Place,
 ) -> None:
     """List the best known schedules, or download a job's."""
-    with reader(*place) as api:
+    with open_reader(*place) as api:
         if job is None:
             rows = list(api.schedules(workload, target))
             print_rows(rows, SCHEDULE_COLUMNS, as_json, f"no schedules yet; grow some with   {FIRST_STEP}")
@@ -88,7 +88,7 @@ def schedules(
 
 
 @app.command("export")
-@shared
+@expand_option_groups
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to create or to update.")],
     target: Annotated[str | None, typer.Option(help="Only records of this target.")] = None,
@@ -98,15 +98,14 @@ def export(
 ) -> None:
     """Write the best known record of every workload into a folder that git and stock TVM can read."""
     parsed_target = None if target is None else parse_target(target)
-    with installed("worker"):
+    with require_packages("worker"):
         from research.shared_schedules.export_best_records import export_schedules
     with dataset(*place) as database, bar("writing") as progress:
         exports = list(export_schedules(database, directory, parsed_target, progress))
     if not exports:
         of_target = f" of {parsed_target}" if parsed_target else ""
-        raise NotFound(
-            f"nothing was measured{of_target} yet", hint="mallorn tune MODEL   (or: mallorn dataset stats)"
-        )
+        message = f"nothing was measured{of_target} yet"
+        raise NotFound(message, hint="mallorn tune MODEL   (or: mallorn dataset stats)")
     rows = [
         {"directory": str(export.directory), "records": export.records, "left_out": export.left_out}
         for export in exports
@@ -121,8 +120,8 @@ def export(
 
 
 @app.command("import")
-@shared
-def bring_in(
+@expand_option_groups
+def import_schedule_folders(
     directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="What `export` wrote.")],
     *,
     place: DatasetPlace,
@@ -133,7 +132,7 @@ def bring_in(
         if not directory.is_dir():
             raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")
     tally = ImportTally()
-    with installed("worker"):
+    with require_packages("worker"):
         from research.shared_schedules.import_folders import import_schedules
     with dataset(*place, create=True) as database:
         for directory in directories:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from cli.run_service_part import installed
+from cli.run_service_part import require_packages
 from cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, is_loopback
 from mallorn.core.errors import InvalidRequest
@@ -19,7 +19,7 @@ from mallorn.core.log_setup import set_up
 from mallorn.core.settings import Settings, settings
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from stack.supervised_process import DieWithParent
-from stack.temporary_files import own_folder
+from stack.temporary_files import create_process_folder
 
 if TYPE_CHECKING:
     from workers.device.cuda_driver import Gpu
@@ -50,11 +50,11 @@ def device(
     # TVM reads this once, when it is imported.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     config = Settings(tracker=tracker) if tracker else settings()
-    with installed("worker"):
-        from workers.device.key_agent import kept
+    with require_packages("worker"):
+        from workers.device.key_agent import isolate_fleet_key
         from workers.device.nvidia_driver import choose_gpu, visible_gpus
         from workers.device.serve_device import serve_device
-        from workers.device.target_support import check_executable, target_on_this_machine
+        from workers.device.target_support import check_executable, resolve_target
     is_local = target in LOCAL_WORDS
     drives_gpu = not is_local and (target == CUDA or parse_target(target).kind == CUDA)
     if gpu and not drives_gpu:
@@ -62,11 +62,11 @@ def device(
     gpus = visible_gpus() if drives_gpu else []
     if len(gpus) > 1 and not gpu:
         serve_each(gpus, name)
-    key = kept(lambda: config.fleet_key)
+    key = isolate_fleet_key(lambda: config.fleet_key)
     gpu_used = choose_gpu(gpus, gpu) if drives_gpu else None
     if gpu_used is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu_used.uuid  # TVM's device 0, also in child processes
-    device_target = target_on_this_machine(LOCAL if is_local else target)
+    device_target = resolve_target(LOCAL if is_local else target)
     if not is_local:
         check_executable(device_target)
     device_name = name or "-".join(
@@ -76,7 +76,7 @@ def device(
     print_note(f"device {device_name} measures for {device_target}")
     ports = range(port, port + PORTS)
     # After `kept`, which may restart this program and so lose the lock on its folder.
-    with own_folder("device"):
+    with create_process_folder("device"):
         serve_device(
             config.tracker_address,
             device_target,

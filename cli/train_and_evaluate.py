@@ -17,11 +17,11 @@ from cli.dataset_options import (
     SnapshotOption,
     TargetOption,
     dataset,
-    selected,
+    to_selection,
 )
-from cli.run_service_part import installed
-from cli.terminal.job_options import known
-from cli.terminal.option_groups import shared
+from cli.run_service_part import require_packages
+from cli.terminal.job_options import accepted_names_text
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from cli.terminal.progress_bars import bar
 from mallorn.core.errors import InvalidRequest
@@ -32,7 +32,7 @@ from mallorn.core.targets import parse_target
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
-    from db.dataset.snapshots import Progress
+    from db.dataset.take_snapshots import Progress
     from db.session import Database
     from research.pretraining.feature_rows import Lowering
     from research.pretraining.pretrain import PretrainedBase
@@ -47,7 +47,7 @@ class Taught(NamedTuple):
 
 
 @contextmanager
-def training_data_from(
+def open_training_data(
     data: Path | None, url: str | None, snapshot: str | None, target: str | None, op: str | None
 ) -> Iterator[Taught]:
     """Yield training data from a Parquet file, an export's folder or a data directory."""
@@ -59,12 +59,12 @@ def training_data_from(
             )
         yield Taught(read_parquet(data), None)
         return
-    with dataset(data, url) as database, lowering_in(database) as lowering:
-        yield Taught(training_data_in(database, snapshot, target, op), lowering)
+    with dataset(data, url) as database, open_lowering(database) as lowering:
+        yield Taught(read_database_measurements(database, snapshot, target, op), lowering)
 
 
 @contextmanager
-def lowering_in(database: "Database") -> Iterator["Lowering"]:
+def open_lowering(database: "Database") -> Iterator["Lowering"]:
     """Yield a compiler for a database's programs; its process starts when first used."""
     from research.pretraining.feature_rows import Lowering
     from workers.interfaces.candidate_compiler import CandidateCompiler
@@ -80,17 +80,17 @@ def lowering_in(database: "Database") -> Iterator["Lowering"]:
         compiler.kill()
 
 
-def training_data_in(
+def read_database_measurements(
     database: "Database", snapshot: str | None, target: str | None, op: str | None
 ) -> "TrainingData":
     """Return a database's measurements: a snapshot's, or those that match the filters."""
-    from research.pretraining.from_database import training_data_of
+    from research.pretraining.from_database import read_measurements
 
     if snapshot is not None and (target or op):
         raise InvalidRequest("a snapshot has its own filter", hint=f"--snapshot {snapshot}   (alone)")
-    selection = selected(database, RowFilter(target, op))
+    selection = to_selection(database, RowFilter(target, op))
     with bar("reading") as progress:
-        return training_data_of(database, snapshot, selection, progress)
+        return read_measurements(database, snapshot, selection, progress)
 
 
 def read_parquet(path: Path) -> "TrainingData":
@@ -125,10 +125,10 @@ COLUMNS: "Final[Sequence[Column[PretrainedBase]]]" = (
 )
 
 
-@shared
+@expand_option_groups
 def pretrain(
     model: Annotated[
-        str, typer.Argument(metavar="[MODEL]", help=f"Cost model: {known('cost_model')}.")
+        str, typer.Argument(metavar="[MODEL]", help=f"Cost model: {accepted_names_text('cost_model')}.")
     ] = JobOptions().cost_model,
     source: Annotated[
         Path | None,
@@ -161,31 +161,26 @@ def pretrain(
     check_name("cost_model", model)
     target_of = None if home is None else parse_target(home)
     if source is not None and (snapshot or target or op):
-        raise InvalidRequest(
-            f"{source} is taken whole; --snapshot, --target and --op are about a database",
-            hint="mallorn dataset export DIR --op OP   (then --from DIR)",
-        )
+        message = f"{source} is taken whole; --snapshot, --target and --op are about a database"
+        raise InvalidRequest(message, hint="mallorn dataset export DIR --op OP   (then --from DIR)")
     if foreign and home is None:
-        raise InvalidRequest(
-            "records of other tuners name no cores, so that no job has their targets",
-            hint=f"mallorn pretrain {model} --foreign --for TARGET",
-        )
+        message = "records of other tuners name no cores, so that no job has their targets"
+        raise InvalidRequest(message, hint=f"mallorn pretrain {model} --foreign --for TARGET")
     if choose is not None and not 0 < choose <= 1:
-        raise InvalidRequest(
-            f"a share of the rows is above 0 and at most 1, and {choose:g} is not",
-            hint=f"mallorn pretrain {model} --choose 0.25",
-        )
-    with installed("worker"):
-        from research.pretraining.pretrain import WORTH_PAIRS, only_foreign
+        message = f"a share of the rows is above 0 and at most 1, and {choose:g} is not"
+        raise InvalidRequest(message, hint=f"mallorn pretrain {model} --choose 0.25")
+    with require_packages("worker"):
+        from research.pretraining.pretrain import WORTH_PAIRS, is_trained_on_foreign_only
         from research.pretraining.pretrain import pretrain as fit_bases
-    with dataset(*place, create=source is not None) as database, lowering_in(database) as lowering:
-        examples = (
-            training_data_in(database, snapshot, target, op) if source is None else read_parquet(source)
-        )
+    with dataset(*place, create=source is not None) as database, open_lowering(database) as lowering:
+        if source is None:
+            examples = read_database_measurements(database, snapshot, target, op)
+        else:
+            examples = read_parquet(source)
         if foreign:
-            from research.pretraining.from_tuner_logs import with_foreign
+            from research.pretraining.from_tuner_logs import add_tuner_log_records
 
-            examples = with_foreign(database, examples, model, op)
+            examples = add_tuner_log_records(database, examples, model, op)
         note_skipped(examples)
         with bar("fitting") as progress:
             bases = list(fit_bases(database, examples, model, progress, lowering, target_of, choose))
@@ -193,10 +188,8 @@ def pretrain(
         print_note(f"too few measurements to learn from: {', '.join(too_small)}")
     stored_bases = [base for base in bases if base.name is not None]
     if not stored_bases:
-        raise InvalidRequest(
-            f"none of {len(bases)} operators has enough measurements for a base",
-            hint="mallorn dataset stats   (then tune, or import, some more)",
-        )
+        message = f"none of {len(bases)} operators has enough measurements for a base"
+        raise InvalidRequest(message, hint="mallorn dataset stats   (then tune, or import, some more)")
     if as_json:
         print_json(
             [
@@ -214,7 +207,7 @@ def pretrain(
         share, split = base.metrics.pairwise, base.metrics.split
         accuracy = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
         cause = f"it {accuracy} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
-        if only_foreign(base.metrics):
+        if is_trained_on_foreign_only(base.metrics):
             cause = f"it {accuracy} ({split}), and all of them are other tuners'"
         print_note(
             f"{base.name} is stored and not active: {cause}; use it nevertheless with   "
@@ -260,7 +253,8 @@ WORDS: Final = {
 
 def evaluate(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help=f"Cost models: {known('cost_model')}.")
+        list[str],
+        typer.Argument(metavar="MODEL...", help=f"Cost models: {accepted_names_text('cost_model')}."),
     ],
     split: Annotated[str, typer.Option(help=f"What is held out: {', '.join(SPLITS)}.")] = "by-task",
     data: Annotated[
@@ -285,7 +279,7 @@ def evaluate(
         check_name("cost_model", model)
     if split not in SPLITS:
         raise InvalidRequest(f"there is no split {split!r}", hint=f"--split {'|'.join(SPLITS)}")
-    with installed("worker"), training_data_from(data, database, snapshot, target, op) as taught:
+    with require_packages("worker"), open_training_data(data, database, snapshot, target, op) as taught:
         training_data = taught.data
         note_skipped(training_data)
         with bar("fitting") as progress:
@@ -309,7 +303,7 @@ def _figures_by_arm(
     """Yield each model's metrics; with `control`, also when fitted to shuffled labels."""
     import numpy as np
 
-    from research.pretraining.evaluate_splits import figures
+    from research.pretraining.evaluate_splits import compute_test_scores
     from research.pretraining.feature_rows import rows_for
 
     arms = [(name, False) for name in models] + [(name, True) for name in models if control]
@@ -317,19 +311,19 @@ def _figures_by_arm(
         progress(number, len(arms))
         make = resolve("cost_model", name)
         rows = rows_for(taught.data.tasks, make.view, taught.lowering)
-        runs = figures(make, rows, split, seeds, taught.data.networks, is_control)
+        runs = compute_test_scores(make, rows, split, seeds, taught.data.networks, is_control)
         summary = {
             figure: SeedFigures(
-                mean=_number(np.mean([run[figure] for run in runs])),
-                spread=_number(np.std([run[figure] for run in runs])),
-                seeds=[_number(run[figure]) for run in runs],
+                mean=_none_if_nan(np.mean([run[figure] for run in runs])),
+                spread=_none_if_nan(np.std([run[figure] for run in runs])),
+                seeds=[_none_if_nan(run[figure]) for run in runs],
             )
             for figure in runs[0]
         }
         yield f"{name}, {CONTROL}" if is_control else name, summary
 
 
-def _number(value: Any) -> float | None:
+def _none_if_nan(value: Any) -> float | None:
     return None if value != value else float(value)
 
 

@@ -10,26 +10,22 @@ from typing import Annotated, Final
 import typer
 
 from cli.host_checks import check_host
-from cli.live_view import follow
-from cli.result_table import print_winnings
-from cli.terminal.job_options import Choices, EffortOptions, ForceOption
-from cli.terminal.option_groups import shared
+from cli.live_view import show_until_ended
+from cli.print_job_result import print_tuned_job
+from cli.terminal.job_options import EffortOptions, ForceOption, JobFlags
+from cli.terminal.option_groups import expand_option_groups
 from cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from cli.terminal.progress_bars import upload_with_bar
-from cli.wait_until_tuned import interruptible
-from mallorn.core.check_option_kwargs import check_asked
+from cli.wait_until_tuned import interrupt_on_signals
+from mallorn.core.check_option_kwargs import check_option_kwargs
+from mallorn.core.check_plugin_classes import list_user_classes
 from mallorn.core.errors import Conflict, MallornError
-from mallorn.core.plugins import own_classes
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.job import Job
-from mallorn.local_service import (
-    asked_target,
-    connected_stack,
-    submitted_target,
-)
-from mallorn.onnx_export import as_onnx, existing
+from mallorn.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
+from mallorn.onnx_export import as_onnx, find_model_file
 from mallorn.progress_lines import FirstVersion
 from mallorn.refuse_to_overwrite import (
     check_job,
@@ -40,7 +36,7 @@ from mallorn.refuse_to_overwrite import (
     model_id_of,
     out_directory,
 )
-from mallorn.wording.format_values import budget_words
+from mallorn.wording.format_values import describe_budget
 
 # States of jobs that continue, or are done, without a call to resume: if `tune` was killed, the job waits
 # only for a stack, and it may have ended while nobody followed it.
@@ -50,7 +46,7 @@ VerboseOption = Annotated[
 ]
 
 
-@shared
+@expand_option_groups
 def tune(
     model: Annotated[
         Path,
@@ -64,35 +60,34 @@ def tune(
     ] = None,
     force: ForceOption = False,
     *,
-    choices: Choices,
+    options: JobFlags,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
     place: Place,
 ) -> None:
     """Tune a model and fetch its schedules. Starts the service here if no coordinator is named."""
-    options = choices.asked()
-    model = existing(model) if model.is_dir() else model
+    model = find_model_file(model) if model.is_dir() else model
     # Refuse a misspelt target before anything is started.
-    effort = effort._replace(target=asked_target(effort.target, not place.url))
+    effort = effort._replace(target=resolve_requested_target(effort.target, not place.url))
     directory = out or default_directory(model.stem)
     if not place.url:
-        check_asked(options)
+        check_option_kwargs(options)
         check_host((place.data or Settings().data_dir).expanduser().absolute())
-    with interruptible(), as_onnx(model) as file:
+    with interrupt_on_signals(), as_onnx(model) as file:
         check_model(directory, lambda: model_id_of(file), force)
         with out_directory(directory), connected_stack(*place) as stack:
             resume_options = _resume_options(out, place, force)
             ending = Ending(directory, str(model), verbose, as_json, resume_options, stack.check_runs)
             model_id = upload_with_bar(stack.api, str(file))
-            target = submitted_target(stack, effort.target)
+            target = resolve_target_to_submit(stack, effort.target)
             job = stack.api.tune(model_id, *effort._replace(target=target), model.stem, **options)
-            with ending.pausing(job):
+            with ending.pause_on_interrupt(job):
                 check_job(directory, job, force)
-                print_note(f"job {job.id}: {budget_words(job.status)} for {model} on {effort.target}")
-            ending.reach(job)
+                print_note(f"job {job.id}: {describe_budget(job.status)} for {model} on {effort.target}")
+            ending.wait_and_fetch(job)
 
 
-@shared
+@expand_option_groups
 def resume(
     job: JobArgument,
     trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add this many trials to the budget.")] = 0,
@@ -109,7 +104,7 @@ def resume(
     place: Place,
 ) -> None:
     """Continue a job where it stopped; nothing is measured again. For a done job, fetch its schedules."""
-    with interruptible(), connected_stack(*place) as stack:
+    with interrupt_on_signals(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or default_directory(_stem(handle))
         check_model(directory, lambda: handle.status.model_id, force)
@@ -122,7 +117,7 @@ def resume(
             handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
         with out_directory(directory):
-            ending.reach(handle)
+            ending.wait_and_fetch(handle)
 
 
 def _stem(job: Job) -> str:
@@ -147,23 +142,23 @@ class Ending:
     resume_options: tuple[str, ...] = ()  # further options for `mallorn resume JOB`
     check_runs: Callable[[], None] = lambda: None  # raises Unavailable if the service here ended
 
-    def reach(self, job: Job) -> None:
-        with self.pausing(job):
+    def wait_and_fetch(self, job: Job) -> None:
+        with self.pause_on_interrupt(job):
             print_note(f"its page: {job.page}")
-            for seam, name in own_classes(job.status.options):
+            for seam, name in list_user_classes(job.status.options):
                 print_note(
                     f"the {WORDS[seam]} {name} is none of Mallorn's: the service imports and runs it as it is"
                 )
-            follow(job, stderr(), FirstVersion(job, self.directory), self.verbose, self.check_runs)
+            show_until_ended(job, stderr(), FirstVersion(job, self.directory), self.verbose, self.check_runs)
         job.raise_for_state()
         job.schedules(self.directory)
         if self.as_json:
             print_json({**job.body, "directory": str(self.directory)})
         else:
-            print_winnings(job.status, self.directory, self.model, self.resume_options)
+            print_tuned_job(job.status, self.directory, self.model, self.resume_options)
 
     @contextmanager
-    def pausing(self, job: Job) -> Iterator[None]:
+    def pause_on_interrupt(self, job: Job) -> Iterator[None]:
         """Pause the job on Ctrl-C, print where its results are, and exit with code 130."""
         try:
             yield
@@ -177,7 +172,9 @@ class Ending:
                 cause = f"the job could not be paused: {error.message}"
                 message = f"stopped following; {cause}. Follow it again with"
             print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.resume_options])}")
-            FirstVersion(job, self.directory).news(job.status)  # it may be new, or only partly fetched
+            FirstVersion(job, self.directory).announce_first_export(
+                job.status
+            )  # it may be new, or only partly fetched
             if holds_schedules_of(self.directory, job.id):
                 check = f"python {self.directory / 'apply.py'} {self.model} --check"
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from cli.run_service_part import installed
+from cli.run_service_part import require_packages
 from cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, check_binding, host_and_port, is_loopback
 from mallorn.core.settings import Settings, unknown_variables
 from services.coordinator.sign_in.allow_list import AllowList
 from stack.data_directory import DataDir
-from stack.ports import claim_port, free_port
-from stack.stack_parts import LOOPBACK, StackLayout
+from stack.process_specs import LOOPBACK, StackLayout
+from stack.tcp_ports import check_or_choose_port, free_port
 
 
 def up(
@@ -41,7 +41,7 @@ def up(
 ) -> None:
     """Run the whole service on this machine, until stopped."""
     from cli.main import app
-    from stack.run_stack import run
+    from stack.run_stack import run_stack
 
     config = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
     for sentence in unknown_variables(os.environ):
@@ -50,22 +50,22 @@ def up(
         AllowList.of(config)  # reports errors here, not in the coordinator's log
     needs_api_keys = bool(config.api_keys or config.oidc_issuer)
     if not needs_api_keys and not is_loopback(host):
-        with installed("server,worker"):
+        with require_packages("server,worker"):
             from db.repositories.access_control import has_api_keys
         needs_api_keys = has_api_keys(config.database_url)
     check_binding(host, needs_api_keys)
     directory = DataDir(config.data_dir.absolute())
-    directory.prepare()
-    with directory.locked() as announce:
-        api_port = claim_port(host, port)
+    directory.create_directories()
+    with directory.hold_stack_lock() as announce:
+        api_port = check_or_choose_port(host, port)
         if tracker:
             tracker_host, requested_port = host_and_port(tracker)
-            tracker_port = claim_port(tracker_host, requested_port)
+            tracker_port = check_or_choose_port(tracker_host, requested_port)
         else:
             tracker_host, tracker_port = LOOPBACK, free_port(excluded=(api_port,))
         layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
         announce(layout.url)
-        run(layout, config, until_unused, print_note, partial(app, prog_name="mallorn"))
+        run_stack(layout, config, until_unused, print_note, partial(app, prog_name="mallorn"))
     if until_unused:  # a command waits, and Python's shutdown takes half a second
         sys.stderr.flush()
         os._exit(0)

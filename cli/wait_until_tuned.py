@@ -40,7 +40,7 @@ def wait_until_tuned(job: Job, hint: str) -> None:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def interrupt_on_signals() -> Iterator[None]:
     """Raise KeyboardInterrupt also on SIGTERM and SIGHUP, unless these are ignored."""
     signals = [
         number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN

@@ -7,9 +7,9 @@ from typing import ClassVar, Final, Self, TypeVar, cast
 import numpy as np
 
 from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.labels import labels_of_times, timed
-from costmodels.metrics import members
-from costmodels.networks import TLP
+from costmodels.labels import clip_time_labels, is_time_label
+from costmodels.metrics import iterate_group_rows
+from costmodels.neural_networks import TLP
 from costmodels.serialization import Arrays, Numbers, as_array, unpack
 from costmodels.torch_model import Neural
 from costmodels.transfer_model_base import ManyDomains, TransferModel
@@ -23,7 +23,9 @@ STEPS_PER_UPDATE: Final = 100
 Network = TypeVar("Network", bound=Neural)
 
 
-def adapt(base: Network, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> Network:
+def fine_tune_with_momentum(
+    base: Network, features: Matrix, labels: Vector, groups: Groups, *, seed: int
+) -> Network:
     """Fine-tune the network `base` on these rows, which are ordered from oldest to newest.
 
     Each of UPDATES updates fine-tunes a copy of the slow weights, at first those of the
@@ -32,12 +34,11 @@ def adapt(base: Network, features: Matrix, labels: Vector, groups: Groups, *, se
     """
     slow = fast = base
     for update in range(1, UPDATES + 1):
-        count = -(-len(labels) * update // UPDATES)
-        rows = slice(0, count)
+        rows = slice(0, -(-len(labels) * update // UPDATES))
         fast = slow.fine_tuned(
             features[rows], labels[rows], groups[rows], steps=STEPS_PER_UPDATE, seed=seed + update
         )
-        slow = slow.towards(fast, 1 - MOMENTUM)
+        slow = slow.interpolate_towards(fast, 1 - MOMENTUM)
     return fast
 
 
@@ -67,7 +68,7 @@ class OnNetwork(TransferModel):
         return issubclass(kind, Neural)
 
     @abstractmethod
-    def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+    def _train_from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
         """Return a new network that starts from the base and is trained on these rows."""
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
@@ -76,7 +77,7 @@ class OnNetwork(TransferModel):
         if not len(labels):
             return
         if self._network.is_trained:
-            self._learned = self._from_base(features, labels, groups, seed)
+            self._learned = self._train_from_base(features, labels, groups, seed)
         else:
             self._learned = type(self._network)()
             self._learned.fit(features, labels, groups, seed=seed)
@@ -84,10 +85,10 @@ class OnNetwork(TransferModel):
     def predict(self, features: Matrix) -> Prediction:
         return (self._learned or self.base).predict(features)
 
-    def _local(self) -> tuple[Numbers, Arrays]:
+    def _local_state(self) -> tuple[Numbers, Arrays]:
         return {}, {self.STORED: as_array(self._learned.save())} if self._learned else {}
 
-    def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
+    def _restore_local_state(self, numbers: Numbers, arrays: Arrays) -> None:
         if self.STORED in arrays:
             self._learned = type(self._network).load(arrays[self.STORED].tobytes())
 
@@ -96,29 +97,30 @@ class MoA(OnNetwork):
     """Adapts a pretrained network to new measurements, with momentum.
 
     Pruner (ASPLOS'25) keeps a Siamese copy of the pretrained weights throughout a search:
-    every fourth online update starts from the copy, and then moves it a hundredth of the way
-    (momentum 0.99). Here no state is kept between refits. Each refit restarts from the base
-    and makes four updates, each of which moves the slow weights a tenth of the way.
+    every fourth online update starts from the copy, and then moves it a hundredth of the
+    way (momentum 0.99). Here no state is kept between refits. Each refit restarts from the
+    base and makes four updates, each of which moves the slow weights a tenth of the way.
     """
 
     KIND: ClassVar[str] = "moa"
     STORED: ClassVar[str] = "adapted"
     CANNOT: ClassVar[str] = "has no layers that could adapt"
 
-    def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
-        return adapt(self._network, features, labels, groups, seed=seed)
+    def _train_from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+        return fine_tune_with_momentum(self._network, features, labels, groups, seed=seed)
 
 
 ONLY: Final = ""  # the domain of rows without one
 
 
 class MTLTLP(TLP, ManyDomains):
-    """TLP with a shared trunk and an output head per domain (a target, or a class of hosts).
+    """TLP with a shared trunk and an output head per domain (a target, or a class of
+    hosts).
 
-    `fit_domains` takes the domain of each row; all rows of a group must have the same. `fit`
-    treats all rows as one domain. `predict` uses the home domain's head, unless `at` selects
-    another. A model made by `on` starts each `fit` from its base's trunk and heads, and
-    adapts the trunk and the home head as MoA does; `save` does not store the base.
+    `fit_domains` takes the domain of each row; all rows of a group must have the same.
+    `fit` treats all rows as one domain. `predict` uses the home domain's head, unless `at`
+    selects another. A model made by `on` starts each `fit` from its base's trunk and heads,
+    and adapts the trunk and the home head as MoA does; `save` does not store the base.
     """
 
     KIND: ClassVar[str] = "mtl-tlp"
@@ -128,7 +130,7 @@ class MTLTLP(TLP, ManyDomains):
         self._base: MTLTLP | None = None
 
     @classmethod
-    def on(cls, base: CostModel) -> Self:
+    def from_base(cls, base: CostModel) -> Self:
         model = cls.load(base.save())
         model._base = cast(Self, base) if model.is_trained else None
         return model
@@ -142,7 +144,11 @@ class MTLTLP(TLP, ManyDomains):
         if self._base is None:
             return super().fit(features, labels, groups, seed=seed)
         check_rows(features, labels, groups)
-        network = adapt(self._base, features, labels, groups, seed=seed) if len(labels) else self._base
+        network = (
+            fine_tune_with_momentum(self._base, features, labels, groups, seed=seed)
+            if len(labels)
+            else self._base
+        )
         self._members, self._calibrations = network._members, network._calibrations
 
     def fit_domains(
@@ -163,17 +169,17 @@ class MTLTLP(TLP, ManyDomains):
         names, heads = np.unique([*domains, home], return_inverse=True)
         distinct = tuple(str(name) for name in names)
         _check(home, set(domains))
-        self._learn(features, labels, groups, heads[:-1].astype(np.int64), seed)
+        self._train_ensemble(features, labels, groups, heads[:-1].astype(np.int64), seed)
         self.domains, self._head = distinct, distinct.index(home)
 
-    def at(self, domain: str) -> Self:
+    def for_domain(self, domain: str) -> Self:
         """Return a copy that predicts for `domain`. Raises InvalidRequest if unknown."""
         _check(domain, set(self.domains))
         copy = type(self).load(self.save())
         copy._head = copy.domains.index(domain)
         return copy
 
-    def _extra(self) -> Numbers:
+    def _extra_saved_numbers(self) -> Numbers:
         return {"domains": list(self.domains)}
 
     @classmethod
@@ -203,27 +209,27 @@ class TCL(OnNetwork):
     (`mallorn pretrain --choose`) and distilled into a model of another platform, which then
     needs few measurements of its own.
 
-    Differences: the paper distils into networks that are trained on one target after another
-    without forgetting. Here the base is the teacher; the student starts from its weights,
-    and is distilled again at each refit. Labels of candidates that ran are blended; the
-    teacher counts less the more times of a task were measured. Failures keep their labels.
-    Rows crossed from two measured rows get labels from the teacher only. (`moa` uses plain
-    labels and stays near the base by momentum.) Without rows the teacher predicts; an
-    untrained base does not teach.
+    Differences: the paper distils into networks that are trained on one target after
+    another without forgetting. Here the base is the teacher; the student starts from its
+    weights, and is distilled again at each refit. Labels of candidates that ran are
+    blended; the teacher counts less the more times of a task were measured. Failures keep
+    their labels. Rows crossed from two measured rows get labels from the teacher only.
+    (`moa` uses plain labels and stays near the base by momentum.) Without rows the teacher
+    predicts; an untrained base does not teach.
     """
 
     KIND: ClassVar[str] = "tcl"
     STORED: ClassVar[str] = "student"
     CANNOT: ClassVar[str] = "is not a network that could teach another"
 
-    def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+    def _train_from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
         # Crossed rows were not measured: the teacher alone labels them.
         teacher_scores = self._network.predict(features).mean
         crossed_rows, parents = cross_rows(features, groups, VIEWS[self.view], np.random.default_rng(seed))
         best = np.array(
             [teacher_scores[groups == group].max() for group in groups[parents]], dtype=np.float32
         )
-        crossed_labels = labels_of_times(np.minimum(self._network.predict(crossed_rows).mean - best, 0))
+        crossed_labels = clip_time_labels(np.minimum(self._network.predict(crossed_rows).mean - best, 0))
         return self._network.fine_tuned(
             np.concatenate([features, crossed_rows]),
             np.concatenate([soften_labels(labels, teacher_scores, groups), crossed_labels]),
@@ -249,12 +255,12 @@ def cross_rows(
 
 def soften_labels(labels: Vector, teacher_scores: Vector, groups: Groups) -> Vector:
     """Blend labels of times with a teacher's scores, less if a task has many times."""
-    has_time, answer = timed(labels), labels.copy()
-    for lines in members(groups):
+    has_time, answer = is_time_label(labels), labels.copy()
+    for lines in iterate_group_rows(groups):
         with_time = lines[has_time[lines]]
         if len(with_time):
             share = TRUSTED / (TRUSTED + len(with_time))
             teacher = teacher_scores[with_time]
             blend = (1 - share) * labels[with_time] + share * (teacher - teacher.max())
-            answer[with_time] = labels_of_times(np.minimum(blend - blend.max(), 0))
+            answer[with_time] = clip_time_labels(np.minimum(blend - blend.max(), 0))
     return answer

@@ -7,15 +7,15 @@ from typing import ClassVar, Final, NamedTuple, Self
 import numpy as np
 
 from costmodels.base import FAILED_LABEL, Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.decision_columns import SPATIAL_LEVELS, WIDTH, Tiling, tiling
-from costmodels.labels import timed
+from costmodels.decision_columns_and_prefixes import SPATIAL_LEVELS, WIDTH, Tiling, read_tiling
+from costmodels.labels import is_time_label
 from costmodels.serialization import pack, unpack
 from costmodels.views import ACCESSES, EXECUTED, Count, check_rows, check_width
-from mallorn.core.values.machine import Cache, Machine, assumed
+from mallorn.core.values.machine import Cache, Machine, assume_typical_cpu
 
 FIRST_SPREAD: Final = 1.0  # log units; used until measurements show the error
 FEWEST_ROWS: Final = 8
-SOME_MACHINE: Final = assumed(cores=8, lanes=16)
+SOME_MACHINE: Final = assume_typical_cpu(cores=8, lanes=16)
 LOOP_OPERATIONS: Final = 2  # overhead of a loop iteration, in vector operations
 BODY_LIMIT: Final = 1024  # unrolled vector operations that still fit the instruction cache
 PIECE: Final = 1 / 6  # cost of dispatching a chunk of a parallel loop, relative to starting it
@@ -36,7 +36,7 @@ class Formula(CostModel):
         return cls(machine)
 
     def save(self) -> bytes:
-        return pack(self.KIND, {"machine": self._machine.stored(), "spread": self._spread}, {})
+        return pack(self.KIND, {"machine": self._machine.to_stored_json(), "spread": self._spread}, {})
 
     @classmethod
     def load(cls, blob: bytes) -> Self:
@@ -60,7 +60,7 @@ class Draft(Formula):
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
-        has_time = timed(labels)
+        has_time = is_time_label(labels)
         error = self.predict(features[has_time]).mean - labels[has_time]
         is_enough = len(error) >= FEWEST_ROWS
         self._spread = float(max(np.sqrt(np.mean(error**2)), 1e-3)) if is_enough else FIRST_SPREAD
@@ -71,23 +71,26 @@ class Draft(Formula):
         if features.shape[1] != WIDTH:
             return Prediction(np.zeros(len(features), dtype=np.float32), spread)
         with np.errstate(over="ignore", invalid="ignore"):  # tiles larger than any program's
-            score = -np.log(_slowdown(tiling(features), self._machine))
+            score = -np.log(_slowdown(read_tiling(features), self._machine))
         score = np.nan_to_num(score, nan=FAILED_LABEL)
         return Prediction(np.clip(score, FAILED_LABEL, 0.0).astype(np.float32), spread)
 
 
 def _slowdown(tiles: Tiling, machine: Machine) -> Column:
-    """Return the estimated time divided by the least possible time for that many operations."""
-    # A core's share of the memory bandwidth stands in for missing cache levels.
+    """Return the estimated time divided by the least possible time for that many
+    operations."""
+    # A core's share of the memory bandwidth replaces missing cache levels.
     memory = Cache(bytes=sys.maxsize, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
     first, second, third = (*machine.caches, memory, memory, memory)[:3]
-    inner, middle, outer, whole_tile = (_InnerBlock.of(tiles, levels) for levels in (1, 2, 3, SPATIAL_LEVELS))
+    inner, middle, outer, whole_tile = (
+        _InnerBlock.from_inner_levels(tiles, levels) for levels in (1, 2, 3, SPATIAL_LEVELS)
+    )
     second_traffic = np.where(middle.footprint <= first.bytes, middle.traffic, inner.traffic)
     third_traffic = np.where(outer.footprint <= second.bytes, outer.traffic, middle.traffic)
     third_rate = np.where(whole_tile.footprint <= third.bytes, third.gbytes_per_sec, memory.gbytes_per_sec)
     from_second = second_traffic * machine.core_gflops / second.gbytes_per_sec
     from_third = third_traffic * machine.core_gflops / third_rate
-    core = np.maximum(_core(tiles, inner, machine), np.maximum(from_second, from_third))
+    core = np.maximum(_core_slowdown(tiles, inner, machine), np.maximum(from_second, from_third))
     # Cores are idle at the end, and small chunks have to be dispatched.
     pieces = tiles.spatial[:, :, :2].prod(axis=(1, 2))
     operations = 2 * tiles.spatial.prod(axis=(1, 2)) * tiles.reduction.prod(axis=(1, 2))
@@ -105,7 +108,7 @@ class _InnerBlock(NamedTuple):
     depth: Column
 
     @classmethod
-    def of(cls, tiles: Tiling, levels: int) -> Self:
+    def from_inner_levels(cls, tiles: Tiling, levels: int) -> Self:
         """Return the block of the innermost `levels` spatial levels.
 
         It has one reduction level fewer, but at least one, because reduction loops enclose
@@ -126,7 +129,7 @@ class _InnerBlock(NamedTuple):
         return 2 / self.across + 2 / self.along + 4 / self.depth
 
 
-def _core(tiles: Tiling, inner: _InnerBlock, machine: Machine) -> Column:
+def _core_slowdown(tiles: Tiling, inner: _InnerBlock, machine: Machine) -> Column:
     """Return the cost of the innermost body on one core, relative to the least possible."""
     vectors = np.ceil(inner.along / machine.lanes)
     accumulators = inner.across * vectors
@@ -158,8 +161,8 @@ class Tuna(Formula):
     for an unavailable machine.
 
     Differences: the paper fits coefficients to measurements per micro-architecture. Here
-    they are constants from a probe of the machine by micro-kernels, or assumptions about the
-    target if no machine was probed. Assembly loops are counted by their literal bounds.
+    they are constants from a probe of the machine by micro-kernels, or assumptions about
+    the target if no machine was probed. Assembly loops are counted by their literal bounds.
     `fit` only estimates the error. The model is made for CPUs; on other targets its ranking
     is poor. Another cost model, `static`, is trained on simpler counts.
     """
@@ -171,7 +174,7 @@ class Tuna(Formula):
         check_rows(features, labels, groups)
         check_width(features, self.view)
         self._spread = FIRST_SPREAD
-        ran = timed(labels)
+        ran = is_time_label(labels)
         errors = [
             _centred(self.predict(features[lines]).mean) - _centred(labels[lines])
             for group in np.unique(groups[ran])

@@ -28,7 +28,8 @@ CLEARLY: Final = 0.005  # accuracy by which a later learner must be better
 
 
 def spread_factor(prediction: Prediction, labels: Vector) -> float:
-    """Return the factor on predicted deviations by which 80 % of labels are in their intervals.
+    """Return the factor on predicted deviations by which 80 % of labels are in their
+    intervals.
 
     It is 1 if there are no labels.
     """
@@ -57,8 +58,8 @@ class JudgedModel(NamedTuple):
 class BestOfModels(CostModel):
     """Selects the model that ranks the newest rows best, and calibrates its deviations.
 
-    The newest fifth of each group is held out, every learner is fit on the rest, and the one
-    that ranks the newest rows best is fit again on all rows. The formula `draft`, which
+    The newest fifth of each group is held out, every learner is fit on the rest, and the
+    one that ranks the newest rows best is fit again on all rows. The formula `draft`, which
     needs no training, competes with the learners.
     """
 

@@ -32,13 +32,13 @@ def forward(layers: Layers, rows: Tensor) -> list[Tensor]:
     return values
 
 
-def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Tensor]:
+def gradients(layers: Layers, values: Sequence[Tensor], score_gradient: Tensor) -> list[Tensor]:
     """Return the loss gradient of each layer's weights and offsets, by backpropagation.
 
     `push` is the loss gradient with respect to the scores (networks x rows).
     """
     answer: list[Tensor] = []
-    back = push[:, :, None]
+    back = score_gradient[:, :, None]
     for index in range(len(layers) - 2, -1, -2):
         layer_input = values[index // 2]
         answer[:0] = [layer_input.transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True)]
@@ -46,7 +46,7 @@ def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Te
     return answer
 
 
-def slopes(layers: Layers, values: Sequence[Tensor]) -> Tensor:
+def input_gradients(layers: Layers, values: Sequence[Tensor]) -> Tensor:
     """Return each score's gradient with respect to its input (networks x rows x columns)."""
     back = np.ones_like(values[-1])
     for index in range(len(layers) - 2, -1, -2):
@@ -105,8 +105,8 @@ Rows = NDArray[np.int64]
 def lambda_rank_gradient(scores: Scores, labels: Scores) -> Scores:
     """Return the LambdaRank gradient for each score; each row of `scores` is one list.
 
-    A wrongly ordered pair is weighted by how much swapping it changes the discounted gain of
-    the list. A candidate's gain is its relative speed; its rank sets the discount.
+    A wrongly ordered pair is weighted by how much swapping it changes the discounted gain
+    of the list. A candidate's gain is its relative speed; its rank sets the discount.
     """
     gain = np.exp(labels)
     rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")

@@ -1,4 +1,5 @@
-"""Bootstraps for ensembles, spreads from the members' disagreement, and calibration of scores."""
+"""Bootstraps for ensembles, spreads from the members' disagreement, and calibration of
+scores."""
 
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +18,7 @@ FEWEST_JUDGED = 8
 LEAST_SHARE = 0.05  # not 0, so that rows unlike the training rows always have a larger spread
 
 
-def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
+def replace_nonfinite(features: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the features with NaN replaced by 0 and infinities by the largest float32."""
     return np.nan_to_num(features, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
 
@@ -34,12 +35,12 @@ def fold_counts(rng: np.random.Generator, rows: int, members: int, parts: int) -
     return sees.astype(np.int64)
 
 
-def importance(labels: Vector) -> Weights:
+def weight_fast_rows(labels: Vector) -> Weights:
     """Return training weights, larger for fast rows: the order of slow rows matters less."""
     return np.exp(labels.astype(np.float64)) + 0.1
 
 
-def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
+def unexplained_error(scores: Matrix, labels: Vector, left_out: Weights) -> float:
     """Return the RMS error on rows that members did not train on, beyond their variance."""
     if not left_out.any():
         return UNKNOWN
@@ -48,11 +49,11 @@ def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
     return float(np.sqrt(max(0.0, error - explained)))
 
 
-def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
+def fit_error_to_variance(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
     """Return `factor` and `constant`: factor * variance + constant fits squared errors.
 
-    The variance is that of the members' scores of a row; the error is that of the mean score
-    of the members that were not trained on it.
+    The variance is that of the members' scores of a row; the error is that of the mean
+    score of the members that were not trained on it.
     """
     rows = np.flatnonzero(left_out.any(axis=0))
     if len(rows) < FEWEST_JUDGED:
@@ -67,7 +68,7 @@ def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[f
     return share, max(0.0, float(np.average(error, weights=weight) - share * mean_variance))
 
 
-def pooled(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:
+def combine_member_scores(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:
     """Return members' mean scores, and deviations from their disagreement and `noise`."""
     spread = np.sqrt(share * scores.var(axis=0, ddof=1) + noise**2)
     return Prediction(scores.mean(axis=0).astype(np.float32), spread.astype(np.float32))
@@ -101,7 +102,7 @@ class MonotoneCurve(NamedTuple):
 UNSCALED = MonotoneCurve(np.empty(0), np.empty(0), 1.0)
 
 
-def fit_scale(scores: Column, labels: Vector, weights: Column) -> MonotoneCurve:
+def fit_monotone_curve(scores: Column, labels: Vector, weights: Column) -> MonotoneCurve:
     """Fit a monotone curve to the mean scores and labels of bins of rows, with weights."""
     weighted = np.flatnonzero(weights)
     if not len(weighted):
@@ -117,14 +118,15 @@ def fit_scale(scores: Column, labels: Vector, weights: Column) -> MonotoneCurve:
 
 
 class ScoreCalibration(NamedTuple):
-    """The curve from members' scores to labels, and the error that variance does not explain."""
+    """The curve from members' scores to labels, and the error that variance does not
+    explain."""
 
     scale: MonotoneCurve
     noise: float
 
     def __call__(self, raw: Column) -> Prediction:
         """Return the members' joint prediction from their raw scores (members x rows)."""
-        return pooled(self.scale(raw), self.noise)
+        return combine_member_scores(self.scale(raw), self.noise)
 
     @property
     def numbers(self) -> Numbers:
@@ -136,7 +138,7 @@ class ScoreCalibration(NamedTuple):
         return {f"scores{suffix}": self.scale.scores, f"labels{suffix}": self.scale.labels}
 
     @classmethod
-    def stored(cls, numbers: Numbers, arrays: Arrays, suffix: str = "") -> Self:
+    def from_stored(cls, numbers: Numbers, arrays: Arrays, suffix: str = "") -> Self:
         """Return the calibration stored as `numbers` and `arrays`."""
         scores, labels = arrays[f"scores{suffix}"], arrays[f"labels{suffix}"]
         return cls(MonotoneCurve(scores, labels, numbers["tilt"]), numbers["noise"])
@@ -145,16 +147,21 @@ class ScoreCalibration(NamedTuple):
 UNCALIBRATED = ScoreCalibration(UNSCALED, UNKNOWN)
 
 
-def calibrated(
-    raw: Column, labels: Vector, unseen: NDArray[np.bool_], *, curve: bool = True
+def fit_calibration(
+    member_scores: Column, labels: Vector, unseen: NDArray[np.bool_], *, has_curve: bool = True
 ) -> ScoreCalibration:
     """Fit a calibration on the rows that each member was not trained on.
 
-    `raw` and `unseen` have shape members x rows. With `curve=False` scores are not rescaled.
+    `raw` and `unseen` have shape members x rows. With `has_curve=False` scores are not
+    rescaled.
     """
     if not len(labels):
         return UNCALIBRATED
     left_out = unseen.astype(np.float64)
-    truth = np.broadcast_to(labels, raw.shape)
-    scale = fit_scale(raw.ravel(), truth.ravel(), left_out.ravel()) if curve else UNSCALED
-    return ScoreCalibration(scale, unexplained(scale(raw), labels, importance(labels) * left_out))
+    truth = np.broadcast_to(labels, member_scores.shape)
+    scale = (
+        fit_monotone_curve(member_scores.ravel(), truth.ravel(), left_out.ravel()) if has_curve else UNSCALED
+    )
+    return ScoreCalibration(
+        scale, unexplained_error(scale(member_scores), labels, weight_fast_rows(labels) * left_out)
+    )

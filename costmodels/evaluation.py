@@ -12,8 +12,8 @@ import numpy as np
 
 from costmodels import metrics
 from costmodels.base import CostModel, Groups, Indices, Matrix, Vector
-from costmodels.labels import labels_of_times, timed
-from costmodels.metrics import members
+from costmodels.labels import clip_time_labels, is_time_label
+from costmodels.metrics import iterate_group_rows
 from mallorn.core.errors import InvalidRequest
 
 Networks = Mapping[str, Set[int]]  # the tasks of each network
@@ -29,7 +29,7 @@ class Split(NamedTuple):
 def within_task(tasks: Groups, features: Matrix, *, share: float = 0.6) -> Split:
     """Split each task: train on its first `share` of rows, test on later, new candidates."""
     late = np.zeros(len(tasks), dtype=np.bool_)
-    for lines in members(tasks):
+    for lines in iterate_group_rows(tasks):
         late[lines[int(len(lines) * share) :]] = True
     train, test = np.flatnonzero(~late), np.flatnonzero(late)
     trained = set(_identities(tasks, features, train))
@@ -43,7 +43,7 @@ def hold_out_newest(groups: Groups, limit: int, *, seed: int) -> Split:
     Rows are ordered from oldest to newest.
     """
     late = np.zeros(len(groups), dtype=np.bool_)
-    for lines in members(groups):
+    for lines in iterate_group_rows(groups):
         late[lines[len(lines) - len(lines) // 5 :]] = True
     rng = np.random.default_rng(seed)
     sides = [rng.permutation(np.flatnonzero(side))[:limit] for side in (~late, late)]
@@ -74,11 +74,11 @@ def by_host(hosts: Groups) -> Iterator[Split]:
 def rebase_labels(labels: Vector, groups: Groups) -> Vector:
     """Return labels relative to each group's best here, so that no held-out row leaks in."""
     answer = labels.copy()
-    has_time = timed(labels)
-    for lines in members(groups):
+    has_time = is_time_label(labels)
+    for lines in iterate_group_rows(groups):
         with_time = lines[has_time[lines]]
         if len(with_time):
-            answer[with_time] = labels_of_times(labels[with_time] - labels[with_time].max())
+            answer[with_time] = clip_time_labels(labels[with_time] - labels[with_time].max())
     return answer
 
 
@@ -86,7 +86,7 @@ def scramble_labels(labels: Vector, groups: Groups, *, seed: int) -> Vector:
     """Return labels shuffled within each group; a model of them must rank at chance level."""
     rng = np.random.default_rng(seed)
     answer = labels.copy()
-    for lines in members(groups):
+    for lines in iterate_group_rows(groups):
         answer[lines] = rng.permutation(labels[lines])
     return answer
 
@@ -126,7 +126,7 @@ class Evaluation:
 
 
 def evaluate(
-    make: Callable[[], CostModel],
+    make_model: Callable[[], CostModel],
     features: Matrix,
     labels: Vector,
     groups: Groups,
@@ -134,13 +134,13 @@ def evaluate(
     *,
     seed: int,
 ) -> Evaluation:
-    model = fitted(make, features, labels, groups, split, seed=seed)
+    model = fit_on_split(make_model, features, labels, groups, split, seed=seed)
     mean, std = model.predict(features[split.test])
-    return judge(mean, std, labels[split.test], groups[split.test])
+    return compute_metrics(mean, std, labels[split.test], groups[split.test])
 
 
-def fitted(
-    make: Callable[[], CostModel],
+def fit_on_split(
+    make_model: Callable[[], CostModel],
     features: Matrix,
     labels: Vector,
     groups: Groups,
@@ -158,12 +158,12 @@ def fitted(
             f"there are {len(train)} training rows and {len(test)} test rows, too few for this split",
             hint="measure more, or split within tasks",
         )
-    model = make()
+    model = make_model()
     model.fit(features[train], rebase_labels(labels[train], groups[train]), groups[train], seed=seed)
     return model
 
 
-def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluation:
+def compute_metrics(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluation:
     """Return the metrics of predictions against measured labels."""
     pairs = metrics.compare_pairs(mean, truth, groups)
     return Evaluation(

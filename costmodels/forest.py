@@ -13,14 +13,14 @@ from costmodels.ensemble_spread import (
     UNKNOWN,
     Weights,
     bootstrap_counts,
-    finite,
-    importance,
-    pooled,
+    combine_member_scores,
+    fit_error_to_variance,
+    replace_nonfinite,
     untrained_prediction,
-    variance_share,
+    weight_fast_rows,
 )
-from costmodels.labels import timed
-from costmodels.metrics import members
+from costmodels.labels import is_time_label
+from costmodels.metrics import iterate_group_rows
 from costmodels.serialization import pack, unpack
 from costmodels.views import check_rows
 
@@ -35,7 +35,7 @@ class Trees(NamedTuple):
     right: NDArray[np.int32]
     value: NDArray[np.float32]
 
-    def opinions(self, rows: Matrix) -> Matrix:
+    def predict_per_tree(self, rows: Matrix) -> Matrix:
         """Return the value of every tree for every row of features (trees x rows)."""
         flat = np.ascontiguousarray(rows).ravel()
         node = np.repeat(self.roots, len(rows))
@@ -96,17 +96,20 @@ class Forest(CostModel):
         if not len(labels):
             return
         rng = np.random.default_rng(seed)
-        rows, weight = finite(features), importance(labels)
+        rows, weight = replace_nonfinite(features), weight_fast_rows(labels)
         bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         self._trees = grow_trees(rows, labels, bootstraps * weight, rng)
-        left_out = weight * (bootstraps == 0)
-        self._share, noise_variance = variance_share(self._trees.opinions(rows), labels, left_out)
+        self._share, noise_variance = fit_error_to_variance(
+            self._trees.predict_per_tree(rows), labels, weight * (bootstraps == 0)
+        )
         self._noise = noise_variance**0.5
 
     def predict(self, features: Matrix) -> Prediction:
         if self._trees is None:
             return untrained_prediction(len(features))
-        return pooled(self._trees.opinions(finite(features)), self._noise, self._share)
+        return combine_member_scores(
+            self._trees.predict_per_tree(replace_nonfinite(features)), self._noise, self._share
+        )
 
     def save(self) -> bytes:
         arrays = self._trees._asdict() if self._trees else {}
@@ -171,30 +174,34 @@ class LFBO(CostModel):
         self._forget()
         if not len(labels):
             return
-        rng, rows = np.random.default_rng(seed), finite(features)
+        rng, rows = np.random.default_rng(seed), replace_nonfinite(features)
         bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         self._parts = self._grow_parts(rows, labels, groups, bootstraps, rng)
         unseen = (bootstraps == 0).astype(np.float64)
-        self._slope, self._offset = line(self._raw(rows), labels, importance(labels) * unseen)
-        self._share, noise_variance = variance_share(self._opinions(rows), labels, unseen)
+        self._slope, self._offset = fit_line(self._raw(rows), labels, weight_fast_rows(labels) * unseen)
+        self._share, noise_variance = fit_error_to_variance(
+            self._calibrated_tree_scores(rows), labels, unseen
+        )
         self._noise = noise_variance**0.5
 
     def _grow_parts(
         self, rows: Matrix, labels: Vector, groups: Groups, bootstraps: Groups, rng: np.random.Generator
     ) -> tuple[Trees, ...]:
-        targets, weights = chances(labels, groups)
+        targets, weights = fast_row_targets_and_weights(labels, groups)
         return (grow_trees(rows, targets, bootstraps * weights, rng),)
 
     def _raw(self, rows: Matrix) -> Matrix:
-        return self._parts[0].opinions(rows)
+        return self._parts[0].predict_per_tree(rows)
 
-    def _opinions(self, rows: Matrix) -> NDArray[np.float64]:
+    def _calibrated_tree_scores(self, rows: Matrix) -> NDArray[np.float64]:
         return self._offset + self._slope * self._raw(rows).astype(np.float64)
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._parts:
             return untrained_prediction(len(features))
-        return pooled(self._opinions(finite(features)), self._noise, self._share)
+        return combine_member_scores(
+            self._calibrated_tree_scores(replace_nonfinite(features)), self._noise, self._share
+        )
 
     def save(self) -> bytes:
         numbers = {"slope": self._slope, "offset": self._offset, "share": self._share, "noise": self._noise}
@@ -217,15 +224,15 @@ class LFBO(CostModel):
         return model
 
 
-def chances(labels: Vector, groups: Groups) -> Chances:
+def fast_row_targets_and_weights(labels: Vector, groups: Groups) -> Chances:
     """Return the targets and weights with which LFBO is trained.
 
     The gain of a fast row is its label minus that of the slowest fast row of its group.
     Gains are scaled to mean 1 in each group, so that they count like a vote for "slow".
     """
     gain = np.zeros(len(labels))
-    for lines in members(groups):
-        with_time = lines[timed(labels[lines])]
+    for lines in iterate_group_rows(groups):
+        with_time = lines[is_time_label(labels[lines])]
         if len(with_time):
             least = np.quantile(labels[with_time].astype(np.float64), 1 - GAMMA)
             gain[with_time] = np.maximum(0.0, labels[with_time] - least)
@@ -234,7 +241,7 @@ def chances(labels: Vector, groups: Groups) -> Chances:
     return Chances((gain / (1 + gain)).astype(np.float32), 1 + gain)
 
 
-def line(raw: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
+def fit_line(raw: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
     """Fit a line from scores to labels; return its slope and offset.
 
     A row's score is the mean of the members that were not trained on it (`left_out`).
@@ -272,5 +279,5 @@ class ForestPlusLFBO(LFBO):
         return (speed, *super()._grow_parts(rows, labels, groups, bootstraps, rng))
 
     def _raw(self, rows: Matrix) -> Matrix:
-        speed, chance = (trees.opinions(rows) for trees in self._parts)
+        speed, chance = (trees.predict_per_tree(rows) for trees in self._parts)
         return speed + np.float32(CHANCE) * chance

@@ -22,8 +22,8 @@ def is_informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
 def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Sequence[Outcome]) -> Vector:
     """Return log(best latency of the group / latency), or FAILED_LABEL for failures.
 
-    A run that timed out gets LATE_LABEL; a build that timed out is a failure, since it never
-    ran. Raises InvalidRequest if a time is not positive and finite.
+    A run that timed out gets LATE_LABEL; a build that timed out is a failure, since it
+    never ran. Raises InvalidRequest if a time is not positive and finite.
     """
     pairs = zip(latencies_us, outcomes, strict=True)
     wrong = [us for us, outcome in pairs if outcome is Outcome.OK and us is not None and not 0 < us < np.inf]
@@ -39,17 +39,17 @@ def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Seque
     np.minimum.at(best, group_of, logs)
     late = np.array([outcome is Outcome.RUN_TIMEOUT for outcome in outcomes], dtype=np.bool_)
     answer = np.where(late, LATE_LABEL, FAILED_LABEL).astype(np.float32)
-    answer[is_ok] = labels_of_times(best[group_of[is_ok]] - logs[is_ok])
+    answer[is_ok] = clip_time_labels(best[group_of[is_ok]] - logs[is_ok])
     return answer
 
 
-def labels_of_times(label: NDArray[np.floating[Any]]) -> Vector:
+def clip_time_labels(label: NDArray[np.floating[Any]]) -> Vector:
     """Return labels of times, kept above FAILED_LABEL and different from LATE_LABEL."""
     answer = np.maximum(label.astype(np.float32), _just_above(FAILED_LABEL))
     return np.where(answer == LATE_LABEL, _just_above(LATE_LABEL), answer).astype(np.float32)
 
 
-def timed(label: Vector) -> NDArray[np.bool_]:
+def is_time_label(label: Vector) -> NDArray[np.bool_]:
     """Return a mask of the labels that come from a time: neither failed nor timed out."""
     return np.asarray((label > FAILED_LABEL) & (label != LATE_LABEL))
 
@@ -59,10 +59,11 @@ def _just_above(label: float) -> np.float32:
 
 
 def bounded_sample(label: Vector, limit: int, *, seed: int) -> Indices:
-    """Return at most `limit` row indices to train on: the newest, the best, and random others.
+    """Return at most `limit` row indices to train on: the newest, the best, and random
+    others.
 
-    Each kind gets a third. `label` and the result are ordered from oldest to newest. The limit
-    bounds the time of a refit.
+    Each kind gets a third. `label` and the result are ordered from oldest to newest. The
+    limit bounds the time of a refit.
     """
     total = len(label)
     if total <= limit:

@@ -29,7 +29,7 @@ def compare_pairs(scores: Vector, labels: Vector, groups: Groups, *, tie: float 
     pairs, the accuracy is NaN.
     """
     right, judged, all_pairs = 0.0, 0, 0
-    for lines in members(groups):
+    for lines in iterate_group_rows(groups):
         faster, slower = np.nonzero(labels[lines][:, None] > labels[lines][None, :] + tie)
         gap = scores[lines][faster].astype(np.float64) - scores[lines][slower]
         right += float((gap > 0).sum() + 0.5 * (gap == 0).sum())
@@ -44,9 +44,10 @@ def pairwise_accuracy(scores: Vector, labels: Vector, groups: Groups, *, tie: fl
 
 
 def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
-    """Return the mean over groups of the share of the k fastest that the top k scores include."""
+    """Return the mean over groups of the share of the k fastest that the top k scores
+    include."""
     recalls = []
-    for lines in members(groups):
+    for lines in iterate_group_rows(groups):
         size = min(k, len(lines))
         fastest, top = _best(labels[lines], size), _best(scores[lines], size)
         recalls.append(len(np.intersect1d(fastest, top)) / size)
@@ -55,7 +56,7 @@ def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> floa
 
 def fastest_tenth(labels: Vector, groups: Groups) -> NDArray[np.int64]:
     """Return the rows of the fastest tenth (rounded up) of each group, in ascending order."""
-    tenths = [lines[_best(labels[lines], _tenth(len(lines)))] for lines in members(groups)]
+    tenths = [lines[_best(labels[lines], _tenth(len(lines)))] for lines in iterate_group_rows(groups)]
     return np.sort(np.concatenate(tenths)) if tenths else np.empty(0, dtype=np.int64)
 
 
@@ -68,23 +69,23 @@ def top_tenth_pairs(scores: Vector, labels: Vector, groups: Groups) -> float:
 def top_tenth_recall(scores: Vector, labels: Vector, groups: Groups) -> float:
     """Return how much of a group's fastest tenth its top-scored tenth has, on average."""
 
-    def of_one(scores: Vector, labels: Vector, groups: Groups) -> float:
+    def group_recall(scores: Vector, labels: Vector, groups: Groups) -> float:
         return top_k_recall(scores, labels, groups, _tenth(len(labels)))
 
-    return mean_of_tasks(of_one, scores, labels, groups)
+    return mean_of_tasks(group_recall, scores, labels, groups)
 
 
-def per_task(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> dict[int, float]:
+def per_task(metric: Figure, scores: Vector, labels: Vector, groups: Groups) -> dict[int, float]:
     """Return a metric for each group separately; NaN where it is undefined."""
     return {
-        int(groups[lines[0]]): figure(scores[lines], labels[lines], groups[lines])
-        for lines in members(groups)
+        int(groups[lines[0]]): metric(scores[lines], labels[lines], groups[lines])
+        for lines in iterate_group_rows(groups)
     }
 
 
-def mean_of_tasks(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> float:
+def mean_of_tasks(metric: Figure, scores: Vector, labels: Vector, groups: Groups) -> float:
     """Return the unweighted mean of a metric over groups, without NaN values."""
-    values = [value for value in per_task(figure, scores, labels, groups).values() if value == value]
+    values = [value for value in per_task(metric, scores, labels, groups).values() if value == value]
     return float(np.mean(values)) if values else NAN
 
 
@@ -94,7 +95,7 @@ def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
     The top i are the rows with the highest scores.
     """
     peaks = []
-    for lines in members(groups):
+    for lines in iterate_group_rows(groups):
         speed = np.exp(labels[lines].astype(np.float64))
         best_speed = np.maximum.accumulate(speed[_best(scores[lines], k)]) / speed.max()
         padding = 0, k - len(best_speed)
@@ -103,13 +104,14 @@ def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
 
 
 def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights: Weights, k: int) -> float:
-    """Return the least network time / its time with the fastest of each task's top k scores.
+    """Return the least network time / its time with the fastest of each task's top k
+    scores.
 
     Times are weighted by the task's number of calls. A failure counts as infinite latency,
     so a task whose top k all fail makes the result 0. Tasks that always fail are left out.
     """
     least_us, selected_us = 0.0, 0.0
-    for lines in members(groups):
+    for lines in iterate_group_rows(groups):
         latency = latencies_us[lines].astype(np.float64)
         if np.isfinite(latency).any():
             weight = weights[int(groups[lines[0]])]
@@ -121,7 +123,7 @@ def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights:
 def spearman(scores: Vector, labels: Vector, groups: Groups) -> float:
     """Return the mean rank correlation over groups; groups with equal labels are skipped."""
     correlations = []
-    for lines in members(groups):
+    for lines in iterate_group_rows(groups):
         left, right = _ranks(scores[lines]), _ranks(labels[lines])
         if np.ptp(right):
             correlations.append(float(np.corrcoef(left, right)[0, 1]) if np.ptp(left) else 0.0)
@@ -145,7 +147,7 @@ def coverage(mean: Vector, std: Vector, labels: Vector, deviations: float) -> fl
     return float(np.mean(np.abs(mean - labels) <= deviations * std)) if len(labels) else NAN
 
 
-def members(groups: Groups) -> Iterator[NDArray[np.int64]]:
+def iterate_group_rows(groups: Groups) -> Iterator[NDArray[np.int64]]:
     """Yield the row indices of each group, ascending."""
     for group in np.unique(groups):
         yield np.flatnonzero(groups == group).astype(np.int64)

@@ -20,12 +20,12 @@ from costmodels.ensemble_spread import (
     UNCALIBRATED,
     ScoreCalibration,
     bootstrap_counts,
-    calibrated,
-    importance,
+    fit_calibration,
     untrained_prediction,
+    weight_fast_rows,
 )
 from costmodels.serialization import pack, unpack
-from costmodels.standardize_inputs import HingeFeatures, inputs_of
+from costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
 from costmodels.views import check_rows
 
 KIND: Final = "mlp"
@@ -41,8 +41,8 @@ class MLP(CostModel):
     """Three networks with two hidden layers, each trained on a bootstrap of the rows.
 
     Every batch is drawn from one group. The loss is LambdaRank plus a squared error, which
-    keeps scores near the labels; a monotone curve fit on left-out rows corrects their scale.
-    The number of steps does not depend on the number of rows.
+    keeps scores near the labels; a monotone curve fit on left-out rows corrects their
+    scale. The number of steps does not depend on the number of rows.
     """
 
     def __init__(self) -> None:
@@ -55,22 +55,22 @@ class MLP(CostModel):
         self._inputs, self._layers, self._calibration = None, [], UNCALIBRATED
         if not len(labels):
             return
-        self._inputs = inputs_of(features)
+        self._inputs = fit_hinge_features(features)
         rng = np.random.default_rng(seed)
-        rows = self._inputs.of(features)
+        rows = self._inputs.transform(features)
         bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         # BLAS threads wait for each other by spinning; on a busy host, one thread is faster.
         with threadpool_limits(1, user_api="blas"):
             layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
             layers[-1] += labels.mean()
             adam = AdamW(layers, RATE, STEPS)
-            weight = importance(labels).astype(np.float32)
+            weight = weight_fast_rows(labels).astype(np.float32)
             for batch in one_group_batches(groups, bootstraps, STEPS, BATCH, rng):
                 values = forward(layers, rows[batch])
                 scores, truth = values[-1][:, :, 0], labels[batch]
                 adam.step(gradients(layers, values, loss_gradient(scores, truth, weight[batch], ORDER)))
             self._layers = layers
-            self._calibration = calibrated(self._raw(rows), labels, bootstraps == 0)
+            self._calibration = fit_calibration(self._raw(rows), labels, bootstraps == 0)
 
     def _raw(self, rows: Matrix) -> NDArray[np.float64]:
         layers = [layer.astype(np.float64) for layer in self._layers]
@@ -79,7 +79,7 @@ class MLP(CostModel):
     def predict(self, features: Matrix) -> Prediction:
         if self._inputs is None:
             return untrained_prediction(len(features))
-        return self._calibration(self._raw(self._inputs.of(features)))
+        return self._calibration(self._raw(self._inputs.transform(features)))
 
     def save(self) -> bytes:
         arrays: dict[str, NDArray[Any]] = {f"layer{index}": layer for index, layer in enumerate(self._layers)}
@@ -91,7 +91,7 @@ class MLP(CostModel):
     def load(cls, blob: bytes) -> "MLP":
         numbers, arrays = unpack(KIND, blob)
         model = cls()
-        model._calibration = ScoreCalibration.stored(numbers, arrays)
+        model._calibration = ScoreCalibration.from_stored(numbers, arrays)
         model._layers = [arrays[f"layer{index}"] for index in range(numbers["layers"])]
         model._inputs = (
             HingeFeatures(*(arrays[name] for name in HingeFeatures._fields)) if model._layers else None

@@ -10,7 +10,7 @@ import xgboost
 from numpy.typing import NDArray
 
 from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.decision_columns import (
+from costmodels.decision_columns_and_prefixes import (
     DECIDED,
     LAST,
     SHARED,
@@ -18,19 +18,19 @@ from costmodels.decision_columns import (
     ProposesDecisions,
     Steps,
     ValuesPrefixes,
-    continued,
-    outermost,
-    prefixes,
-    reproducible,
+    continue_prefixes,
+    find_outermost_columns,
+    has_reproducible_columns,
+    mask_undecided_columns,
 )
-from costmodels.ensemble_spread import LARGEST, finite, importance
-from costmodels.metrics import members
+from costmodels.ensemble_spread import LARGEST, replace_nonfinite, weight_fast_rows
+from costmodels.metrics import iterate_group_rows
 from costmodels.serialization import as_array, pack, unpack
-from costmodels.xgb import (
+from costmodels.xgboost_models import (
     XGBoost,
     as_arrays,
-    as_data,
     from_arrays,
+    make_quantile_matrix,
     member_scores,
     train_booster,
     train_classifier,
@@ -82,15 +82,17 @@ def decision_examples(
     rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator
 ) -> DecisionExamples:
     """Return decisions of each task's best schedules, and alternatives from other rows."""
-    is_reproducible = reproducible(rows)
+    is_reproducible = has_reproducible_columns(rows)
     usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
     rows, labels, groups = rows[usable], labels[usable], groups[usable]
-    fastest = [lines[np.argsort(-labels[lines], kind="stable")[:GOOD_A_TASK]] for lines in members(groups)]
+    fastest = [
+        lines[np.argsort(-labels[lines], kind="stable")[:GOOD_A_TASK]] for lines in iterate_group_rows(groups)
+    ]
     good_by_task = [best[labels[best] >= labels[best[0]] - NEAR_THE_BEST] for best in fastest]
     good = rng.permutation(np.concatenate(good_by_task))[:MOST_GOOD]
     parts = [
         part
-        for lines in members(by_sketch(rows, groups))
+        for lines in iterate_group_rows(number_task_sketches(rows, groups))
         for part in _sketch_examples(rows, labels, lines, np.intersect1d(lines, good), rng)
     ]
     if not parts:
@@ -103,27 +105,31 @@ def _sketch_examples(
 ) -> Iterator[DecisionExamples]:
     if not len(good):
         return
-    rests, weight = outermost(rows[lines]), np.exp(labels[good].astype(np.float64))
-    real = real_steps(rows[lines])
+    rests, weight = find_outermost_columns(rows[lines]), np.exp(labels[good].astype(np.float64))
+    real = find_differing_steps(rows[lines])
     originals, shares = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)
     for step, end_step in pairwise([-1, *(real[1:] - 1).tolist(), LAST]):
-        yield DecisionExamples(prefixes(rows[good], end_step), np.ones(len(good), np.float32), weight)
+        yield DecisionExamples(
+            mask_undecided_columns(rows[good], end_step), np.ones(len(good), np.float32), weight
+        )
         # Alternatives: the decisions in this span of steps come from other rows of the sketch.
         donors = rows[rng.choice(lines, OTHERS * len(good))]
         steps, end_steps = np.full(len(originals), step), np.full(len(originals), end_step)
-        new_rows, is_valid = continued(originals, donors, steps, end_steps, rests)
+        new_rows, is_valid = continue_prefixes(originals, donors, steps, end_steps, rests)
         valid = np.flatnonzero(is_valid)
         yield DecisionExamples(
-            prefixes(new_rows[valid], end_step), np.zeros(len(valid), np.float32), shares[valid]
+            mask_undecided_columns(new_rows[valid], end_step), np.zeros(len(valid), np.float32), shares[valid]
         )
 
 
-def by_sketch(rows: Matrix, groups: Groups) -> Groups:
+def number_task_sketches(rows: Matrix, groups: Groups) -> Groups:
     """Return a group number per row, one for each sketch of each task."""
-    return numbered(np.column_stack([numbered(groups), hashes(rows[:, :SHARED])[:, -1]]))
+    return number_distinct_keys(
+        np.column_stack([number_distinct_keys(groups), hashes(rows[:, :SHARED])[:, -1]])
+    )
 
 
-def real_steps(rows: Matrix) -> Steps:
+def find_differing_steps(rows: Matrix) -> Steps:
     """Return the steps whose decision differs in these rows of a sketch, and the last."""
     varies = (rows[:, DECIDED] != rows[0, DECIDED]).any(axis=0)
     return np.union1d(STEP[DECIDED[varies]], [LAST])
@@ -135,8 +141,9 @@ def hashes(rows: Matrix) -> Column:
     return np.asarray(np.cumsum(rows.astype(np.float64) * weights, axis=1))
 
 
-def numbered(keys: Column | Groups) -> Groups:
-    """Number distinct keys (values or lines of values) from 0; equal keys get equal numbers."""
+def number_distinct_keys(keys: Column | Groups) -> Groups:
+    """Number distinct keys (values or lines of values) from 0; equal keys get equal
+    numbers."""
     lines = keys.reshape(len(keys), -1)
     order = np.lexsort(lines.T)
     sorted_keys = lines[order]
@@ -149,16 +156,16 @@ class GeneratorModel(PrefixBoosters, ProposesDecisions):
     """Rates the next decision of a partial schedule; further boosters score full schedules.
 
     After "Enabling Tensor Language Model to Assist in Generating High-Performance Tensor
-    Programs" (TLM, OSDI'24): measured schedules are treated as sentences of decisions, and a
-    model of the next word, conditioned on the task, generates new ones. Each decision of a
-    task's best schedules is a positive example; decisions that other rows of the sketch took
-    instead are negative ones. Their log odds are the logits of a softmax over the next
+    Programs" (TLM, OSDI'24): measured schedules are treated as sentences of decisions, and
+    a model of the next word, conditioned on the task, generates new ones. Each decision of
+    a task's best schedules is a positive example; decisions that other rows of the sketch
+    took instead are negative ones. Their log odds are the logits of a softmax over the next
     decision (noise contrastive estimation).
 
     Differences: the paper pretrains a transformer of some hundred million weights on random
     programs, then fine-tunes it on good ones. Here boosters on the columns that all tasks
-    share are trained on the dataset's rows in seconds, and the model of full schedules picks
-    from the generated candidates.
+    share are trained on the dataset's rows in seconds, and the model of full schedules
+    picks from the generated candidates.
     """
 
     KIND: ClassVar[str] = "generator"
@@ -169,9 +176,9 @@ class GeneratorModel(PrefixBoosters, ProposesDecisions):
         self._boosters = []
         if len(labels):
             rng = np.random.default_rng([seed, 1])
-            examples = decision_examples(finite(features), labels, groups, rng)
+            examples = decision_examples(replace_nonfinite(features), labels, groups, rng)
             if examples.taken.any() and not examples.taken.all():
-                data = as_data(examples.rows, examples.taken)
+                data = make_quantile_matrix(examples.rows, examples.taken)
                 self._boosters = [train_classifier(data, examples.weights, rng) for _ in range(MEMBERS)]
 
     def rate_last_decision(self, features: Matrix) -> Vector:
@@ -228,7 +235,7 @@ class ValueIterationStates:
             end_steps = np.where(is_end, LAST, next_steps)
             donors = self.rows[rng.choice(block.lines, size=len(steps))]
             origins = self.rows[self.at[block.states]]
-            new_rows, is_valid = continued(origins, donors, steps, end_steps, block.rests)
+            new_rows, is_valid = continue_prefixes(origins, donors, steps, end_steps, block.rests)
             parts.append(StateTransitions(block.states[is_valid], new_rows[is_valid], end_steps[is_valid]))
         return StateTransitions(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
@@ -237,34 +244,33 @@ def draw_states(
     rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator
 ) -> ValueIterationStates:
     """Draw some partial schedules from each row whose derived columns can be recomputed."""
-    is_reproducible = reproducible(rows)
+    is_reproducible = has_reproducible_columns(rows)
     usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
     sample = np.sort(rng.permutation(usable)[:MOST_STATES])
     rows, labels, groups = rows[sample], labels[sample], groups[sample]
-    sketch = by_sketch(rows, groups)
+    sketch = number_task_sketches(rows, groups)
     index = np.repeat(np.arange(len(rows)), max(1, min(STATES_A_ROW, MOST_STATES // len(rows))))
     steps, blocks = np.empty(len(index), dtype=np.int64), []
-    for lines in members(sketch):
+    for lines in iterate_group_rows(sketch):
         block = _Block(
-            lines, np.flatnonzero(np.isin(index, lines)), real_steps(rows[lines]), outermost(rows[lines])
+            lines,
+            np.flatnonzero(np.isin(index, lines)),
+            find_differing_steps(rows[lines]),
+            find_outermost_columns(rows[lines]),
         )
         steps[block.states] = np.append(-1, block.real)[rng.integers(len(block.real), size=len(block.states))]
         blocks.append(block)
-    best_labels = _best_completion(rows, labels, sketch)[index, steps + 1]
-    return ValueIterationStates(rows, index, steps, best_labels, tuple(blocks))
-
-
-def _best_completion(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
-    """Return, per row and step, the best label of rows with the same decisions so far."""
+    # Per row and step: the best label of rows with the same decisions so far.
     order = DECIDED[np.argsort(STEP[DECIDED])]
     prefix_hashes = np.column_stack([np.zeros(len(rows)), hashes(rows[:, order])])
-    best = np.empty(prefix_hashes.shape, dtype=np.float32)
-    for index in range(prefix_hashes.shape[1]):
-        same = numbered(np.column_stack([sketch, prefix_hashes[:, index]]))
+    best_by_step = np.empty(prefix_hashes.shape, dtype=np.float32)
+    for column in range(prefix_hashes.shape[1]):
+        same = number_distinct_keys(np.column_stack([sketch, prefix_hashes[:, column]]))
         group_best = np.full(same.max() + 1, -np.inf, dtype=np.float32)
         np.maximum.at(group_best, same, labels)
-        best[:, index] = group_best[same]
-    return best
+        best_by_step[:, column] = group_best[same]
+    best_labels = best_by_step[index, steps + 1]
+    return ValueIterationStates(rows, index, steps, best_labels, tuple(blocks))
 
 
 SWEEPS: Final = 4
@@ -275,8 +281,8 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
     """Scores partial schedules by their best completion, learned by value iteration.
 
     After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21):
-    the value of a partial schedule is the score of its best completion, so a beam search can
-    rank prefixes without completing them. States are prefixes of measured candidates. A
+    the value of a partial schedule is the score of its best completion, so a beam search
+    can rank prefixes without completing them. States are prefixes of measured candidates. A
     state's target is the maximum of the best label measured among its completions and the
     values, from the previous sweep, of successors by sampled decisions; complete schedules
     are valued by the model of full schedules.
@@ -297,27 +303,24 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
         self._boosters = []
         if len(labels):
             rng = np.random.default_rng([seed, 1])
-            states = draw_states(finite(features), labels, groups, rng)
-            state_rows = prefixes(states.rows[states.at], states.steps)
+            states = draw_states(replace_nonfinite(features), labels, groups, rng)
+            state_rows = mask_undecided_columns(states.rows[states.at], states.steps)
             boosters: list[xgboost.Booster] = []
             for sweep in range(SWEEPS):
-                target = np.maximum(states.seen, self._successor_values(states, boosters, rng))
+                best = np.full(len(states.at), -np.inf, dtype=np.float32)
+                for _ in range(OPTIONS):
+                    moves = states.draw_transitions(rng, to_the_end=not boosters)
+                    values = self._values(
+                        boosters, mask_undecided_columns(moves.rows, moves.steps), moves.steps >= LAST
+                    )
+                    best[moves.states] = np.maximum(best[moves.states], values)
+                target = np.maximum(states.seen, best)
                 target = np.minimum(target, np.float32(0.0))
-                data, weight = as_data(state_rows, target), importance(target)
+                data, weight = make_quantile_matrix(state_rows, target), weight_fast_rows(target)
                 boosters = [
                     train_booster(data, weight, rng) for _ in range(MEMBERS if sweep == SWEEPS - 1 else 1)
                 ]
             self._boosters = boosters
-
-    def _successor_values(
-        self, states: ValueIterationStates, boosters: list[xgboost.Booster], rng: np.random.Generator
-    ) -> Vector:
-        best = np.full(len(states.at), -np.inf, dtype=np.float32)
-        for _ in range(OPTIONS):
-            moves = states.draw_transitions(rng, to_the_end=not boosters)
-            values = self._values(boosters, prefixes(moves.rows, moves.steps), moves.steps >= LAST)
-            best[moves.states] = np.maximum(best[moves.states], values)
-        return best
 
     def _values(
         self, boosters: list[xgboost.Booster], rows: Matrix, is_complete: NDArray[np.bool_]
@@ -329,7 +332,7 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
             values[~is_complete] = member_scores(boosters, rows[~is_complete]).mean(axis=0)
         return values
 
-    def value(self, features: Matrix) -> Vector:
+    def score_prefixes(self, features: Matrix) -> Vector:
         if not self._boosters:
             return self._whole.predict(features).mean
         is_complete = np.asarray(~np.isnan(features).any(axis=1))

@@ -7,11 +7,25 @@ import xgboost
 
 from costmodels.analytic_models import Draft
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import UNKNOWN, bootstrap_counts, finite, importance, pooled, unexplained
+from costmodels.ensemble_spread import (
+    UNKNOWN,
+    bootstrap_counts,
+    combine_member_scores,
+    replace_nonfinite,
+    unexplained_error,
+    weight_fast_rows,
+)
 from costmodels.serialization import Arrays, Numbers
 from costmodels.transfer_model_base import TransferModel
 from costmodels.views import check_rows
-from costmodels.xgb import MEMBERS, as_arrays, as_data, from_arrays, member_scores, train_booster
+from costmodels.xgboost_models import (
+    MEMBERS,
+    as_arrays,
+    from_arrays,
+    make_quantile_matrix,
+    member_scores,
+    train_booster,
+)
 from mallorn.core.values.machine import Machine
 
 TRUSTED_ROWS: Final = 16.0  # weight of the prior slope 1, in rows
@@ -39,31 +53,33 @@ class Residual(TransferModel):
         self._boosters, self._trust, self._noise = [], 1.0, UNKNOWN
         if not len(labels):
             return
-        rng, weight, rows = np.random.default_rng(seed), importance(labels), finite(features)
+        rng, weight, rows = np.random.default_rng(seed), weight_fast_rows(labels), replace_nonfinite(features)
         guess = self.base.predict(features).mean
-        self._trust = trust(guess, labels, weight)
+        self._trust = fit_trust_factor(guess, labels, weight)
         residuals = (labels - self._trust * guess).astype(np.float32)
-        data, bootstraps = as_data(rows, residuals), bootstrap_counts(rng, len(labels), MEMBERS)
+        data, bootstraps = make_quantile_matrix(rows, residuals), bootstrap_counts(rng, len(labels), MEMBERS)
         self._boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
-        self._noise = unexplained(member_scores(self._boosters, rows), residuals, weight * (bootstraps == 0))
+        self._noise = unexplained_error(
+            member_scores(self._boosters, rows), residuals, weight * (bootstraps == 0)
+        )
 
     def predict(self, features: Matrix) -> Prediction:
         guess = self.base.predict(features)
         if not self._boosters:
             return guess
-        local = pooled(member_scores(self._boosters, finite(features)), self._noise)
+        local = combine_member_scores(member_scores(self._boosters, replace_nonfinite(features)), self._noise)
         return Prediction(np.float32(self._trust) * guess.mean + local.mean, local.std)
 
-    def _local(self) -> tuple[Numbers, Arrays]:
+    def _local_state(self) -> tuple[Numbers, Arrays]:
         numbers = {"trust": self._trust, "noise": self._noise, "members": len(self._boosters)}
         return numbers, as_arrays(self._boosters)
 
-    def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
+    def _restore_local_state(self, numbers: Numbers, arrays: Arrays) -> None:
         self._trust, self._noise = numbers["trust"], numbers["noise"]
         self._boosters = from_arrays(arrays, numbers["members"], self.KIND)
 
 
-def trust(guess: Vector, labels: Vector, weight: Column) -> float:
+def fit_trust_factor(guess: Vector, labels: Vector, weight: Column) -> float:
     """Return the slope of labels over base scores, at least 0; few rows keep it near 1."""
     (variance, covariance), _ = np.cov(
         guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0

@@ -1,13 +1,14 @@
-"""Ridge regression on instruction counts of generated code (Tuna): a linear model per family."""
+"""Ridge regression on instruction counts of generated code (Tuna): a linear model per
+family."""
 
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import UNKNOWN, importance, untrained_prediction
+from costmodels.ensemble_spread import UNKNOWN, untrained_prediction, weight_fast_rows
 from costmodels.serialization import pack, unpack
-from costmodels.standardize_inputs import HingeFeatures, inputs_of
+from costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
 from costmodels.views import CODE, check_rows, check_width
 
 KIND: Final = "static"
@@ -16,7 +17,8 @@ LEAST_NOISE: Final = 1e-6
 
 
 class RidgeFit(NamedTuple):
-    """Coefficients, their posterior covariance in units of the noise variance, and the noise."""
+    """Coefficients, their posterior covariance in units of the noise variance, and the
+    noise."""
 
     coefficients: Column
     unsure: Column
@@ -44,10 +46,10 @@ class RidgeOnCodeCounts(CostModel):
         self._forget()
         if not len(labels):
             return
-        self._inputs = inputs_of(features)
-        rows = self._rows(features)
+        self._inputs = fit_hinge_features(features)
+        rows = self._design_matrix(features)
         targets = labels.astype(np.float64)
-        weights = importance(labels)
+        weights = weight_fast_rows(labels)
         # Select the penalty with the least weighted leave-one-out error.
         root = np.sqrt(weights / weights.mean())
         middle = float(np.average(targets, weights=weights))
@@ -60,16 +62,16 @@ class RidgeOnCodeCounts(CostModel):
         noise = max(min(errors), LEAST_NOISE) ** 0.5 if len(targets) > 1 else UNKNOWN
         self._ridge = RidgeFit(coefficients, (right.T * inverse) @ right, noise)
 
-    def _rows(self, features: Matrix) -> Column:
+    def _design_matrix(self, features: Matrix) -> Column:
         assert self._inputs is not None  # noqa: S101
-        bent = self._inputs.of(features).astype(np.float64)
+        bent = self._inputs.transform(features).astype(np.float64)
         return np.hstack([np.ones((len(features), 1)), bent])
 
     def predict(self, features: Matrix) -> Prediction:
         if self._inputs is None:
             return untrained_prediction(len(features))
         check_width(features, self.view)
-        rows = self._rows(features)
+        rows = self._design_matrix(features)
         mean = np.einsum("nc,c->n", rows, self._ridge.coefficients)
         leaning = np.einsum("nc,cd,nd->n", rows, self._ridge.unsure, rows, optimize=True)
         std = self._ridge.noise * np.sqrt(1 + np.maximum(leaning, 0))

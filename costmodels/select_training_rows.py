@@ -9,9 +9,9 @@ from scipy.spatial.distance import cdist
 from scipy.stats import rankdata
 
 from costmodels.base import Groups, Indices, Matrix, Vector
-from costmodels.ensemble_spread import bootstrap_counts, finite, importance
-from costmodels.metrics import members
-from costmodels.xgb import as_data, member_scores, train_booster
+from costmodels.ensemble_spread import bootstrap_counts, replace_nonfinite, weight_fast_rows
+from costmodels.metrics import iterate_group_rows
+from costmodels.xgboost_models import make_quantile_matrix, member_scores, train_booster
 
 BATCHES: Final = 4  # the first takes equally many rows of each task, the others are scored
 COMMITTEE: Final = 3
@@ -24,23 +24,24 @@ Scores = NDArray[np.float64]
 
 def select_evenly(groups: Groups, count: int, rng: np.random.Generator) -> Indices:
     """Return `count` random rows, as evenly spread over the tasks as possible."""
-    shuffled = [rng.permutation(lines) for lines in members(groups)]
+    shuffled = [rng.permutation(lines) for lines in iterate_group_rows(groups)]
     turns = np.concatenate([np.arange(len(lines)) for lines in shuffled])
     order = np.lexsort((rng.random(len(turns)), turns))
     return np.sort(np.concatenate(shuffled)[order[:count]])
 
 
-def select_rows(
+def select_uncertain_diverse_rows(
     rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.random.Generator
 ) -> Indices:
-    """Select rows in batches as in TCL: by a committee's disagreement, density, and distance.
+    """Select rows in batches as in TCL: by a committee's disagreement, density, and
+    distance.
 
     The label of a row is not used before the row is selected. The first batch covers every
     task, if it has as many rows as there are tasks.
     """
     if count >= len(rows):
         return np.arange(len(rows))
-    rows = finite(rows)
+    rows = replace_nonfinite(rows)
     spread = rows.std(axis=0)
     even_rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
     places = np.asarray(even_rows @ rng.normal(size=(rows.shape[1], DIRECTIONS)), dtype=np.float32)
@@ -50,7 +51,10 @@ def select_rows(
         remaining = np.setdiff1d(np.arange(len(rows)), selection)
         remaining = rng.permutation(remaining)[: max(LOOKED_AT, count_after - count_before)]
         # Disagreement of boosters that are fit to different bootstraps of the selected rows.
-        data, weight = as_data(rows[selection], labels[selection]), importance(labels[selection])
+        data, weight = (
+            make_quantile_matrix(rows[selection], labels[selection]),
+            weight_fast_rows(labels[selection]),
+        )
         committee = [
             train_booster(data, counts * weight, rng)
             for counts in bootstrap_counts(rng, len(selection), COMMITTEE)

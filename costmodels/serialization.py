@@ -56,13 +56,15 @@ def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
     return numbers, arrays
 
 
-def seal(content: bytes) -> bytes:
-    """Prepend a SHA-256 digest, which `unseal` checks: native readers crash on bad bytes."""
+def add_digest(content: bytes) -> bytes:
+    """Prepend a SHA-256 digest, which `check_and_remove_digest` checks: native readers
+    crash on bad bytes."""
     return SEAL + hashlib.sha256(content).digest() + content
 
 
-def unseal(kind: str, blob: bytes) -> bytes:
-    """Return the content of sealed bytes; return bytes without a seal (old releases) unchanged.
+def check_and_remove_digest(kind: str, blob: bytes) -> bytes:
+    """Return the content of sealed bytes; return bytes without a seal (old releases)
+    unchanged.
 
     Raises InvalidRequest if the digest does not match.
     """
@@ -75,11 +77,12 @@ def unseal(kind: str, blob: bytes) -> bytes:
 
 
 def check_bytes(kind: str, blob: bytes) -> None:
-    """Raise InvalidRequest if a model's seal or zip checksums show damage, without loading it.
+    """Raise InvalidRequest if a model's seal or zip checksums show damage, without loading
+    it.
 
     Text models of earlier releases have neither, and always pass.
     """
-    content = unseal(kind, blob)
+    content = check_and_remove_digest(kind, blob)
     if not content:
         raise unreadable(kind, "they are empty")
     if not content.startswith(ZIP):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix
-from costmodels.ensemble_spread import finite
+from costmodels.ensemble_spread import replace_nonfinite
 from costmodels.views import View
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ WIDEST: Final = 4.0  # features are clipped at so many deviations
 
 
 class HingeFeatures(NamedTuple):
-    """Transforms rows: standardises varying columns, and appends their excess over quantiles.
+    """Transforms rows: standardises varying columns, and appends their excess over
+    quantiles.
 
     These hinges let a small model fit the sharp limits of caches and unrolling.
     """
@@ -28,15 +29,15 @@ class HingeFeatures(NamedTuple):
     deviation: NDArray[np.float32]
     knots: NDArray[np.float32]
 
-    def of(self, features: Matrix) -> Matrix:
-        rows = (finite(features[:, self.columns]) - self.middle) / self.deviation
+    def transform(self, features: Matrix) -> Matrix:
+        rows = (replace_nonfinite(features[:, self.columns]) - self.middle) / self.deviation
         rows = np.clip(rows, -WIDEST, WIDEST).astype(np.float32)
         return np.hstack([rows, *(np.maximum(rows - knot, 0) for knot in self.knots)])
 
 
-def inputs_of(features: Matrix) -> HingeFeatures:
+def fit_hinge_features(features: Matrix) -> HingeFeatures:
     """Return the centre, scale and quantiles of the columns that vary in these rows."""
-    rows = finite(features).astype(np.float64)
+    rows = replace_nonfinite(features).astype(np.float64)
     deviation = rows.std(axis=0)
     columns = np.flatnonzero(deviation > 0)
     middle, deviation = rows.mean(axis=0)[columns], deviation[columns]
@@ -48,7 +49,7 @@ PARENT = 1  # column of the parent's line
 Table = NDArray[np.float32]  # rows x lines x columns
 
 
-def columns(view: View) -> int:
+def input_column_count(view: View) -> int:
     """Return the number of columns of a network's input for this view."""
     return view.shape[1] * (1 + len(QUANTILES))
 
@@ -63,9 +64,9 @@ class Tables(NamedTuple):
     deviation: NDArray[np.float32]
     knots: NDArray[np.float32]
 
-    def of(self, features: Matrix, view: View, structure_columns: int) -> Table:
+    def standardize(self, features: Matrix, view: View, structure_columns: int) -> Table:
         """Standardise tables, except structure columns; cut them to the longest row."""
-        table = view.tables(finite(features))
+        table = view.tables(replace_nonfinite(features))
         present = table[:, :, 0] > 0
         longest = int(np.max(np.flatnonzero(present.any(axis=0)), initial=0)) + 1
         present = present[:, :longest, None]
@@ -79,9 +80,9 @@ class Tables(NamedTuple):
         return answer
 
 
-def tables_of(features: Matrix, view: View) -> Tables:
+def fit_table_scaling(features: Matrix, view: View) -> Tables:
     """Return the transformation fit on these rows; it maps constant columns to zero."""
-    table = view.tables(finite(features))
+    table = view.tables(replace_nonfinite(features))
     lines = table[table[:, :, 0] > 0].astype(np.float64)
     if not len(lines):
         lines = np.zeros((1, view.shape[1]))

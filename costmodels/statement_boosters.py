@@ -13,21 +13,21 @@ from costmodels.ensemble_spread import (
     UNCALIBRATED,
     ScoreCalibration,
     bootstrap_counts,
-    calibrated,
-    finite,
-    importance,
+    fit_calibration,
+    replace_nonfinite,
     untrained_prediction,
+    weight_fast_rows,
 )
-from costmodels.metrics import members
+from costmodels.metrics import iterate_group_rows
 from costmodels.serialization import pack, unpack
 from costmodels.views import STATEMENTS, check_rows, check_width
-from costmodels.xgb import (
+from costmodels.xgboost_models import (
     MEMBERS,
     Objective,
     Push,
     as_arrays,
-    as_data,
     from_arrays,
+    make_quantile_matrix,
     member_scores,
     train_with_loss,
 )
@@ -48,38 +48,40 @@ class Lines(NamedTuple):
 
 
 def lines_of(features: Matrix) -> Lines:
-    tables = STATEMENTS.tables(finite(features))
+    tables = STATEMENTS.tables(replace_nonfinite(features))
     row, line = np.nonzero(tables[:, :, 0] > 0)
     return Lines(tables[row, line, 1:], row.astype(np.int64), len(features))
 
 
-def by_value(lines: Lines, scores: NDArray[Any], goal: Column, weight: Column) -> Push:
+def squared_error_gradient(
+    lines: Lines, scores: NDArray[Any], centered_labels: Column, weight: Column
+) -> Push:
     """Return gradient and hessian, per statement, of the squared error of a row's sum.
 
     The hessian assumes that all statements of a row change by the same step.
     """
-    slope = weight * (lines.sums(scores) - goal)
+    slope = weight * (lines.sums(scores) - centered_labels)
     bend = weight * np.bincount(lines.row, minlength=lines.rows)
     return slope[lines.row], bend[lines.row]
 
 
-def by_order(
-    lines: Lines, scores: NDArray[Any], goal: Column, groups: Indices, rng: np.random.Generator
+def lambda_rank_row_gradient(
+    lines: Lines, scores: NDArray[Any], centered_labels: Column, groups: Indices, rng: np.random.Generator
 ) -> Column:
     """Return LambdaRank's gradient per row, from newly drawn lists of rows of one group."""
     sums, push = lines.sums(scores), np.zeros(lines.rows)
-    for rows in lists(groups, rng):
-        push[rows] = lambda_rank_gradient(sums[rows], goal[rows])
+    for rows in draw_group_lists(groups, rng):
+        push[rows] = lambda_rank_gradient(sums[rows], centered_labels[rows])
     return push
 
 
-def lists(groups: Indices, rng: np.random.Generator) -> Iterator[Indices]:
+def draw_group_lists(groups: Indices, rng: np.random.Generator) -> Iterator[Indices]:
     """Yield random lists of rows of one group, stacked by length.
 
     Lists have LISTED rows; a group's remainder of two or more rows is a list of its own.
     """
     full: list[Indices] = []
-    for rows in members(groups):
+    for rows in iterate_group_rows(groups):
         shuffled = rng.permutation(rows)
         full_length = len(shuffled) // LISTED * LISTED
         full.append(shuffled[:full_length].reshape(-1, LISTED))
@@ -92,7 +94,8 @@ ORDER: Final = 1.0  # weight of the ranking loss; the squared error has weight 1
 
 
 class Statements(CostModel):
-    """Bootstrapped boosters, trained on the squared error of the sum over a candidate's statements.
+    """Bootstrapped boosters, trained on the squared error of the sum over a candidate's
+    statements.
 
     The cost of statements is estimated from the cost of entire programs, so that new
     combinations of known statements are scored well.
@@ -116,21 +119,21 @@ class Statements(CostModel):
         lines = lines_of(features)
         if not len(lines.row):
             return
-        rng, weight = np.random.default_rng(seed), importance(labels)
+        rng, weight = np.random.default_rng(seed), weight_fast_rows(labels)
         self._middle = float(np.average(labels, weights=weight))
-        data = as_data(lines.features, np.zeros(len(lines.row), dtype=np.float32))
+        data = make_quantile_matrix(lines.features, np.zeros(len(lines.row), dtype=np.float32))
         bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         for counts in bootstraps:
-            goal = self._goal(lines, labels, groups, counts * weight, rng)
+            goal = self._make_objective(lines, labels, groups, counts * weight, rng)
             self._boosters.append(train_with_loss(goal, data, 0.0, rng))
-        self._calibration = calibrated(self._raw(lines), labels, bootstraps == 0, curve=self.RANKS)
+        self._calibration = fit_calibration(self._raw(lines), labels, bootstraps == 0, has_curve=self.RANKS)
 
-    def _goal(
+    def _make_objective(
         self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
     ) -> Objective:
         del groups, rng  # labels are relative to their group's best already
         goal = labels.astype(np.float64) - self._middle
-        return lambda scores, _: by_value(lines, scores, goal, weight)
+        return lambda scores, _: squared_error_gradient(lines, scores, goal, weight)
 
     def _raw(self, lines: Lines) -> Column:
         scores = member_scores(self._boosters, lines.features) if len(lines.row) else np.empty((MEMBERS, 0))
@@ -150,7 +153,7 @@ class Statements(CostModel):
     def load(cls, blob: bytes) -> Self:
         numbers, arrays = unpack(cls.KIND, blob)
         model = cls()
-        model._middle, model._calibration = numbers["middle"], ScoreCalibration.stored(numbers, arrays)
+        model._middle, model._calibration = numbers["middle"], ScoreCalibration.from_stored(numbers, arrays)
         model._boosters = from_arrays(arrays, numbers["members"], cls.KIND)
         return model
 
@@ -161,15 +164,15 @@ class StatementsRank(Statements):
     KIND: ClassVar[str] = "statements-rank"
     RANKS: ClassVar[bool] = True
 
-    def _goal(
+    def _make_objective(
         self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
     ) -> Objective:
         goal = labels.astype(np.float64) - self._middle
-        counts = weight / importance(labels)
+        counts = weight / weight_fast_rows(labels)
 
         def objective(scores: NDArray[Any], _: xgboost.DMatrix) -> Push:
-            slope, bend = by_value(lines, scores, goal, weight)
-            push = counts * by_order(lines, scores, goal, groups, rng)
+            slope, bend = squared_error_gradient(lines, scores, goal, weight)
+            push = counts * lambda_rank_row_gradient(lines, scores, goal, groups, rng)
             return slope + ORDER * push[lines.row], bend
 
         return objective

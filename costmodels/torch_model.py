@@ -13,16 +13,16 @@ from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Predicti
 from costmodels.dense_layers import AdamW, loss_gradient, one_group_batches
 from costmodels.ensemble_spread import (
     ScoreCalibration,
-    calibrated,
+    fit_calibration,
     fold_counts,
-    importance,
     untrained_prediction,
+    weight_fast_rows,
 )
 from costmodels.labels import bounded_sample
 from costmodels.serialization import Numbers, pack, unpack
-from costmodels.standardize_inputs import Table, Tables, tables_of
+from costmodels.standardize_inputs import Table, Tables, fit_table_scaling
 from costmodels.views import VIEWS, check_rows, check_width
-from mallorn.core.install_command import need
+from mallorn.core.install_command import import_optional_module
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,7 +46,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def dense_layers(
+def make_dense_layer(
     rng: np.random.Generator, name: str, inputs: int, outputs: int, *, gain: float = 1.0
 ) -> Layers:
     """Return He-initialised weights and zero offsets of one dense layer."""
@@ -72,10 +72,9 @@ def normal(values: "Tensor") -> "Tensor":
     return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
 
 
-def mean_of(values: "Tensor", present: "Tensor") -> "Tensor":
+def masked_mean(values: "Tensor", present: "Tensor") -> "Tensor":
     """Return the mean over the lines marked in `present` (rows x lines); zero without any."""
-    lines = present.sum(1, keepdim=True).clamp(min=1)
-    return (values * present[:, :, None]).sum(1) / lines
+    return (values * present[:, :, None]).sum(1) / present.sum(1, keepdim=True).clamp(min=1)
 
 
 def attention(layers: Tensors, lines: "Tensor", present: "Tensor", heads: int) -> "Tensor":
@@ -109,7 +108,7 @@ class TrainingRows(NamedTuple):
         return TrainingRows(self.tables[rows], self.labels[rows], self.heads[rows])
 
 
-def descend(
+def train_network(
     network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
     """Train a network; return the layers that scored the rows `unseen` best.
@@ -127,12 +126,17 @@ def descend(
     for step_number, batch in enumerate(batches, start=1):
         tables, labels, heads = rows.at(batch)
         scores = network(tensors, torch.from_numpy(tables), torch.from_numpy(heads))
-        weight = importance(labels).astype(np.float32)
+        weight = weight_fast_rows(labels).astype(np.float32)
         push = loss_gradient(scores.detach().numpy()[None], labels[None], weight[None], ORDER)[0]
         slopes = torch.autograd.grad(scores, list(tensors.values()), torch.from_numpy(push))
         adam.step([slope.numpy() for slope in slopes])
         if step_number % CHECK_STEPS == 0 and len(check.labels):
-            error = _unexplained(network, layers, check)
+            # The share of the labels' variance that linearly scaled scores do not explain.
+            check_scores = scores_of(network, layers, check.tables, check.heads)
+            check_labels = check.labels.astype(np.float64)
+            weights = weight_fast_rows(check.labels)
+            (own, covariance), (_, variance) = np.cov(check_scores, check_labels, aweights=weights, ddof=0)
+            error = float(1 - max(covariance, 0) ** 2 / (own * variance)) if own * variance else 1.0
             stale_checks = 0 if error < least else stale_checks + 1
             if error < least:
                 best, least = {name: layer.copy() for name, layer in layers.items()}, error
@@ -153,15 +157,6 @@ def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -
             table = torch.from_numpy(tables[rows].astype(np.float64))
             answer[rows] = network(tensors, table, torch.from_numpy(heads[rows])).numpy()
     return answer
-
-
-def _unexplained(network: Network, layers: Layers, rows: TrainingRows) -> float:
-    """Return the share of the labels' variance that linearly scaled scores do not explain."""
-    scores = scores_of(network, layers, rows.tables, rows.heads)
-    labels = rows.labels.astype(np.float64)
-    weights = importance(rows.labels)
-    (own, covariance), (_, variance) = np.cov(scores, labels, aweights=weights, ddof=0)
-    return float(1 - max(covariance, 0) ** 2 / (own * variance)) if own * variance else 1.0
 
 
 MEMBERS: Final = 3
@@ -185,7 +180,7 @@ class Neural(CostModel):
     RATE: ClassVar[float] = 4e-3
 
     def __init__(self) -> None:
-        need("torch", f"the cost model {self.KIND}", "neural")
+        import_optional_module("torch", f"the cost model {self.KIND}", "neural")
         self._forget()
 
     def _forget(self) -> None:
@@ -197,7 +192,8 @@ class Neural(CostModel):
     @classmethod
     @abstractmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
-        """Return an untrained network; its last layer's offsets must be named `out.offsets`."""
+        """Return an untrained network; its last layer's offsets must be named
+        `out.offsets`."""
 
     @staticmethod
     @abstractmethod
@@ -205,32 +201,35 @@ class Neural(CostModel):
         """Return the score of each row from its output head, whose index `heads` gives."""
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
-        self._learn(features, labels, groups, np.zeros(len(labels), dtype=np.int64), seed)
+        self._train_ensemble(features, labels, groups, np.zeros(len(labels), dtype=np.int64), seed)
 
-    def _learn(self, features: Matrix, labels: Vector, groups: Indices, heads: Indices, seed: int) -> None:
+    def _train_ensemble(
+        self, features: Matrix, labels: Vector, groups: Indices, heads: Indices, seed: int
+    ) -> None:
         check_rows(features, labels, groups)
         check_width(features, self.view)
         self._forget()
         if not len(labels):
             return
-        self._tables = tables_of(features, VIEWS[self.view])
+        self._tables = fit_table_scaling(features, VIEWS[self.view])
         rng = np.random.default_rng(seed)
         start = [self.initial(rng, int(heads.max()) + 1) for _ in range(MEMBERS)]
         for layers in start:
             layers["out.offsets"] += labels.mean()
-        self._descend(start, features, labels, groups, heads, limit=self.STEPS, rng=rng)
+        self._train_members(start, features, labels, groups, heads, limit=self.STEPS, rng=rng)
 
     def fine_tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
-        """Return a copy fine-tuned on these rows, with unchanged standardisation of columns."""
+        """Return a copy fine-tuned on these rows, with unchanged standardisation of
+        columns."""
         check_rows(features, labels, groups)
         check_width(features, self.view)
         copy = type(self).load(self.save())
         heads = np.full(len(labels), self._head, dtype=np.int64)
         rng = np.random.default_rng(seed)
-        copy._descend(self._members, features, labels, groups, heads, limit=steps, rng=rng)
+        copy._train_members(self._members, features, labels, groups, heads, limit=steps, rng=rng)
         return copy
 
-    def towards(self, model: Self, share: float) -> Self:
+    def interpolate_towards(self, model: Self, share: float) -> Self:
         """Return a copy whose layers are moved by `share` of the way to those of `model`."""
         copy = type(self).load(self.save())
         for layers, goal in zip(copy._members, model._members, strict=True):
@@ -245,9 +244,9 @@ class Neural(CostModel):
 
     def _inputs(self, features: Matrix) -> Table:
         assert self._tables is not None  # noqa: S101
-        return self._tables.of(features, VIEWS[self.view], self.KEPT)
+        return self._tables.standardize(features, VIEWS[self.view], self.KEPT)
 
-    def _descend(
+    def _train_members(
         self,
         start: list[Layers],
         features: Matrix,
@@ -267,12 +266,12 @@ class Neural(CostModel):
         unseen = [rng.permutation(np.flatnonzero(counts == 0)) for counts in training_counts]
         with one_thread():
             self._members = [
-                descend(self.scores, layers, training, batches[:, member], unseen[member], self.RATE)
+                train_network(self.scores, layers, training, batches[:, member], unseen[member], self.RATE)
                 for member, layers in enumerate(start)
             ]
             raw = self._raw(training.tables, heads)
         self._calibrations = [
-            calibrated(raw[:, rows], labels[rows], training_counts[:, rows] == 0)
+            fit_calibration(raw[:, rows], labels[rows], training_counts[:, rows] == 0)
             for rows in (np.flatnonzero(heads == head) for head in range(len(start[0]["out.offsets"])))
         ]
 
@@ -295,9 +294,9 @@ class Neural(CostModel):
         for head, calibration in enumerate(self._calibrations):
             arrays |= calibration.arrays(str(head))
         heads = [calibration.numbers for calibration in self._calibrations]
-        return pack(self.KIND, {"heads": heads, "head": self._head, **self._extra()}, arrays)
+        return pack(self.KIND, {"heads": heads, "head": self._head, **self._extra_saved_numbers()}, arrays)
 
-    def _extra(self) -> Numbers:
+    def _extra_saved_numbers(self) -> Numbers:
         """Return further numbers to save with the model; a subclass may override this."""
         return {}
 
@@ -307,7 +306,8 @@ class Neural(CostModel):
         model = cls()
         model._head = numbers["head"]
         model._calibrations = [
-            ScoreCalibration.stored(head, arrays, str(index)) for index, head in enumerate(numbers["heads"])
+            ScoreCalibration.from_stored(head, arrays, str(index))
+            for index, head in enumerate(numbers["heads"])
         ]
         if model._calibrations:
             model._tables = Tables(*(arrays[name] for name in Tables._fields))

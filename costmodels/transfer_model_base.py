@@ -23,7 +23,7 @@ class TransferModel(CostModel):
         self.base = base
 
     @classmethod
-    def on(cls, base: CostModel) -> Self:
+    def from_base(cls, base: CostModel) -> Self:
         """Return a model that builds on this base and reads the same view."""
         if cls.view == base.view:
             return cls(base)
@@ -36,15 +36,15 @@ class TransferModel(CostModel):
         return not issubclass(kind, TransferModel)
 
     @abstractmethod
-    def _local(self) -> tuple[Numbers, Arrays]:
+    def _local_state(self) -> tuple[Numbers, Arrays]:
         """Return what was trained on the new rows, to be stored with the base model."""
 
     @abstractmethod
-    def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
-        """Restore the state that `_local` returned."""
+    def _restore_local_state(self, numbers: Numbers, arrays: Arrays) -> None:
+        """Restore the state that `_local_state` returned."""
 
     def save(self) -> bytes:
-        numbers, arrays = self._local()
+        numbers, arrays = self._local_state()
         header = {"base": name_of(self.base), "local": dict(numbers)}
         return pack(self.KIND, header, {"base": as_array(self.base.save()), **arrays})
 
@@ -52,13 +52,14 @@ class TransferModel(CostModel):
     def load(cls, blob: bytes) -> Self:
         numbers, arrays = unpack(cls.KIND, blob)
         base: Any = resolve("cost_model", numbers["base"])
-        model = cls.on(base.load(arrays["base"].tobytes()))
-        model._restore(numbers["local"], arrays)
+        model = cls.from_base(base.load(arrays["base"].tobytes()))
+        model._restore_local_state(numbers["local"], arrays)
         return model
 
 
 def name_of(model: CostModel) -> str:
-    """Return the name under which a model is registered. Raises InvalidRequest if it is not."""
+    """Return the name under which a model is registered. Raises InvalidRequest if it is
+    not."""
     place = f"{type(model).__module__}:{type(model).__name__}"
     for name, registered in REGISTRY["cost_model"].items():
         if registered == place:
@@ -90,7 +91,7 @@ class ManyDomains(CostModel):
 
     @classmethod
     @abstractmethod
-    def on(cls, base: CostModel) -> Self:
+    def from_base(cls, base: CostModel) -> Self:
         """Return a model whose `fit` starts from `base`, trained on several domains."""
 
     @classmethod

@@ -1,4 +1,5 @@
-"""Check and copy SQLite files, and keep backups of a SQLite database in a folder next to its file."""
+"""Check and copy SQLite files, and keep backups of a SQLite database in a folder next to
+its file."""
 
 import fcntl
 import shutil
@@ -12,7 +13,7 @@ from urllib.parse import quote
 from sqlalchemy import inspect
 
 from db.engine import parse_url
-from db.migrate import OldTables, check
+from db.migrate import OldTables, check_table_version
 from db.session import Database
 from mallorn.core.errors import Conflict, MallornError, NotFound, StorageFull, Unavailable
 
@@ -34,7 +35,8 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def check_pages(file: Path) -> None:
-    """Raise NotFound if the file is missing, DamagedDatabase if corrupt, Unavailable if unreadable."""
+    """Raise NotFound if the file is missing, DamagedDatabase if corrupt, Unavailable if
+    unreadable."""
     if not file.exists():
         raise NotFound(f"there is no database {file} yet", hint="mallorn migrate")
     try:
@@ -62,7 +64,8 @@ def back_up(file: Path, copy: Path) -> None:
 
 
 def check_unused(file: Path) -> None:
-    """Raise Conflict if another process has the database open, which the kernel's file locks show."""
+    """Raise Conflict if another process has the database open, which the kernel's file
+    locks show."""
     with file.open("r+b") as handle:
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, SHARED_BYTES, SHARED_FIRST)
@@ -85,8 +88,9 @@ def folder_of(file: Path) -> Path:
     return file.parent / FOLDER
 
 
-def listed(file: Path) -> list[Path]:
-    """Return a database's backups, newest first, except that backups dated in the future come last."""
+def list_backups(file: Path) -> list[Path]:
+    """Return a database's backups, newest first, except that backups dated in the future
+    come last."""
     present = datetime.now(UTC)
     backups: list[Path] = []
     for backup in folder_of(file).glob(f"{file.stem}-*.db"):
@@ -97,23 +101,25 @@ def listed(file: Path) -> list[Path]:
 
 
 def taken_at(backup: Path) -> datetime:
-    """Return the start time in a backup's file name. Raises ValueError if the name holds no time."""
+    """Return the start time in a backup's file name. Raises ValueError if the name holds no
+    time."""
     return datetime.strptime(backup.stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC)
 
 
 def newest_undamaged(file: Path) -> Path | None:
     """Return the newest backup in which SQLite's quick_check finds no fault, or None."""
-    for backup in listed(file):
+    for backup in list_backups(file):
         with suppress(DamagedDatabase, NotFound, Unavailable):
             check_pages(backup)
             return backup
     return None
 
 
-def take(file: Path, keep: int) -> Path:
+def take_backup(file: Path, keep: int) -> Path:
     """Back up a database that may be in use, then delete all but the `keep` newest backups.
 
-    Raises StorageFull, naming the folder, if the backup cannot be written, and deletes none.
+    Raises StorageFull, naming the folder, if the backup cannot be written, and deletes
+    none.
     """
     folder = folder_of(file)
     backup = folder / f"{file.stem}-{datetime.now(UTC):{STAMP}}.db"
@@ -125,20 +131,21 @@ def take(file: Path, keep: int) -> Path:
         back_up(file, backup)
     except (OSError, sqlite3.Error) as error:
         raise _no_backup(folder, str(error)) from error
-    for old in listed(file)[keep:]:
+    for old in list_backups(file)[keep:]:
         old.unlink(missing_ok=True)
     return backup
 
 
-def take_daily(url: str, keep: int) -> Path | None:
-    """Back up a SQLite database unless its newest backup is less than a day old. Raises StorageFull."""
+def take_daily_backup(url: str, keep: int) -> Path | None:
+    """Back up a SQLite database unless its newest backup is less than a day old. Raises
+    StorageFull."""
     file = sqlite_file(url)
     if file is None or not keep or not file.exists():
         return None
-    newest = next(iter(listed(file)), None)
+    newest = next(iter(list_backups(file)), None)
     if newest is not None and 0 <= (datetime.now(UTC) - taken_at(newest)).total_seconds() < DAY_SEC:
         return None
-    return take(file, keep)
+    return take_backup(file, keep)
 
 
 def take_before_migrations(url: str, keep: int) -> Path | None:
@@ -151,12 +158,12 @@ def take_before_migrations(url: str, keep: int) -> Path | None:
         return None
     with Database(url) as database:
         try:
-            check(database)
+            check_table_version(database)
         except OldTables:
             with database.engine.connect() as connection:
                 if not inspect(connection).get_table_names():
                     return None  # a new database has nothing to lose
-            return take(file, keep)
+            return take_backup(file, keep)
     return None
 
 

@@ -1,4 +1,5 @@
-"""SQL function for the database's clock, in seconds since the epoch, on SQLite and Postgres."""
+"""SQL function for the database's clock, in seconds since the epoch, on SQLite and
+Postgres."""
 
 from typing import Any
 
@@ -8,7 +9,8 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 class now(FunctionElement[float]):
-    """Seconds since the epoch, read when the statement runs (not when the transaction began)."""
+    """Seconds since the epoch, read when the statement runs (not when the transaction
+    began)."""
 
     type = Float(53)
     inherit_cache = True

@@ -1,20 +1,22 @@
 """SQLAlchemy engines for SQLite and Postgres, configured so that both behave alike.
 
-SQLite: in WAL mode readers never wait. A write transaction takes the write lock when it begins
-(BEGIN IMMEDIATE), so it waits instead of failing half-way. With `synchronous=NORMAL` committed
-data is in the operating system's cache and survives kill -9 of any process; only a power cut
-may lose the last commits. Python's sqlite3 opens transactions in its own way; we switch that
-off and send BEGIN ourselves, which works the same on Python 3.11 to 3.13.
+SQLite: in WAL mode readers never wait. A write transaction takes the write lock when it
+begins (BEGIN IMMEDIATE), so it waits instead of failing half-way. With `synchronous=NORMAL`
+committed data is in the operating system's cache and survives kill -9 of any process; only
+a power cut may lose the last commits. Python's sqlite3 opens transactions in its own way;
+we switch that off and send BEGIN ourselves, which works the same on Python 3.11 to 3.13.
 
-"database is locked": SQLite waits up to BUSY_TIMEOUT_MS for the write lock. Nothing else waits
-or retries, except the switch of a new file to WAL. Transactions here take milliseconds, so a
-timeout means that something is stuck: the caller gets Unavailable, and nothing is written.
+"database is locked": SQLite waits up to BUSY_TIMEOUT_MS for the write lock. Nothing else
+waits or retries, except the switch of a new file to WAL. Transactions here take
+milliseconds, so a timeout means that something is stuck: the caller gets Unavailable, and
+nothing is written.
 
 Postgres: a pooler in transaction mode (pgbouncer) may run each transaction on a different
-connection, so no setting outlives a transaction and no statement is prepared (ADR 0049). After
-a failover an old primary may keep its connections open but reject writes: the pool drops them.
+connection, so no setting outlives a transaction and no statement is prepared (ADR 0049).
+After a failover an old primary may keep its connections open but reject writes: the pool
+drops them.
 
-The drivers' errors become Unavailable or StorageFull (`translated`).
+The drivers' errors become Unavailable or StorageFull (`translate_database_errors`).
 """
 
 import math
@@ -32,7 +34,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mallorn.core.errors import InvalidRequest, MallornError, StorageFull, Unavailable
-from mallorn.core.os_errors import handle_left, no_handle, os_error
+from mallorn.core.os_errors import can_open_file, explain_os_error, too_many_files_error
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_SEC = 10
@@ -45,16 +47,18 @@ LOOK_EVERY_SEC: Final = 0.1
 
 
 class AnsweringConnection(psycopg.Connection[Any]):
-    """Postgres connection that closes and raises OperationalError if the server does not answer in time.
+    """Postgres connection that closes and raises OperationalError if the server does not
+    answer in time.
 
-    The sockets of a stopped server, or one behind a network that drops packets, stay open: a
-    kernel acknowledges what is sent, so keepalives and TCP user timeouts do not help.
+    The sockets of a stopped server, or one behind a network that drops packets, stay open:
+    a kernel acknowledges what is sent, so keepalives and TCP user timeouts do not help.
     """
 
     limit_sec: float | None = None
 
     def wait(self, gen: PQGen[T], interval: float = LOOK_EVERY_SEC, timeout: float | None = None) -> T:
-        """Wait for the server; psycopg calls this for every statement, fetch, commit and rollback."""
+        """Wait for the server; psycopg calls this for every statement, fetch, commit and
+        rollback."""
         limit_sec = self.limit_sec if timeout is None else timeout
         if limit_sec is None:
             return super().wait(gen, interval)
@@ -69,30 +73,30 @@ class AnsweringConnection(psycopg.Connection[Any]):
 
 
 def parse_url(url: str) -> URL:
-    """Return the URL with its driver. Raises InvalidRequest unless it is Postgres or a SQLite file."""
+    """Return the URL with its driver. Raises InvalidRequest unless it is Postgres or a
+    SQLite file."""
     try:
         address = make_url(url)
     except (ArgumentError, ValueError):  # SQLAlchemy raises ValueError if the port is not a number
-        raise InvalidRequest(
-            f"{url!r} is not the URL of a database", hint="use sqlite:///FILE or postgresql://..."
-        ) from None
+        message = f"{url!r} is not the URL of a database"
+        raise InvalidRequest(message, hint="use sqlite:///FILE or postgresql://...") from None
     backend = address.get_backend_name()
     if backend == "postgresql":
         return address.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
-        raise InvalidRequest(
-            f"cannot use the database {backend!r}", hint="use sqlite:///FILE or postgresql://..."
-        )
+        message = f"cannot use the database {backend!r}"
+        raise InvalidRequest(message, hint="use sqlite:///FILE or postgresql://...")
     if address.database in (None, "", ":memory:"):
         raise InvalidRequest("SQLite needs a file", hint="write sqlite:////path/to/mallorn.db")
     return address
 
 
 def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | None = None) -> Engine:
-    """Return an engine that connects on first use. Create it in the process that uses it, after any fork.
+    """Return an engine that connects on first use. Create it in the process that uses it,
+    after any fork.
 
-    `answer_sec` limits how long Postgres may take to connect and to run a statement; None sets
-    no limit for statements, as migrations need. Raises InvalidRequest for a bad URL.
+    `answer_sec` limits how long Postgres may take to connect and to run a statement; None
+    sets no limit for statements, as migrations need. Raises InvalidRequest for a bad URL.
     """
     address = parse_url(url)
     if address.get_backend_name() == "sqlite":
@@ -111,11 +115,6 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
             "prepare_threshold": None,
         },
     )
-    _prepare_postgres(engine, answer_sec)
-    return engine
-
-
-def _prepare_postgres(engine: Engine, answer_sec: float | None) -> None:
     limit = ""
     if answer_sec is not None:  # limits statements whether the server is slow or does not answer
         limit = f"SET LOCAL statement_timeout = {answer_sec * 1000:.0f};"
@@ -129,18 +128,20 @@ def _prepare_postgres(engine: Engine, answer_sec: float | None) -> None:
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
         # With `postgresql_readonly`, others begin with READ WRITE, which a standby rejects.
-        statements = limit + ("" if _writes(connection) else "SET TRANSACTION READ ONLY")
+        statements = limit + ("" if _is_write_transaction(connection) else "SET TRANSACTION READ ONLY")
         if statements:
             connection.exec_driver_sql(statements)
 
     @event.listens_for(engine, "handle_error")
     def on_error(context: ExceptionContext) -> None:
         is_read_only = getattr(context.original_exception, "sqlstate", None) == READ_ONLY
-        if is_read_only and context.connection is not None and _writes(context.connection):
+        if is_read_only and context.connection is not None and _is_write_transaction(context.connection):
             context.is_disconnect = True
 
+    return engine
 
-def _writes(connection: Connection) -> bool:
+
+def _is_write_transaction(connection: Connection) -> bool:
     return bool(connection.get_execution_options().get(WRITE))
 
 
@@ -155,13 +156,14 @@ def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
-        write = _writes(connection)
+        write = _is_write_transaction(connection)
         connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL mode; retry while another process switches the same new file, as SQLite does not wait."""
+    """Switch to WAL mode; retry while another process switches the same new file, as SQLite
+    does not wait."""
     deadline_sec = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -191,11 +193,14 @@ _LOOK = "ask for less; if small queries take as long, find what else loads the d
 
 
 @contextmanager
-def translated(writes_to: str | None = None, answer_sec: float | None = None) -> Iterator[None]:
-    """Raise StorageFull if the disk is full, Unavailable if the database does not answer or is busy.
+def translate_database_errors(
+    writes_to: str | None = None, answer_sec: float | None = None
+) -> Iterator[None]:
+    """Raise StorageFull if the disk is full, Unavailable if the database does not answer or
+    is busy.
 
-    `writes_to` names the database of a block that may write: there StorageFull also means that
-    its file cannot be written. `answer_sec` limits each statement on Postgres.
+    `writes_to` names the database of a block that may write: there StorageFull also means
+    that its file cannot be written. `answer_sec` limits each statement on Postgres.
     """
     try:
         yield
@@ -234,10 +239,10 @@ def _translation(original: BaseException | None, *, is_invalidated: bool) -> Mal
     name = getattr(original, "sqlite_errorname", "")
     if name in _SQLITE_FULL:
         return StorageFull()
-    if name.startswith("SQLITE_CANTOPEN") and not handle_left():
-        return no_handle("the database")
+    if name.startswith("SQLITE_CANTOPEN") and not can_open_file():
+        return too_many_files_error("the database")
     if name == "SQLITE_NOMEM":
-        return os_error(MemoryError())
+        return explain_os_error(MemoryError())
     if name.startswith(_SQLITE_UNREACHABLE):
         return Unavailable(f"the database does not answer: {original}", hint=_CHECK)
     if name.startswith(_SQLITE_DAMAGE):

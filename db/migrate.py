@@ -9,10 +9,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from db.engine import WRITE, create_engine, parse_url, translated
+from db.engine import WRITE, create_engine, parse_url, translate_database_errors
 from db.session import Database
 from mallorn.core.errors import Conflict, StorageFull, Unavailable
-from mallorn.core.install_command import upgrade_line
+from mallorn.core.install_command import pip_upgrade_command
 
 _LOCK = 0x6D616C6C  # "mall": key of our advisory lock on a Postgres server
 _MIGRATE = "mallorn migrate"
@@ -30,47 +30,46 @@ def upgrade(url: str, revision: str = "head") -> None:
     """Run missing migrations in one transaction; concurrent processes wait for its end.
 
     Raises Conflict for tables of a newer Mallorn or a development version and for broken
-    references, StorageFull for a full disk, and Unavailable if the database does not answer.
+    references, StorageFull for a full disk, and Unavailable if the database does not
+    answer.
     """
-    _create_folder(url)
+    address = parse_url(url)
+    if address.get_backend_name() == "sqlite" and address.database is not None:
+        try:
+            Path(address.database).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageFull() from error
+            message = f"cannot create the directory of {address.database}: {error.strerror}"
+            raise Unavailable(message, hint="set MALLORN_DATA_DIR") from error
     # SQLite alters a table by rebuilding it, which foreign keys would treat as a deletion.
     engine = create_engine(url, foreign_keys=False)
     try:
         # On SQLite, BEGIN IMMEDIATE takes the lock, before the version is read.
-        with translated(), engine.execution_options(**{WRITE: True}).begin() as connection:
+        with translate_database_errors(), engine.execution_options(**{WRITE: True}).begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-            _refuse_unknown(connection)
+            _refuse_unknown_revision(connection)
             config = _config()
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
-            _check_references(connection)
+            if connection.dialect.name == "sqlite":
+                broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+                if broken is not None:
+                    message = f"a row of {broken[0]} refers to a missing row of {broken[2]}"
+                    raise Conflict(message, hint=_MIGRATE)
     finally:
         engine.dispose()
 
 
-def check(database: Database) -> None:
-    """Raise OldTables, NewerTables or Conflict, with the command to type, unless tables are current."""
-    with translated(), database.engine.connect() as connection:
-        _refuse_unknown(connection)
-        revision = _revision(connection)
+def check_table_version(database: Database) -> None:
+    """Raise OldTables, NewerTables or Conflict, with the command to type, unless tables are
+    current."""
+    with translate_database_errors(), database.engine.connect() as connection:
+        _refuse_unknown_revision(connection)
+        revision = MigrationContext.configure(connection).get_current_revision()
     if revision != _script().get_current_head():
         raise OldTables(hint=_MIGRATE)
-
-
-def _create_folder(url: str) -> None:
-    address = parse_url(url)
-    if address.get_backend_name() != "sqlite" or address.database is None:
-        return
-    try:
-        Path(address.database).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFull() from error
-        raise Unavailable(
-            f"cannot create the directory of {address.database}: {error.strerror}",
-            hint="set MALLORN_DATA_DIR",
-        ) from error
 
 
 def _config() -> Config:
@@ -83,12 +82,8 @@ def _script() -> ScriptDirectory:
     return ScriptDirectory.from_config(_config())
 
 
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
-
-
-def _refuse_unknown(connection: Connection) -> None:
-    revision = _revision(connection)
+def _refuse_unknown_revision(connection: Connection) -> None:
+    revision = MigrationContext.configure(connection).get_current_revision()
     if revision is None or revision in {script.revision for script in _script().walk_revisions()}:
         return
     if revision.isdigit():
@@ -96,13 +91,5 @@ def _refuse_unknown(connection: Connection) -> None:
             f"the database was written by a development version before 0.1.0 (revision {revision})",
             hint="mallorn dataset import DIR --data NEW   (DIR: what its own `dataset export` wrote)",
         )
-    raise NewerTables(
-        f"the database was written by a newer Mallorn (revision {revision})", hint=upgrade_line()
-    )
-
-
-def _check_references(connection: Connection) -> None:
-    if connection.dialect.name == "sqlite":
-        broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
-        if broken is not None:
-            raise Conflict(f"a row of {broken[0]} refers to a missing row of {broken[2]}", hint=_MIGRATE)
+    message = f"the database was written by a newer Mallorn (revision {revision})"
+    raise NewerTables(message, hint=pip_upgrade_command())

@@ -16,12 +16,13 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """The items of one page, and the cursor of the next page, which is None on the last page."""
+    """The items of one page, and the cursor of the next page, which is None on the last
+    page."""
 
     items: list[Item]
     cursor: str | None
 
-    def of(self, make: Callable[[Item], Other]) -> "Page[Other]":
+    def map_items(self, make: Callable[[Item], Other]) -> "Page[Other]":
         """Return the same page with each item converted by `make`."""
         return Page([make(item) for item in self.items], self.cursor)
 
@@ -32,20 +33,21 @@ def encode_cursor(*position: str | float) -> str:
 
 
 def decode_cursor(cursor: str, *types: type) -> list[Any]:
-    """Decode the output of `encode_cursor`. Raises InvalidRequest unless it holds values of `types`."""
+    """Decode the output of `encode_cursor`. Raises InvalidRequest unless it holds values of
+    `types`."""
     try:
         position = read_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except ValueError:
         position = None
     if not isinstance(position, list) or [type(part) for part in position] != list(types):
-        raise InvalidRequest(
-            "this cursor was not made by Mallorn", hint="leave it out to start from the first page"
-        )
+        message = "this cursor was not made by Mallorn"
+        raise InvalidRequest(message, hint="leave it out to start from the first page")
     return position
 
 
 def page(rows: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]) -> Page[Item]:
-    """Build a page from up to `limit + 1` rows; the extra row only shows that more rows follow."""
+    """Build a page from up to `limit + 1` rows; the extra row only shows that more rows
+    follow."""
     items = list(rows[:limit])
     has_more = len(rows) > limit
     return Page(items, encode_cursor(*position(items[-1])) if has_more else None)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from db.database_clock import now
-from db.engine import WRITE, create_engine, parse_url, translated
+from db.engine import WRITE, create_engine, parse_url, translate_database_errors
 
 # Write transactions take milliseconds; some queries take seconds.
 ANSWER_SEC: Final = 30.0
@@ -49,18 +49,19 @@ class Database:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Read one consistent snapshot, without writing; open another session to see later changes."""
+        """Read one consistent snapshot, without writing; open another session to see later
+        changes."""
         engine = self.engine
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
-        with translated(answer_sec=self._answer_sec), _open(engine) as session:
+        with translate_database_errors(answer_sec=self._answer_sec), _open(engine) as session:
             yield session
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """Read and write; commit when the block ends, roll back if it raises."""
         engine = self.engine.execution_options(**{WRITE: True})
-        error_translation = translated(engine.url.database, self._answer_sec)
+        error_translation = translate_database_errors(engine.url.database, self._answer_sec)
         with error_translation, _open(engine) as session, session.begin():
             yield session
 

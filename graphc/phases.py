@@ -1,7 +1,7 @@
 """Recipes: named lists of graph passes, grouped in phases with a purpose. Imports no TVM.
 
-The passes determine which tensor functions are tuned (tasks). Schedules are stored per task,
-so if a pass changes, stored schedules may match no task any more.
+The passes determine which tensor functions are tuned (tasks). Schedules are stored per
+task, so if a pass changes, stored schedules may match no task any more.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ class PassEntry:
     """A pass of this package, as `mallorn passes` and the reference page show it."""
 
     name: str
-    stored_name: str  # the name in recipes
     purpose: str
     phases: tuple[str, ...]
     after: tuple[str, ...]  # passes that must run earlier
@@ -41,27 +40,27 @@ class Phase:
 
 
 # Computed from the target whenever the recipe runs.
-LANES = {"call": "mallorn.lanes", "args": []}
+LANES = {"call": "vector_lanes", "args": []}
 
 
-def _relax(*names: str) -> tuple[PassStep, ...]:
+def _relax_steps(*names: str) -> tuple[PassStep, ...]:
     return tuple(PassStep(f"relax.transform.{name}") for name in names)
 
 
-def _own(*names: str) -> tuple[PassStep, ...]:
-    return tuple(PassStep(f"mallorn.{name}") for name in names)
+def _own_pass_steps(*names: str) -> tuple[PassStep, ...]:
+    return tuple(PassStep(name) for name in names)
 
 
-def _for_lanes(*names: str) -> tuple[PassStep, ...]:
-    return tuple(PassStep(f"mallorn.{name}", (LANES,)) for name in names)
+def _lane_pass_steps(*names: str) -> tuple[PassStep, ...]:
+    return tuple(PassStep(name, (LANES,)) for name in names)
 
 
-_CLEAN = _relax("DeadCodeElimination")
+_CLEAN = _relax_steps("DeadCodeElimination")
 _DISPATCH = (PassStep("relax.backend.DispatchSampling"), PassStep("relax.backend.DispatchSortScan"))
 # The passes that compile_relax and the pipeline "zero" run before they look up tasks.
-_LEGALIZE = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
-_FOLD = _own("constants")
-_SIMPLIFY = (*_FOLD, *_relax("DecomposeOpsForInference", "CanonicalizeBindings"), *_FOLD)
+_LEGALIZE = _relax_steps("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
+_FOLD = _own_pass_steps("fold_constant_operators")
+_SIMPLIFY = (*_FOLD, *_relax_steps("DecomposeOpsForInference", "CanonicalizeBindings"), *_FOLD)
 
 # Listing max_pool2d fails (NoDesiredLayout) and is unnecessary: pools follow the layout of
 # their inputs, and so does a Clip once it is an operator again.
@@ -82,71 +81,86 @@ _DLIGHT = PassStep(
 QUANTIZED = Phase(
     "quantized",
     "Keeps sums of bytes and weights of few bits as such, before folding makes real numbers of them.",
-    (*_own("integers", "blocked"), *_CLEAN),
+    (*_own_pass_steps("compute_in_integers", "keep_block_quantized_weights"), *_CLEAN),
 )
 FOLD = Phase("fold", "Computes what depends on constants alone.", _SIMPLIFY)
 LAYOUT = Phase(
     "layout",
     "Puts channels last, because convolutions vectorise over them; folding re-lays their weights.",
     (
-        *_own("restore_clip", "passable", "reached", "shuffles"),
-        *_for_lanes("find_norms"),
+        *_own_pass_steps(
+            "clip_to_max_min", "prepare_convert_layout", "trim_weights_on_padding", "fold_channel_shuffles"
+        ),
+        *_lane_pass_steps("find_group_norms"),
         *_CLEAN,
         # Optional: the pass fails on some models, such as those with a 5-dimensional stack.
         PassStep("relax.transform.ConvertLayout", (CHANNELS_LAST,), optional=True),
         *_FOLD,
-        *_relax("CanonicalizeBindings"),
-        *_for_lanes("transposed"),
-        *_own("views", "cancelled"),
+        *_relax_steps("CanonicalizeBindings"),
+        *_lane_pass_steps("split_conv_transpose_by_phase"),
+        *_own_pass_steps("move_elementwise_before_reshape", "cancel_transposes"),
         *_CLEAN,
     ),
 )
 INTEGER_PRODUCTS = Phase(
     "integer products",
     "Sums products of bytes by the processor's instructions, and fuses the rounding around them.",
-    (*_own("int8"), *_for_lanes("taps"), *_own("steps"), *_CLEAN, *_own("reals"), *_CLEAN),
+    (
+        *_own_pass_steps("int8_dot_products"),
+        *_lane_pass_steps("int8_depthwise_conv"),
+        *_own_pass_steps("fuse_requantize"),
+        *_CLEAN,
+        *_own_pass_steps("fuse_dequantize"),
+        *_CLEAN,
+    ),
 )
 MOVES = Phase(
     "moves",
     "Folds factors and summands of channels into weights, and pools before it multiplies.",
-    (*_own("batch_norms", "pools"), *_CLEAN),
+    (*_own_pass_steps("fold_batch_norm", "move_pool_before_pointwise"), *_CLEAN),
 )
-WINOGRAD = Phase("winograd", "Multiplies less for 3 x 3 kernels, where that pays.", _own("winograd"))
+WINOGRAD = Phase(
+    "winograd", "Multiplies less for 3 x 3 kernels, where that pays.", _own_pass_steps("conv3x3_to_winograd")
+)
 FLOAT_PRODUCTS = Phase(
     "products",
     "Gives convolutions and products sizes that fill vectors and tiles of registers.",
     (
-        *_for_lanes("depthwise"),
+        *_lane_pass_steps("fuse_pointwise_into_depthwise"),
         *_CLEAN,
-        *_for_lanes("groups"),
-        *_own("views"),
+        *_lane_pass_steps("grouped_conv_to_batched"),
+        *_own_pass_steps("move_elementwise_before_reshape"),
         *_CLEAN,
-        *_own("joined"),
-        *_for_lanes("vectors", "whole"),
+        *_own_pass_steps("keep_joined_groups_apart"),
+        *_lane_pass_steps("pad_conv_to_vectors", "pad_matmul_to_tiles"),
     ),
 )
 BF16_PRODUCTS = Phase(
     "bf16 products",
     "Rounds the factors of products to bfloat16, and what several of them read once.",
-    (PassStep("mallorn.winograd", ("bfloat16",)), *_own("bf16"), *_relax("EliminateCommonSubexpr")),
+    (
+        PassStep("conv3x3_to_winograd", ("bfloat16",)),
+        *_own_pass_steps("bf16_dot_products"),
+        *_relax_steps("EliminateCommonSubexpr"),
+    ),
 )
 DIRECT_BF16_PRODUCTS = Phase(BF16_PRODUCTS.name, BF16_PRODUCTS.purpose, BF16_PRODUCTS.steps[1:])
 COPIES = Phase(
     "copies",
     "Joins tensors part by part: slices, rows of tables, and with what follows computed on the way.",
-    (*_for_lanes("channel_runs", "lookups", "concats"), *_CLEAN),
+    (*_lane_pass_steps("copy_channel_runs", "fuse_lookups", "concat_to_copies"), *_CLEAN),
 )
 ATTENTION_AND_NORMS = Phase(
     "attention and norms",
     "Fuses transposes into products, and vectorises norms, softmax and smooth functions.",
     (
-        *_for_lanes("heads"),
-        *_own("transposes"),
-        *_for_lanes("norms", "rows"),
-        *_own("smooth"),
-        *_for_lanes("cumulative"),
+        *_lane_pass_steps("fuse_transposes_into_batched_matmul"),
+        *_own_pass_steps("tile_transposes"),
+        *_lane_pass_steps("group_norm_to_partial_sums", "vectorize_softmax_and_layer_norm"),
+        *_own_pass_steps("vectorize_smooth_functions"),
+        *_lane_pass_steps("vectorize_cumsum"),
         # Before legalisation: vectorisable forms of erf, exp, tanh and other softmaxes.
-        *_relax("FastMathTransform"),
+        *_relax_steps("FastMathTransform"),
     ),
 )
 LOWER = Phase(
@@ -155,19 +169,26 @@ LOWER = Phase(
     (
         *_DISPATCH,
         *_LEGALIZE,
-        *_relax("RewriteDataflowReshape", "DeadCodeElimination", "AttachAttrLayoutFreeBuffers"),
+        *_relax_steps("RewriteDataflowReshape", "DeadCodeElimination", "AttachAttrLayoutFreeBuffers"),
     ),
 )
 MARK_TASKS = Phase(
     "mark tasks",
     "Names the schedule rules of blocks that TVM's rules leave without vectors.",
-    (*_own("laid", "calls"), *_for_lanes("folds", "lines")),
+    (
+        *_own_pass_steps("keep_packed_weights", "wrap_extern_calls"),
+        *_lane_pass_steps("mark_reductions", "mark_elementwise_rows"),
+    ),
 )
 WEIGHTS = Phase(
     "weights",
     # Weights are constants; LiftTransformParams would add a function for callers to run.
     "Re-lays weights as the schedules read them, at compile time.",
-    (*_relax("SplitLayoutRewritePreproc"), *_own("copies"), *_relax("FoldConstant")),
+    (
+        *_relax_steps("SplitLayoutRewritePreproc"),
+        *_own_pass_steps("fold_constant_copies"),
+        *_relax_steps("FoldConstant"),
+    ),
 )
 PLAIN_LOWER = Phase(
     "plain lowering", "Makes tensor functions of all operators as TVM does.", _DISPATCH + _LEGALIZE
@@ -175,7 +196,7 @@ PLAIN_LOWER = Phase(
 GPU_SCHEDULES = Phase("default schedules", "Schedules by rules what no record schedules.", (_DLIGHT,))
 
 
-def _on_cpu(*products: Phase) -> tuple[Phase, ...]:
+def _cpu_phases(*products: Phase) -> tuple[Phase, ...]:
     first = (QUANTIZED, FOLD, LAYOUT, INTEGER_PRODUCTS, MOVES)
     return (*first, *products, COPIES, ATTENTION_AND_NORMS, LOWER, MARK_TASKS)
 
@@ -183,10 +204,10 @@ def _on_cpu(*products: Phase) -> tuple[Phase, ...]:
 # By recipe name: the phases before schedules are applied. CUDA's schedules tile NCHW
 # convolutions and re-lay nothing, and GPUs have fast erf and exp.
 BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
-    "tuned": _on_cpu(WINOGRAD, FLOAT_PRODUCTS),
-    "direct": _on_cpu(FLOAT_PRODUCTS),
-    "bf16": _on_cpu(BF16_PRODUCTS),
-    "direct-bf16": _on_cpu(DIRECT_BF16_PRODUCTS),
+    "tuned": _cpu_phases(WINOGRAD, FLOAT_PRODUCTS),
+    "direct": _cpu_phases(FLOAT_PRODUCTS),
+    "bf16": _cpu_phases(BF16_PRODUCTS),
+    "direct-bf16": _cpu_phases(DIRECT_BF16_PRODUCTS),
     "plain": (PLAIN_LOWER,),
     "plain-gpu": (PLAIN_LOWER,),
     "tuned-gpu": (FOLD, PLAIN_LOWER),
@@ -209,7 +230,6 @@ def pass_table() -> list[PassEntry]:
     return [
         PassEntry(
             name=pass_class.name,
-            stored_name=name,
             purpose=(getdoc(pass_class) or "").partition("\n")[0],
             phases=tuple(phases),
             after=pass_class.after,

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import httpx
 
-from mallorn.core.address_checks import check_yours
-from mallorn.core.api_keys import OwnerDeed
+from mallorn.core.address_checks import check_own_service
+from mallorn.core.api_keys import OwnerAction
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
@@ -45,7 +45,7 @@ class Client:
         config = settings()
         if api_key is None and config.api_key is not None:
             api_key = config.api_key.get_secret_value()
-        self.connection = Connection(url or config.url or check_yours(DEFAULT_URL), api_key, transport)
+        self.connection = Connection(url or config.url or check_own_service(DEFAULT_URL), api_key, transport)
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +72,7 @@ class Client:
             upload = ModelUpload.of(file)
             stream = UploadStream(upload.chunks(), upload.size_bytes, progress)
             answer = stream.put(self.connection, short_name(file.name))
-        return self.connection.read(UploadedModel, answer)
+        return self.connection.parse_as(UploadedModel, answer)
 
     def tune(
         self,
@@ -91,8 +91,8 @@ class Client:
         """Submit a tuning job for a model: a model's id, or a model to upload first.
 
         Without `trials` the job runs as many trials as are worth their time, or as fit into
-        `minutes`. A Keras file, a TFLite file or a `torch.nn.Module` is converted to ONNX on
-        this machine. A module needs `example_inputs`, and also `dynamic_shapes`, as
+        `minutes`. A Keras file, a TFLite file or a `torch.nn.Module` is converted to ONNX
+        on this machine. A module needs `example_inputs`, and also `dynamic_shapes`, as
         torch.export takes them, if the option `dynamic` gives ranges.
         """
         is_id = isinstance(model, str) and is_model_id(model)
@@ -118,7 +118,7 @@ class Client:
         """Iterate over jobs, newest first: archived ones if `archived`, else the others."""
         # False is left out, because older coordinators do not know these parameters.
         filters = {"state": state, "archived": archived or None, "all_owners": all_owners or None}
-        return (Job(self.connection, body) for body in self.connection.rows("/jobs", **filters))
+        return (Job(self.connection, body) for body in self.connection.iterate_json("/jobs", **filters))
 
     def newest_job(self) -> Job | None:
         """Return the most recently submitted job; None if there is none."""
@@ -126,7 +126,7 @@ class Client:
         return Job(self.connection, items[0]) if items else None
 
     def models(self) -> Iterator[UploadedModel]:
-        return self.connection.pages(UploadedModel, "/models")
+        return self.connection.iterate_values(UploadedModel, "/models")
 
     def delete_model(self, model_id: str) -> None:
         """Delete an uploaded model. Raises Conflict if jobs refer to it, and names them."""
@@ -142,7 +142,7 @@ class Client:
     ) -> Iterator[Record]:
         """Iterate over matching measurements, newest first, in pages of `page_size`."""
         filters = {"job": job, "workload": workload, "target": _text(target), "outcome": outcome}
-        return self.connection.pages(Record, "/records", **filters, limit=page_size)
+        return self.connection.iterate_values(Record, "/records", **filters, limit=page_size)
 
     def records_frame(
         self,
@@ -164,7 +164,7 @@ class Client:
     ) -> Iterator[VerifiedSchedule]:
         """Iterate over the best schedule per workload and target; if `beaten`, over all."""
         filters = {"workload": workload, "target": _text(target), "beaten": beaten or None}
-        return self.connection.pages(VerifiedSchedule, "/schedules", **filters)
+        return self.connection.iterate_values(VerifiedSchedule, "/schedules", **filters)
 
     def cost_models(
         self,
@@ -176,7 +176,7 @@ class Client:
     ) -> Iterator[CostModelVersion]:
         """Iterate over cost-model versions, newest first; `active` ones serve new rounds."""
         filters = {"family": family, "target": _text(target), "name": name, "version": version}
-        return self.connection.pages(CostModelVersion, "/costmodels", **filters, active=active)
+        return self.connection.iterate_values(CostModelVersion, "/costmodels", **filters, active=active)
 
     def cost_model(self, version_id: int) -> CostModelVersion:
         """Return the cost-model version with this id."""
@@ -185,7 +185,7 @@ class Client:
     def activate_cost_model(self, version_id: int) -> CostModelVersion:
         """Make this version the one that new rounds use and that training continues."""
         answer = self.connection.post(f"/costmodels/{version_id}/activate")
-        return self.connection.read(CostModelVersion, answer)
+        return self.connection.parse_as(CostModelVersion, answer)
 
     def withdraw_device(self, name: str, since: float | None = None, *, dry_run: bool = False) -> Withdrawn:
         """Withdraw a device's measurements, and schedules and cost models based on them.
@@ -195,7 +195,7 @@ class Client:
         body = {"since": since, "dry_run": dry_run}
         path = f"/devices/{quote(name, safe='')}/withdraw"
         answer = self.connection.post(path, body, read_sec=LONG_SEC)
-        return self.connection.read(Withdrawn, answer)
+        return self.connection.parse_as(Withdrawn, answer)
 
     def api_keys(self) -> list[ApiKey]:
         """Return your API keys, newest first; with an admin's key, those of all owners."""
@@ -206,16 +206,16 @@ class Client:
     ) -> NewApiKey:
         """Create an API key; only this result contains the key itself.
 
-        It is for you unless `owner` is given, has the scopes read and submit unless `scopes`
-        are given, and expires after `days`, or never if that is None.
+        It is for you unless `owner` is given, has the scopes read and submit unless
+        `scopes` are given, and expires after `days`, or never if that is None.
         """
         body = {"name": name, "owner": owner, "days": days} | ({"scopes": list(scopes)} if scopes else {})
-        return self.connection.read(NewApiKey, self.connection.post("/keys", body))
+        return self.connection.parse_as(NewApiKey, self.connection.post("/keys", body))
 
     def rotate_key(self, key_id: str, grace_minutes: float = 0.0) -> NewApiKey:
         """Replace the secret of a key; the old secret stays valid for `grace_minutes`."""
         path = f"/keys/{key_id}/rotate" + (f"?grace_minutes={grace_minutes:g}" if grace_minutes else "")
-        return self.connection.read(NewApiKey, self.connection.post(path))
+        return self.connection.parse_as(NewApiKey, self.connection.post(path))
 
     def revoke_key(self, key_id: str) -> None:
         """Revoke an API key, so that the service refuses it from now on."""
@@ -225,13 +225,15 @@ class Client:
         """Return all owners and when they were banned. Needs an admin's key."""
         return self.connection.values(OwnerStatus, "/owners")
 
-    def treat_owner(self, owner: str, deed: OwnerDeed) -> OwnerStatus:
-        """Sign out, ban, readmit or erase an owner, as `deed` says. Needs an admin's key."""
-        return self.connection.read(OwnerStatus, self.connection.post(f"/owners/{deed}", {"owner": owner}))
+    def change_owner_access(self, owner: str, action: OwnerAction) -> OwnerStatus:
+        """Sign out, ban, readmit or erase an owner, as `action` says. Needs an admin's key."""
+        return self.connection.parse_as(
+            OwnerStatus, self.connection.post(f"/owners/{action}", {"owner": owner})
+        )
 
     def audit(self, page_size: int = 50) -> Iterator[AuditEntry]:
         """Iterate over entries of the audit log, newest first; an admin's key reads all."""
-        return self.connection.pages(AuditEntry, "/audit", limit=page_size)
+        return self.connection.iterate_values(AuditEntry, "/audit", limit=page_size)
 
     def devices(self) -> list[DeviceStatus]:
         """Return all devices that the coordinator knows."""

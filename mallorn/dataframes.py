@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from mallorn.core.install_command import need
+from mallorn.core.install_command import import_optional_module
 from mallorn.core.values.base import Value
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.results.best_so_far_curve import CurvePoint
@@ -11,7 +11,7 @@ from mallorn.results.best_so_far_curve import CurvePoint
 if TYPE_CHECKING:
     import pandas
 
-HISTORY: Final = ("round", "trials", "seconds", "total_us", "task", "found_us", "searcher", "cost_model")
+HISTORY: Final = ("round", "trials", "seconds", "total_us", "task", "best_us", "searcher", "cost_model")
 
 
 def frame(kind: type[Value], rows: Iterable[Value]) -> "pandas.DataFrame":
@@ -32,7 +32,7 @@ def history_frame(points: Sequence[CurvePoint], rounds: Iterable[RoundStatus]) -
                 "seconds": point.sec,
                 "total_us": point.total_us,
                 "task": row and row.task_name,
-                "found_us": row and row.found_us,
+                "best_us": row and row.best_us,
                 "searcher": row and row.searcher,
                 "cost_model": row and row.cost_model,
             }
@@ -41,5 +41,5 @@ def history_frame(points: Sequence[CurvePoint], rounds: Iterable[RoundStatus]) -
 
 
 def _frame(rows: Iterable[dict[str, object]], columns: Iterable[str]) -> "pandas.DataFrame":
-    pandas = need("pandas", "a DataFrame", "notebook")
+    pandas = import_optional_module("pandas", "a DataFrame", "notebook")
     return pandas.DataFrame(list(rows), columns=list(columns))

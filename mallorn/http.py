@@ -77,7 +77,7 @@ class LoggedEvent(NamedTuple):
     payload: Json
 
     @property
-    def value(self) -> KnownEvent | OtherEvent:
+    def parsed_event(self) -> KnownEvent | OtherEvent:
         """The event as an instance of the class for its kind."""
         return read_event(self.kind, self.payload)
 
@@ -113,17 +113,17 @@ class Connection:
 
     def value(self, kind: type[V], path: str, **params: Any) -> V:
         """Send a GET request and parse the answer. Raises Unavailable if it is no `kind`."""
-        return self.read(kind, self.get(path, **params))
+        return self.parse_as(kind, self.get(path, **params))
 
     def values(self, kind: type[V], path: str, **params: Any) -> list[V]:
         """Send a GET request for a list without pages and parse its items."""
-        return [self.read(kind, item) for item in self.get(path, **params)["items"]]
+        return [self.parse_as(kind, item) for item in self.get(path, **params)["items"]]
 
-    def pages(self, kind: type[V], path: str, **params: Any) -> Iterator[V]:
+    def iterate_values(self, kind: type[V], path: str, **params: Any) -> Iterator[V]:
         """Iterate over the parsed items of a paged list, fetching pages as needed."""
-        return (self.read(kind, row) for row in self.rows(path, **params))
+        return (self.parse_as(kind, row) for row in self.iterate_json(path, **params))
 
-    def rows(self, path: str, **params: Any) -> Iterator[Json]:
+    def iterate_json(self, path: str, **params: Any) -> Iterator[Json]:
         """Iterate over the items of a paged list as JSON, fetching pages as needed."""
         cursor = None
         while True:
@@ -133,7 +133,7 @@ class Connection:
             if cursor is None:
                 return
 
-    def read(self, kind: type[V], body: object) -> V:
+    def parse_as(self, kind: type[V], body: object) -> V:
         """Parse the coordinator's JSON as `kind`. Raises Unavailable if it does not fit."""
         try:
             return kind.model_validate(body)
@@ -187,11 +187,7 @@ class Connection:
             yield response
 
     def events(
-        self,
-        path: str,
-        is_over: Callable[[], bool],
-        after_id: int = 0,
-        deadline_sec: float = math.inf,
+        self, path: str, is_over: Callable[[], bool], after_id: int = 0, deadline_sec: float = math.inf
     ) -> Iterator[LoggedEvent | None]:
         """Yield the events after an id until `is_over`; None means connected, but no event.
 
@@ -235,18 +231,16 @@ class Connection:
         try:
             return response.json()
         except ValueError:
-            raise Unavailable(
-                f"{self.url} does not answer like a Mallorn coordinator", hint="check --url or MALLORN_URL"
-            ) from None
+            message = f"{self.url} does not answer like a Mallorn coordinator"
+            raise Unavailable(message, hint="check --url or MALLORN_URL") from None
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
         except httpx.ConnectError:
-            raise Unavailable(
-                f"no coordinator answers at {self.url}", hint="mallorn up   (or set --url / MALLORN_URL)"
-            ) from None
+            message = f"no coordinator answers at {self.url}"
+            raise Unavailable(message, hint="mallorn up   (or set --url / MALLORN_URL)") from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise errors.InvalidRequest(
                 f"{self.url!r} is not a URL: {error}", hint="--url http://127.0.0.1:8000"
@@ -259,10 +253,8 @@ class Connection:
                 hint="mallorn up   (and in Python: mallorn.Client().job(ID))",
             ) from error
         except httpx.TransportError as error:
-            raise AnswerLost(
-                f"the connection to {self.url} broke: {str(error) or type(error).__name__}",
-                hint=f"curl {self.url}/readyz",
-            ) from None
+            message = f"the connection to {self.url} broke: {str(error) or type(error).__name__}"
+            raise AnswerLost(message, hint=f"curl {self.url}/readyz") from None
 
 
 def error_from(response: httpx.Response) -> MallornError:

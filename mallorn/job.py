@@ -20,7 +20,7 @@ from mallorn.dataframes import frame, history_frame
 from mallorn.http import Connection, Json, LoggedEvent
 from mallorn.report.notebook_card import card, watch
 from mallorn.results.best_so_far_curve import curve
-from mallorn.results.decision_summary import with_totals
+from mallorn.results.decision_summary import add_total_latencies
 
 if TYPE_CHECKING:
     import pandas
@@ -45,16 +45,16 @@ class Job:
 
     def __init__(self, connection: Connection, body: Json) -> None:
         self._connection = connection
-        self._take(body)
+        self._update_status(body)
 
-    def _take(self, body: Json) -> JobStatus:
+    def _update_status(self, body: Json) -> JobStatus:
         self.body = body
-        self.status = self._connection.read(JobStatus, body)
+        self.status = self._connection.parse_as(JobStatus, body)
         return self.status
 
     def __repr__(self) -> str:
         state, verdict = self.status.state, self.status.verdict
-        return f"<Job {self.id} {state}{f': {verdict}' if verdict and state.final else ''}>"
+        return f"<Job {self.id} {state}{f': {verdict}' if verdict and state.is_final else ''}>"
 
     @property
     def id(self) -> str:
@@ -77,7 +77,7 @@ class Job:
 
     def refresh(self) -> JobStatus:
         """Fetch the job from the coordinator and return its status."""
-        return self._take(self._connection.get(f"/jobs/{self.id}"))
+        return self._update_status(self._connection.get(f"/jobs/{self.id}"))
 
     def progress(self) -> JobProgress:
         """Fetch the job and return its trials, failures by outcome and estimated latency."""
@@ -92,17 +92,16 @@ class Job:
     ) -> Iterator[RoundStatus]:
         """Iterate over the rounds of one task or of all; `order` is `newest` or `oldest`."""
         filters = {"task": task, "order": order, "limit": page_size}
-        return self._connection.pages(RoundStatus, f"/jobs/{self.id}/rounds", **filters)
+        return self._connection.iterate_values(RoundStatus, f"/jobs/{self.id}/rounds", **filters)
 
     def explain(self) -> list[LoggedRound]:
         """Return all rounds, oldest first, with the job's latency before and after each."""
-        rounds = list(self.rounds(order="oldest"))
-        return with_totals(rounds, self.tasks())
+        return add_total_latencies(list(self.rounds(order="oldest")), self.tasks())
 
     def measurements(self, outcome: Outcome | None = None) -> Iterator[Record]:
         """Iterate over the job's measurements with this outcome, or all; newest first."""
         filters = {"job": self.id, "outcome": outcome}
-        return self._connection.pages(Record, "/records", **filters, limit=RECORDS_A_PAGE)
+        return self._connection.iterate_values(Record, "/records", **filters, limit=RECORDS_A_PAGE)
 
     def records(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
         """Return the result of `measurements` as a DataFrame; this needs pandas."""
@@ -111,8 +110,7 @@ class Job:
     def history(self) -> "pandas.DataFrame":
         """Return a DataFrame of total latency after each round; this needs pandas."""
         rounds = list(self.rounds())
-        points = curve(rounds, self.tasks(), self.status.created_at)
-        return history_frame(points, rounds)
+        return history_frame(curve(rounds, self.tasks(), self.status.created_at), rounds)
 
     def _repr_html_(self) -> str:
         """Return the job's current state and curve as HTML, for notebooks."""
@@ -149,7 +147,7 @@ class Job:
                     continue
                 looked_sec = time.monotonic()
                 report(self.status)
-                if self.stuck or self.status.state.final:
+                if self.is_stuck or self.status.state.is_final:
                     break
             else:
                 report(self.status)
@@ -160,7 +158,7 @@ class Job:
         return self
 
     @property
-    def stuck(self) -> bool:
+    def is_stuck(self) -> bool:
         """Return whether the service paused the job, so that only `resume` continues it."""
         # Older coordinators report no cause, only the reason text.
         by_owner = self.status.cause is Cause.OWNER or self.status.reason == PAUSED_BY_OWNER
@@ -169,12 +167,10 @@ class Job:
     def raise_for_state(self) -> None:
         """Raise JobFailed if the last known state is failed, cancelled or `stuck`."""
         state = self.status.state
-        if self.stuck or state in (JobState.FAILED, JobState.CANCELLED):
+        if self.is_stuck or state in (JobState.FAILED, JobState.CANCELLED):
             reason, _, next_step = self.status.reason.partition("\n")
-            raise JobFailed(
-                f"job {self.id} {state}: {reason or 'no reason was recorded'}",
-                hint=next_step or f"mallorn show {self.id}",
-            )
+            message = f"job {self.id} {state}: {reason or 'no reason was recorded'}"
+            raise JobFailed(message, hint=next_step or f"mallorn show {self.id}")
 
     def events(self, after: int = 0) -> Iterator[LoggedEvent]:
         """Iterate over events after id `after` until the job ends; reconnect if needed."""
@@ -182,7 +178,7 @@ class Job:
 
     def _events(self, after_id: int = 0, deadline_sec: float = math.inf) -> Iterator[LoggedEvent | None]:
         return self._connection.events(
-            f"/jobs/{self.id}/events", lambda: self.state.final, after_id, deadline_sec
+            f"/jobs/{self.id}/events", lambda: self.state.is_final, after_id, deadline_sec
         )
 
     def cancel(self) -> JobStatus:
@@ -213,7 +209,7 @@ class Job:
 
     def delete_export(self) -> JobStatus:
         """Delete the exported files of an ended job; the job itself is kept."""
-        return self._take(self._connection.delete(f"/jobs/{self.id}/export"))
+        return self._update_status(self._connection.delete(f"/jobs/{self.id}/export"))
 
     def schedules(self, directory: str | Path) -> Path:
         """Download schedules for TVM's JSONDatabase. Raises InvalidRequest if unwritable."""
@@ -222,14 +218,12 @@ class Job:
         try:
             unzip(content, Path(directory))
         except OSError as error:
-            raise InvalidRequest(
-                f"cannot write the schedules to {directory}: {error.strerror}",
-                hint=f"mallorn schedules {self.id} --out OTHER_DIR",
-            ) from None
+            message = f"cannot write the schedules to {directory}: {error.strerror}"
+            raise InvalidRequest(message, hint=f"mallorn schedules {self.id} --out OTHER_DIR") from None
         return Path(directory)
 
     def _act(self, verb: str, body: Json | None = None) -> JobStatus:
-        return self._take(self._connection.post(f"/jobs/{self.id}/{verb}", body))
+        return self._update_status(self._connection.post(f"/jobs/{self.id}/{verb}", body))
 
 
 def unzip(content: bytes, directory: Path) -> None:

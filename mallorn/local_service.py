@@ -17,9 +17,9 @@ from mallorn.core.version import API
 from mallorn.job import Job
 from mallorn.progress_lines import print_line
 from stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
-from stack.read_only_coordinator import DataDirTransport, hints_for
-from stack.readiness_probes import http_ok
-from stack.stack_parts import mallorn
+from stack.process_specs import mallorn_command
+from stack.read_only_coordinator import DataDirTransport, add_data_option_to_hints
+from stack.readiness_probes import make_http_probe
 from stack.supervised_process import python_path
 
 START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
@@ -44,7 +44,7 @@ class Connected:
         words = "\n".join(lines[-LAST_LINES:])
         raise Unavailable(f"the service on this machine has ended\n{words}", hint=f"ls {self.data.logs}")
 
-    def readable_later(self, job: Job) -> Job:
+    def job_from_files(self, job: Job) -> Job:
         """Return a handle that can read the job even after a local service has ended."""
         if self.data is None:
             return job
@@ -63,11 +63,11 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
             yield Connected(api)
         return
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
-    directory.prepare()
+    directory.create_directories()
     starter = Starter(directory)
     info: StackInfo | None = None
     try:
-        with directory.used(), hints_for(directory):
+        with directory.hold_user_lock(), add_data_option_to_hints(directory):
             info = starter.wait_until_ready()
             with Client(info.url, api_key) as api:
                 yield Connected(api, directory)
@@ -85,7 +85,7 @@ def wait_for_device(stack: Connected) -> None:
         time.sleep(POLL_SEC)
 
 
-def submitted_target(stack: Connected, target: str) -> str:
+def resolve_target_to_submit(stack: Connected, target: str) -> str:
     """Return the target to submit a job with.
 
     A service resolves `local` only once a device is online. To avoid that wait, one on this
@@ -96,10 +96,10 @@ def submitted_target(stack: Connected, target: str) -> str:
     devices = stack.api.devices()
     if any(device.online for device in devices):
         return LOCAL
-    from workers.device.detect_host import detect_target, host_fingerprint
+    from workers.device.detect_host import detect_target, read_host_facts
     from workers.tvm.code_digest import TVM_VERSION
 
-    host = host_fingerprint()["host_class"], TVM_VERSION
+    host = read_host_facts()["host_class"], TVM_VERSION
     local = [
         device
         for device in devices
@@ -108,16 +108,16 @@ def submitted_target(stack: Connected, target: str) -> str:
     return local[0].target if local else detect_target().text
 
 
-def asked_target(target: str, is_here: bool) -> str:
+def resolve_requested_target(target: str, is_here: bool) -> str:
     """Return the target that a user asked for. Raises InvalidTarget if it is invalid.
 
-    For a service on this machine, `cuda` becomes the target of this machine's GPU, because a
-    service knows only GPUs that already have a device.
+    For a service on this machine, `cuda` becomes the target of this machine's GPU, because
+    a service knows only GPUs that already have a device.
     """
     if target == CUDA and is_here:
-        from workers.device.target_support import target_on_this_machine
+        from workers.device.target_support import resolve_target
 
-        return target_on_this_machine(CUDA).text
+        return resolve_target(CUDA).text
     if target not in (LOCAL, CUDA):
         parse_target(target)
     return target
@@ -130,7 +130,7 @@ class Starter:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start_unless_held(self) -> None:
+    def start_unless_running(self) -> None:
         """Start a service unless one runs. Raises Unavailable if it ended at once."""
         is_held = self._directory.is_locked()
         if self._process is None and not is_held:
@@ -139,7 +139,9 @@ class Starter:
             log_file.unlink(missing_ok=True)
             with log_file.open("ab") as log:  # so that the stack may truncate a large log
                 self._process = subprocess.Popen(
-                    mallorn("up", "--port", "0", "--data", str(self._directory.path), "--until-unused"),
+                    mallorn_command(
+                        "up", "--port", "0", "--data", str(self._directory.path), "--until-unused"
+                    ),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -161,18 +163,17 @@ class Starter:
         deadline = time.monotonic() + START_TIMEOUT_SEC
         try:
             while time.monotonic() < deadline:
-                info = self._directory.running_stack()
-                if info is not None and http_ok(f"{info.url}{API}/healthz")():
+                info = self._directory.read_running_stack()
+                if info is not None and make_http_probe(f"{info.url}{API}/healthz")():
                     return info
-                self.start_unless_held()
+                self.start_unless_running()
                 time.sleep(POLL_SEC)
         except KeyboardInterrupt:
             self._stop()
             raise
         self._stop()
-        raise Unavailable(
-            f"no service became ready on {self._directory.path}", hint=f"less {_log(self._directory)}"
-        )
+        message = f"no service became ready on {self._directory.path}"
+        raise Unavailable(message, hint=f"less {_log(self._directory)}")
 
     def _stop(self) -> None:
         if self._process is not None:

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
 from mallorn.core.errors import InvalidModel, NotFound, Unavailable
-from mallorn.core.storable_json import TOLD, told
+from mallorn.core.storable_json import TOLD, quote_untrusted
 from mallorn.http import AnswerLost, Connection
 
 CHUNK_BYTES: Final = 1 << 20
@@ -49,7 +49,8 @@ class ModelUpload:
             if not has_file:
                 raise InvalidModel(
                     f"weights of {str(model)!r} are in the file {name[:TOLD]!r}, which is not beside it",
-                    hint=f"ls {model.parent}   (copy {told(name)} there, or export the model again)",
+                    hint=f"ls {model.parent}   (copy {quote_untrusted(name)} there, or export the model "
+                    "again)",
                 )
         return cls(model, weights)
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidModel
-from mallorn.core.install_command import need
+from mallorn.core.install_command import import_optional_module
 from mallorn.model_upload import ModelUpload
 from mallorn.wording.format_values import file_name
 
@@ -22,19 +22,17 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
 
     The model is a Keras or TFLite file, or a `torch.nn.Module` with its example inputs: a
     tensor, a tuple of arguments, or a dictionary of named ones. `dynamic_shapes` marks the
-    dimensions that stay free, as for torch.export. A torch module's weights of over 1 GiB go
-    to a second file. Raises MissingPackage without an exporter, and InvalidModel.
+    dimensions that stay free, as for torch.export. A torch module's weights of over 1 GiB
+    go to a second file. Raises MissingPackage without an exporter, and InvalidModel.
     """
     if _is_module(model):
         _export_torch(model, example_inputs, dynamic_shapes, Path(file))
         return Path(file)
     convert = CONVERTERS.get(Path(model).suffix.lower())
     if convert is None:
-        raise InvalidModel(
-            f"{str(model)!r} is none of {', '.join(CONVERTERS)} and no torch module",
-            hint="an ONNX file needs no conversion",
-        )
-    convert(existing(model), Path(file))
+        message = f"{str(model)!r} is none of {', '.join(CONVERTERS)} and no torch module"
+        raise InvalidModel(message, hint="an ONNX file needs no conversion")
+    convert(find_model_file(model), Path(file))
     return Path(file)
 
 
@@ -45,7 +43,7 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
     Raises InvalidModel if a quick check finds no ONNX file, and what `to_onnx` raises.
     """
     if not _is_module(model) and Path(model).suffix.lower() not in CONVERTERS:
-        yield ModelUpload.of(existing(model)).model
+        yield ModelUpload.of(find_model_file(model)).model
         return
     name = type(model).__name__ if _is_module(model) else Path(model).stem
     with TemporaryDirectory(prefix="mallorn-") as directory:
@@ -53,7 +51,7 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
         yield to_onnx(model, file, example_inputs, dynamic_shapes)
 
 
-def existing(model: str | Path) -> Path:
+def find_model_file(model: str | Path) -> Path:
     """Return a file, or a folder's only ONNX file. Raises InvalidModel if there is none."""
     file = Path(model)
     if file.is_dir():
@@ -83,10 +81,9 @@ def _is_module(model: Any) -> bool:
 
 def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:
     if example_inputs is None:
-        raise InvalidModel(
-            "a torch module needs example inputs to be exported", hint="client.tune(net, example_inputs=(x,))"
-        )
-    need("onnxscript", "the export of a torch module", "torch")
+        message = "a torch module needs example inputs to be exported"
+        raise InvalidModel(message, hint="client.tune(net, example_inputs=(x,))")
+    import_optional_module("onnxscript", "the export of a torch module", "torch")
     args: tuple[Any, ...] = ()
     kwargs: dict[str, object] = {}
     if isinstance(example_inputs, dict):
@@ -115,14 +112,14 @@ def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: P
 
 
 def _convert_tflite(model: Path, file: Path) -> None:
-    need("tensorflow", "a TFLite file", "tensorflow")
-    tf2onnx = need("tf2onnx.convert", "a TFLite file", "tensorflow")
+    import_optional_module("tensorflow", "a TFLite file", "tensorflow")
+    tf2onnx = import_optional_module("tf2onnx.convert", "a TFLite file", "tensorflow")
     tf2onnx.from_tflite(str(model), output_path=str(file))
 
 
 def _convert_keras(model: Path, file: Path) -> None:
-    keras = need("keras", "a Keras file", "tensorflow")
-    need("tf2onnx", "a Keras file", "tensorflow")
+    keras = import_optional_module("keras", "a Keras file", "tensorflow")
+    import_optional_module("tf2onnx", "a Keras file", "tensorflow")
     # Keras loads in safe mode by default, which runs no code from the file.
     keras.saving.load_model(model, compile=False).export(file, format="onnx", verbose=False)
 

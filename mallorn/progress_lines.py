@@ -15,8 +15,8 @@ from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
-from mallorn.results.verdict import DOING
-from mallorn.wording.format_values import first_line, headroom, latency, spent_of
+from mallorn.results.judge_job import DOING
+from mallorn.wording.format_values import describe_headroom, first_line, format_latency, format_spent_trials
 
 COUNTED: Final = re.compile(r"(\d{1,9}) of (\d{1,9}) tasks")
 # Trials for each task: below the first, it gets less than one round; the second is a usual budget.
@@ -26,12 +26,12 @@ NOW_AND_THEN_SEC: Final = 30.0  # longest time without a line while something ch
 NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-def share(job: JobStatus) -> float:
+def completed_share(job: JobStatus) -> float:
     """Return the share of a job that is done, by the tasks in its message or its budget."""
-    if match := COUNTED.search(words(job)):
+    if match := COUNTED.search(describe_activity(job)):
         finished_count, total = (int(number) for number in match.groups())
         return min(1.0, finished_count / total) if total else 0.0
-    if job.state.final:
+    if job.state.is_final:
         return 1.0
     if job.minutes is None or job.trials is not None:
         return (
@@ -40,12 +40,12 @@ def share(job: JobStatus) -> float:
     return min(1.0, max(0.0, (time.time() - job.created_at) / (60 * job.minutes)))
 
 
-def words(job: JobStatus) -> str:
+def describe_activity(job: JobStatus) -> str:
     """Return what a job waits for or is doing, as text; empty while it tunes."""
     return first_line(job.reason) or ("" if job.state is JobState.TUNING else DOING.get(job.state, ""))
 
 
-def best(job: JobStatus) -> str:
+def describe_best_latency(job: JobStatus) -> str:
     """Return a text on the best latency so far and how many tasks have a time."""
     progress = job.progress
     if job.state not in (JobState.TUNING, JobState.PAUSED):
@@ -54,10 +54,10 @@ def best(job: JobStatus) -> str:
     lacks_times = progress.tasks_measured < progress.tasks
     if progress.estimated_us is None:
         return count_words if lacks_times else ""
-    return f"best {latency(progress.estimated_us)}{f' ({count_words})' if lacks_times else ''}"
+    return f"best {format_latency(progress.estimated_us)}{f' ({count_words})' if lacks_times else ''}"
 
 
-def advice(job: JobStatus) -> str:
+def advise_on_budget(job: JobStatus) -> str:
     """Return advice if the budget is small for the number of tasks; else an empty text."""
     tasks, budget = job.progress.tasks, job.trials
     if job.state is not JobState.TUNING or not tasks or not budget or job.progress.trials:
@@ -77,11 +77,11 @@ def summary(job: JobStatus) -> str:
     failures = sum(job.progress.failures.values())
     parts = [
         job.state,
-        f"{spent_of(job, '/')} trials",
-        best(job),
+        f"{format_spent_trials(job, '/')} trials",
+        describe_best_latency(job),
         f"{failures} failed" if failures else "",
-        words(job),
-        headroom(job) if job.auto and not job.state.final else "",
+        describe_activity(job),
+        describe_headroom(job) if job.has_auto_budget and not job.state.is_final else "",
     ]
     return "  ".join(part for part in parts if part)
 
@@ -99,7 +99,7 @@ class LineView:
     def show(self, job: JobStatus) -> None:
         text, now_sec = summary(job), self._clock()
         # A change of one of these prints a line: state, message without numbers, tenths done.
-        kind = job.state, NUMBER.sub("#", words(job)), int(10 * share(job))
+        kind = job.state, NUMBER.sub("#", describe_activity(job)), int(10 * completed_share(job))
         is_due = kind != self._kind or now_sec - self._printed_sec >= NOW_AND_THEN_SEC
         if text != self._text and is_due:
             self._say(text)
@@ -121,20 +121,22 @@ class FirstVersion:
     to: Path | str
     is_told: bool = False
 
-    def news(self, status: JobStatus) -> str:
+    def announce_first_export(self, status: JobStatus) -> str:
         """Return one line when the first export appears; an empty text in all other calls.
 
         If the files cannot be written, the line is the error; the job's end raises it again.
         """
-        if self.is_told or not status.exported or status.report is not None or status.state.final:
+        if self.is_told or not status.exported or status.report is not None or status.state.is_final:
             return ""
         try:
             location = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
-            export = next((event.value for event in self.job.events() if event.kind == "exported"), None)
+            export = next(
+                (event.parsed_event for event in self.job.events() if event.kind == "exported"), None
+            )
             moment = "is exported"
             if isinstance(export, ExportedEvent):
-                ratio = "" if export.ratio is None else f", {export.ratio:.2f} of onnxruntime"
-                moment = f"after {export.sec:.0f} s{ratio}"
+                ratio = "" if export.latency_ratio is None else f", {export.latency_ratio:.2f} of onnxruntime"
+                moment = f"after {export.seconds:.0f} s{ratio}"
             line = f"first version {moment}: {location}"
         except Unavailable:
             return ""  # the next call tries again

@@ -90,9 +90,8 @@ def out_directory(directory: Path) -> Iterator[Path]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidRequest(
-            f"cannot create {directory}: {error.strerror}", hint="choose another --out"
-        ) from None
+        message = f"cannot create {directory}: {error.strerror}"
+        raise InvalidRequest(message, hint="choose another --out") from None
     try:
         yield directory
     finally:

@@ -8,21 +8,15 @@ from typing import Any, Final, Unpack
 
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
-from mallorn.core.install_command import MissingPackage, install_line
+from mallorn.core.install_command import MissingPackage, pip_install_command
 from mallorn.core.settings import settings
 from mallorn.core.targets import CUDA, LOCAL, TargetAttrs
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job, Progress
-from mallorn.local_service import asked_target, connected_stack, submitted_target
+from mallorn.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
 from mallorn.onnx_export import as_onnx
 from mallorn.progress_lines import FirstVersion, LineView, print_line
-from mallorn.refuse_to_overwrite import (
-    check_job,
-    check_model,
-    default_directory,
-    model_id_of,
-    out_directory,
-)
+from mallorn.refuse_to_overwrite import check_job, check_model, default_directory, model_id_of, out_directory
 from mallorn.report.notebook_card import in_notebook
 
 # The extras that a local service needs, each with a module that shows that it is installed.
@@ -48,44 +42,41 @@ def tune(
     """Tune a model, save its schedules as `mallorn tune` does, and return the finished job.
 
     The model and the options are those of `Client.tune`. Schedules are written to `out`
-    (default: MODEL-tuned); `force` overwrites other files. `progress` is called with each new
-    status; without it, status lines go to stderr, or a notebook shows the job. Without
+    (default: MODEL-tuned); `force` overwrites other files. `progress` is called with each
+    new status; without it, status lines go to stderr, or a notebook shows the job. Without
     MALLORN_URL a local service is used, or started for this call, with its data in `data`
-    (default: MALLORN_DATA_DIR), where the job stays readable. Raises MissingPackage if a local
-    service is needed and not installed, Conflict if `out` holds other files, JobFailed, and
-    what `Client.tune` raises.
+    (default: MALLORN_DATA_DIR), where the job stays readable. Raises MissingPackage if a
+    local service is needed and not installed, Conflict if `out` holds other files,
+    JobFailed, and what `Client.tune` raises.
     """
     url = settings().url
     with as_onnx(model, example_inputs, dynamic_shapes) as file:
         directory = Path(out) if out else default_directory(file.stem)
-        with _hints_for_python():
+        with _rewrite_hints_for_python():
             check_model(directory, lambda: model_id_of(file), force)
         if url is None:
-            _check_installed()
+            for module in NEEDED.values():
+                if find_spec(module) is None:
+                    install = pip_install_command(",".join(NEEDED))
+                    raise MissingPackage(
+                        f"tuning on this machine needs {module}, which is not installed",
+                        hint=f"{install}   (or set MALLORN_URL to a service elsewhere)",
+                    )
         with out_directory(directory), connected_stack(url, None, Path(data) if data else None) as stack:
             if url is None and target == CUDA:
-                target = asked_target(CUDA, is_here=True)
+                target = resolve_requested_target(CUDA, is_here=True)
             elif url is None and target == LOCAL:
-                target = submitted_target(stack, LOCAL)
+                target = resolve_target_to_submit(stack, LOCAL)
             job = stack.api.tune(file, target, trials, minutes, seed, name or file.stem, **options)
-            with _hints_for_python():
+            with _rewrite_hints_for_python():
                 check_job(directory, job, force)
             _follow(job, directory, progress)
             job.schedules(directory)
-            return stack.readable_later(job)
-
-
-def _check_installed() -> None:
-    for module in NEEDED.values():
-        if find_spec(module) is None:
-            raise MissingPackage(
-                f"tuning on this machine needs {module}, which is not installed",
-                hint=f"{install_line(','.join(NEEDED))}   (or set MALLORN_URL to a service elsewhere)",
-            )
+            return stack.job_from_files(job)
 
 
 @contextmanager
-def _hints_for_python() -> Iterator[None]:
+def _rewrite_hints_for_python() -> Iterator[None]:
     try:
         yield
     except Conflict as error:
@@ -99,7 +90,7 @@ def _follow(job: Job, directory: Path, progress: Progress | None) -> None:
     show = progress or LineView(print_line).show
 
     def report(status: JobStatus) -> None:
-        if (line := first.news(status)) and progress is None:
+        if (line := first.announce_first_export(status)) and progress is None:
             print_line(line)
         show(status)
 

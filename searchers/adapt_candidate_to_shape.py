@@ -18,21 +18,21 @@ def adapt_candidate(candidate: Candidate, own_sketch: Sketch, sketches: Sequence
 
     `own_sketch` is the candidate's sketch, `sketches` are those of the other shape. The
     result is well-formed, and unchanged for the candidate's own shape. Inner tile factors
-    are kept if they divide the extent, and the outermost factor gets the rest; listed values
-    and locations are kept if the new sketch has them.
+    are kept if they divide the extent, and the outermost factor gets the rest; listed
+    values and locations are kept if the new sketch has them.
     """
-    outline = _outline(own_sketch)
-    similar = [sketch for sketch in sketches if _outline(sketch) == outline]
+    outline = _choice_kinds_and_widths(own_sketch)
+    similar = [sketch for sketch in sketches if _choice_kinds_and_widths(sketch) == outline]
     if not similar:
         return None
     sketch = next((sketch for sketch in similar if sketch.key == own_sketch.key), similar[0])
     decisions: list[int] = []
-    for (columns, old_choice), new_choice in zip(own_sketch.places, sketch.choices, strict=True):
+    for (columns, old_choice), new_choice in zip(own_sketch.decision_slices, sketch.choices, strict=True):
         decisions += _adapt_choice(candidate.decisions[columns], old_choice, new_choice)
     return Candidate(sketch.key, tuple(decisions))
 
 
-def _outline(sketch: Sketch) -> tuple[tuple[ChoiceKind, int], ...]:
+def _choice_kinds_and_widths(sketch: Sketch) -> tuple[tuple[ChoiceKind, int], ...]:
     return tuple((choice.kind, choice.width) for choice in sketch.choices)
 
 

@@ -29,7 +29,7 @@ class Searcher(ABC):
     Contract
     - Proposals are a pure function of the arguments: a searcher keeps no state between
       calls, and gets all information from `history`, so that a round can be recomputed
-      anywhere. A searcher with state is a `searchers.stateful.StatefulSearcher`.
+      anywhere. A searcher with state is a `searchers.stateful_searcher.StatefulSearcher`.
     - It returns at most `count` distinct, valid candidates that are not in `history`; fewer
       only if the space has no more.
     - Its only constructor argument is a BatchSampler, for searchers that choose from a pool.
@@ -68,11 +68,11 @@ def searcher_of(origin: str) -> str:
     return origin.rpartition(":")[0] or origin
 
 
-def means_of(origin: str) -> str:
+def proposal_method_of(origin: str) -> str:
     """Return an origin's last part, how it was proposed: `mutation` for `ga:mutation`."""
     return origin.rpartition(":")[2]
 
 
-def named(proposal: Proposal, searcher: str) -> Proposal:
+def prefix_origin(proposal: Proposal, searcher: str) -> Proposal:
     """Return the proposal with the searcher's name before its origin, unless it has one."""
     return proposal if ":" in proposal.origin else replace(proposal, origin=f"{searcher}:{proposal.origin}")

@@ -21,11 +21,11 @@ class ScoredPool:
     def __len__(self) -> int:
         return len(self.candidates)
 
-    def promise(self, optimism: float) -> Vector:
+    def optimistic_scores(self, optimism: float) -> Vector:
         """Return predicted scores plus `optimism` times their standard deviations."""
         return self.prediction.mean + np.float32(optimism) * self.prediction.std
 
-    def only(self, lines: Indices) -> "ScoredPool":
+    def select_lines(self, lines: Indices) -> "ScoredPool":
         """Return a pool of the candidates at these indices, in this order."""
         prediction = Prediction(self.prediction.mean[lines], self.prediction.std[lines])
         candidates = [self.candidates[index] for index in lines.tolist()]
@@ -41,7 +41,7 @@ class ScoredPool:
         return ScoredPool([*self.candidates, *second.candidates], features, Prediction(mean, std))
 
     def without(self, lines: Indices) -> "ScoredPool":
-        return self.only(np.setdiff1d(np.arange(len(self)), lines))
+        return self.select_lines(np.setdiff1d(np.arange(len(self)), lines))
 
 
 class BatchSampler(ABC):

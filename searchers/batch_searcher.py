@@ -9,7 +9,7 @@ import numpy as np
 from costmodels.base import CostModel
 from searchers.base import Proposal, Searcher, Trial
 from searchers.batch_sampler import BatchSampler
-from searchers.fill_batch import Filter, defaults_first, random_fill
+from searchers.fill_batch import Filter, propose_defaults, random_fill
 from searchers.space import Space
 
 
@@ -46,7 +46,7 @@ class BatchSearcher(Searcher):
         rng: np.random.Generator,
     ) -> list[Proposal]:
         candidate_filter = Filter(space, history)
-        batch = defaults_first(space, history, candidate_filter, count)
+        batch = propose_defaults(space, history, candidate_filter, count)
         left = count - len(batch)
         if to_choose := left - int(rng.binomial(left, self.random_share)):
             batch += self.choose(Request(space, history, model, to_choose, rng), candidate_filter)

@@ -20,7 +20,7 @@ class TimedCandidates:
     def __len__(self) -> int:
         return len(self.candidates)
 
-    def weights(self, temperature: float) -> Column:
+    def boltzmann_weights(self, temperature: float) -> Column:
         """Return Boltzmann weights, which are nearly equal at high temperature."""
         heat = np.exp(-self.slowdown / temperature)
         return np.asarray(heat / heat.sum())
@@ -29,7 +29,7 @@ class TimedCandidates:
         """Draw candidates with replacement; at low temperature, mostly fast ones."""
         if not self.candidates:
             return []
-        lines = rng.choice(len(self), size=count, p=self.weights(temperature))
+        lines = rng.choice(len(self), size=count, p=self.boltzmann_weights(temperature))
         return [self.candidates[index] for index in lines]
 
 
@@ -37,7 +37,7 @@ def fastest(history: Sequence[Trial], count: int) -> TimedCandidates:
     """Return the fastest `count` candidates of the history that have a time."""
     lines, latencies = _timed(history)
     order = np.argsort(latencies, kind="stable")[:count]
-    return _measured(history, lines[order], latencies[order], latencies)
+    return _make_timed_candidates(history, lines[order], latencies[order], latencies)
 
 
 def latest(history: Sequence[Trial], count: int) -> TimedCandidates:
@@ -45,7 +45,7 @@ def latest(history: Sequence[Trial], count: int) -> TimedCandidates:
     slowdown is relative to the best of the entire history."""
     lines, latencies = _timed(history)
     recent = lines >= len(history) - count
-    return _measured(history, lines[recent], latencies[recent], latencies)
+    return _make_timed_candidates(history, lines[recent], latencies[recent], latencies)
 
 
 def _timed(history: Sequence[Trial]) -> tuple[Indices, Column]:
@@ -54,7 +54,7 @@ def _timed(history: Sequence[Trial]) -> tuple[Indices, Column]:
     return lines, np.array([latency for _, latency in times], dtype=np.float64)
 
 
-def _measured(
+def _make_timed_candidates(
     history: Sequence[Trial], lines: Indices, latencies: Column, all_latencies: Column
 ) -> TimedCandidates:
     best = all_latencies.min(initial=np.inf)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from costmodels.decision_columns import derived
+from costmodels.decision_columns_and_prefixes import compute_derived_columns
 from searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
 from searchers.tile_factorizations import Rows
 
@@ -38,14 +38,14 @@ class Layout:
 
 
 @lru_cache(maxsize=1024)
-def layout(sketch: Sketch) -> Layout:
+def group_choices(sketch: Sketch) -> Layout:
     """Group a sketch's choices; tiles with fewer levels than the deepest are reductions."""
     deepest = max((c.width for c in sketch.choices if c.kind is ChoiceKind.TILE), default=0)
     spatial: list[slice] = []
     reduction: list[slice] = []
     lists: list[tuple[int, Choice]] = []
     locations: list[int] = []
-    for columns, choice in sketch.places:
+    for columns, choice in sketch.decision_slices:
         if choice.kind is ChoiceKind.TILE:
             group = spatial if choice.width == deepest else reduction
             group.append(columns)
@@ -56,9 +56,9 @@ def layout(sketch: Sketch) -> Layout:
     return Layout(tuple(spatial), tuple(reduction), tuple(lists), tuple(locations))
 
 
-def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
+def compute_sketch_features(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
     """Return one row of features per decision vector in `rows`, all of this sketch."""
-    columns = layout(sketch)
+    columns = group_choices(sketch)
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
     spatial = _levels(logs, columns.spatial, SPATIAL_LEVELS)
     reduction = _levels(logs, columns.reduction, REDUCTION_LEVELS)
@@ -72,18 +72,24 @@ def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix
     locations = _pad(rows[:, list(columns.locations)].astype(np.float32), LOCATIONS)
     tiles = [_last_axes(spatial, SPATIAL_AXES), _last_axes(reduction, REDUCTION_AXES)]
     return np.hstack(
-        [shared_columns, *tiles, _pad(lists, LISTED), locations, derived(spatial, reduction, lists)]
+        [
+            shared_columns,
+            *tiles,
+            _pad(lists, LISTED),
+            locations,
+            compute_derived_columns(spatial, reduction, lists),
+        ]
     )
 
 
-def describe_all(
+def compute_features(
     sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
 ) -> Matrix:
     """Return one row of features per candidate; candidates may be of several sketches."""
     matrix = np.zeros((len(candidates), FEATURES), dtype=np.float32)
     for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
         sketch = sketches[key]
-        matrix[lines] = describe(sketch, descriptors, decision_rows(sketch, candidates, lines))
+        matrix[lines] = compute_sketch_features(sketch, descriptors, decision_rows(sketch, candidates, lines))
     return matrix
 
 
@@ -98,7 +104,7 @@ def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:
 def decision_rows(sketch: Sketch, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
     """Return the decision vectors of the candidates at `lines`, all of this sketch."""
     rows = np.array([candidates[index].decisions for index in lines], dtype=np.int32)
-    return rows.reshape(len(lines), sketch.width)
+    return rows.reshape(len(lines), sketch.decision_count)
 
 
 @lru_cache(maxsize=1024)
@@ -114,13 +120,13 @@ def _shared(sketch: Sketch, descriptors: tuple[float, ...]) -> Matrix:
     return row
 
 
-def _levels(logs: Matrix, tiles: Sequence[slice], levels: int) -> Matrix:
+def _levels(logs: Matrix, tiles: Sequence[slice], level_count: int) -> Matrix:
     """Return log2 factors (rows x axes x levels, innermost last); merge surplus outer levels."""
-    aligned = np.zeros((len(logs), len(tiles), levels), dtype=np.float32)
+    aligned = np.zeros((len(logs), len(tiles), level_count), dtype=np.float32)
     for axis, columns in enumerate(tiles):
         tile = logs[:, columns]
-        count = min(levels, tile.shape[1])
-        aligned[:, axis, levels - count :] = tile[:, tile.shape[1] - count :]
+        count = min(level_count, tile.shape[1])
+        aligned[:, axis, level_count - count :] = tile[:, tile.shape[1] - count :]
         aligned[:, axis, 0] += tile[:, : tile.shape[1] - count].sum(axis=1)
     return aligned
 

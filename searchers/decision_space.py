@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine
-from searchers.decision_features import decision_rows, describe_all, places_by_sketch
+from searchers.decision_features import compute_features, decision_rows, places_by_sketch
 from searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
 from searchers.tile_factorizations import Rows, TileRule
 
@@ -47,7 +47,7 @@ class SketchRules:
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
         self.rules = [TileRule(c) if c.kind is ChoiceKind.TILE else ListRule(c) for c in sketch.choices]
-        self.columns = [columns for columns, _ in sketch.places]
+        self.columns = [columns for columns, _ in sketch.decision_slices]
         self.owner = np.repeat(np.arange(len(self.rules)), [rule.width for rule in self.rules])
         self.free_choices = np.array(
             [i for i, rule in enumerate(self.rules) if rule.has_alternatives], dtype=np.int64
@@ -91,28 +91,29 @@ class DecisionSpace(Space):
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
         ordinals = rng.permutation((np.arange(count) + rng.integers(len(self.sketches))) % len(self.sketches))
         names = [self.sketches[ordinal].key for ordinal in ordinals]
-        return self._by_sketch(names, lambda rules, lines: rules.sample(rng, len(lines)))
+        return self._make_candidates_by_sketch(names, lambda rules, lines: rules.sample(rng, len(lines)))
 
     def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
         names = [parent.sketch for parent in parents]
-        return self._by_sketch(names, lambda rules, lines: rules.mutate(rng, _rows(rules, parents, lines)))
+        return self._make_candidates_by_sketch(
+            names, lambda rules, lines: rules.mutate(rng, _rows(rules, parents, lines))
+        )
 
     def cross_all(
         self, rng: np.random.Generator, mothers: Sequence[Candidate], fathers: Sequence[Candidate]
     ) -> list[Candidate]:
         partners = [f if f.sketch == m.sketch else m for m, f in zip(mothers, fathers, strict=True)]
-        names = [mother.sketch for mother in mothers]
-        return self._by_sketch(
-            names,
+        return self._make_candidates_by_sketch(
+            [mother.sketch for mother in mothers],
             lambda rules, lines: rules.cross(
                 rng, _rows(rules, mothers, lines), _rows(rules, partners, lines)
             ),
         )
 
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        return describe_all(self.by_key, self._descriptors, candidates)
+        return compute_features(self.by_key, self._descriptors, candidates)
 
-    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+    def features_in_view(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
         matrix: Matrix = resolve("features", view)().extract(self.by_key, self._descriptors, candidates)
         return matrix
 
@@ -121,13 +122,17 @@ class DecisionSpace(Space):
         answer = [False] * len(candidates)
         for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             if rules := self._rules.get(name):
-                fitting = [index for index in lines if len(candidates[index].decisions) == rules.sketch.width]
+                fitting = [
+                    index
+                    for index in lines
+                    if len(candidates[index].decisions) == rules.sketch.decision_count
+                ]
                 good = rules.well_formed(_rows(rules, candidates, fitting))
                 for index, obeys in zip(fitting, good, strict=True):
                     answer[index] = bool(obeys)
         return answer
 
-    def _by_sketch(
+    def _make_candidates_by_sketch(
         self, names: Sequence[str], make: Callable[[SketchRules, list[int]], Rows]
     ) -> list[Candidate]:
         candidates: list[Candidate | None] = [None] * len(names)

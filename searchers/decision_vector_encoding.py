@@ -36,7 +36,7 @@ class TileGene:
     def decode(self, points: Points) -> Rows:
         rows = np.ones((len(points), self.width), dtype=np.int32)
         for index, (prime, power) in enumerate(self._primes):
-            exponents = whole_parts(points[:, index * self.width : (index + 1) * self.width], power)
+            exponents = round_to_total(points[:, index * self.width : (index + 1) * self.width], power)
             rows *= np.power(prime, exponents, dtype=np.int32)
         return self._rule.repair(rows)
 
@@ -47,7 +47,7 @@ class TileGene:
         ]
         return np.hstack([np.zeros((len(points), 0)), *parts])
 
-    def logs(self) -> Points:
+    def log_factor_matrix(self) -> Points:
         parts = [np.eye(self.width) * np.log2(prime) for prime, _ in self._primes]
         return np.vstack([np.zeros((0, self.width)), *parts])
 
@@ -73,7 +73,7 @@ class ListGene:
     def project(self, points: Points) -> Points:
         return _onto_simplex(points, 1)
 
-    def logs(self) -> Points:
+    def log_factor_matrix(self) -> Points:
         return np.eye(self.columns)
 
 
@@ -111,9 +111,9 @@ class Genes:
         projected = [gene.project(part) for gene, part in zip(self._genes, parts, strict=True)]
         return np.hstack(projected)
 
-    def logs(self) -> Points:
+    def log_factor_matrix(self) -> Points:
         """Return the matrix from points to log2 of tile factors (and list columns as is)."""
-        parts = [gene.logs() for gene in self._genes]
+        parts = [gene.log_factor_matrix() for gene in self._genes]
         matrix = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
         row = column = 0
         for part in parts:
@@ -127,7 +127,7 @@ def genes_of(sketch: Sketch) -> Genes:
     return Genes(sketch)
 
 
-def whole_parts(points: Points, total: int) -> Rows:
+def round_to_total(points: Points, total: int) -> Rows:
     """Return the nearest points with whole, non-negative coordinates that sum to `total`."""
     shares = _onto_simplex(points, total)
     floors = np.floor(shares + 1e-9)

@@ -42,7 +42,7 @@ class Feasibility:
 
     booster: "xgboost.Booster"
 
-    def failing(self, features: Matrix) -> Column:
+    def failure_probability(self, features: Matrix) -> Column:
         """Return each row's predicted probability of failure, at most CERTAIN."""
         if not len(features):
             return np.zeros(0)
@@ -97,7 +97,7 @@ class BuildTimes:
     usual: float  # log of the median build time
     highest: float  # log of the longest build measured; predictions are at most twice as long
 
-    def excess(self, features: Matrix) -> Column:
+    def predict_log_excess(self, features: Matrix) -> Column:
         """Return the predicted log(build time / median build time) of each candidate."""
         logs = (np.asarray(features, dtype=np.float64) - self.centre) / self.scale @ self.weights
         return np.asarray(np.minimum(logs, self.highest - self.usual + np.log(2.0)), dtype=np.float64)
@@ -128,16 +128,18 @@ def penalise_failures(
     """Return the pool without some likely failures, and with lower scores for long builds.
 
     Every candidate has a chance to stay, so that regions that were judged wrongly are tried
-    again. The risk of failure does not change scores: otherwise a search would find the safest
-    candidates instead of the fastest.
+    again. The risk of failure does not change scores: otherwise a search would find the
+    safest candidates instead of the fastest.
     """
     if not len(pool):
         return pool
     mean = pool.prediction.mean.astype(np.float64)
     if (times := learn_build_times(space, history)) is not None:
-        mean -= PRICE * np.maximum(0.0, times.excess(pool.features) - np.log(PATIENT)) / np.log(2.0)
+        mean -= (
+            PRICE * np.maximum(0.0, times.predict_log_excess(pool.features) - np.log(PATIENT)) / np.log(2.0)
+        )
     priced = replace(pool, prediction=Prediction(mean.astype(np.float32), pool.prediction.std))
     if (feasibility := learn_feasibility(space, history)) is None:
         return priced
-    success = 1.0 - feasibility.failing(pool.features)
-    return priced.only(np.flatnonzero(rng.random(len(pool)) < success**CAUTION))
+    success = 1.0 - feasibility.failure_probability(pool.features)
+    return priced.select_lines(np.flatnonzero(rng.random(len(pool)) < success**CAUTION))

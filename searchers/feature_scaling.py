@@ -8,7 +8,7 @@ from searchers.space import Matrix
 Points = NDArray[np.float64]
 
 
-def scaled(features: Matrix) -> Points:
+def standardize_features(features: Matrix) -> Points:
     """Return standardised columns without constant ones; rows have a length of about 1."""
     columns = np.asarray(features, dtype=np.float64)
     deviation = columns.std(axis=0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mallorn.core.outcomes import Outcome
-from searchers.base import DEFAULT, RANDOM, Proposal, Trial, means_of
+from searchers.base import DEFAULT, RANDOM, Proposal, Trial, proposal_method_of
 from searchers.space import Candidate, Space
 
 DRAW = 256  # candidates drawn at once
@@ -25,7 +25,7 @@ class Filter:
         self._space = space
         candidates = {trial.candidate for trial in history if trial.outcome not in UNDECIDED}
         self._seen = candidates | {
-            candidate for candidate, times in lost(history).items() if times >= MOST_LOST
+            candidate for candidate, times in count_lost_trials(history).items() if times >= MOST_LOST
         }
 
     def fresh(self, candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -43,12 +43,12 @@ class Filter:
         self._seen.update(candidates)
 
 
-def lost(history: Iterable[Trial]) -> Counter[Candidate]:
+def count_lost_trials(history: Iterable[Trial]) -> Counter[Candidate]:
     """Count how often each candidate's trial ended with a lost worker."""
     return Counter(trial.candidate for trial in history if trial.outcome is Outcome.WORKER_LOST)
 
 
-def take(
+def propose_first_valid(
     candidate_filter: Filter, candidates: Sequence[Candidate], count: int, origin: str
 ) -> list[Proposal]:
     """Return the first `count` valid candidates, checking no more of them than needed."""
@@ -60,17 +60,19 @@ def take(
     return proposals
 
 
-def defaults_first(
+def propose_defaults(
     space: Space, history: Sequence[Trial], candidate_filter: Filter, count: int
 ) -> list[Proposal]:
     """Return the space's valid default candidates if nothing was tried yet. Otherwise
     return only defaults whose trials were lost or withdrawn."""
     is_first = not was_tried(history)
     withdrawn = (trial for trial in history if trial.outcome is Outcome.WITHDRAWN)
-    withdrawn_defaults = [trial.candidate for trial in withdrawn if means_of(trial.origin) == DEFAULT]
-    retried = set(candidate_filter.fresh([*lost(history), *withdrawn_defaults]))
+    withdrawn_defaults = [
+        trial.candidate for trial in withdrawn if proposal_method_of(trial.origin) == DEFAULT
+    ]
+    retried = set(candidate_filter.fresh([*count_lost_trials(history), *withdrawn_defaults]))
     guesses = space.defaults() if retried or is_first else []
-    return take(
+    return propose_first_valid(
         candidate_filter, [guess for guess in guesses if is_first or guess in retried], count, DEFAULT
     )
 
@@ -80,7 +82,7 @@ def was_tried(history: Iterable[Trial]) -> bool:
     return any(trial.outcome is not Outcome.WITHDRAWN for trial in history)
 
 
-def pending(batch: Sequence[Proposal]) -> list[Trial]:
+def as_pending_trials(batch: Sequence[Proposal]) -> list[Trial]:
     """Return proposals as trials without results, for a searcher that fills the rest."""
     return [Trial(proposal.candidate, Outcome.CANCELLED, None, proposal.origin) for proposal in batch]
 
@@ -97,7 +99,7 @@ def random_fill(
         fresh = candidate_filter.fresh(
             sample if not draws_without_new else [*sample, *space.mutate_all(rng, sample)]
         )
-        valid_proposals = take(candidate_filter, fresh, count - len(proposals), RANDOM)
+        valid_proposals = propose_first_valid(candidate_filter, fresh, count - len(proposals), RANDOM)
         proposals += valid_proposals
         draws_without_new = 0 if fresh else draws_without_new + 1
         invalid = 0 if valid_proposals else invalid + len(fresh)

@@ -62,16 +62,16 @@ class Nest:
         return (*self.reads, self.write)
 
 
-def product(spatial: tuple[int, ...], reductions: tuple[int, ...]) -> Nest:
+def matrix_product_nest(spatial: tuple[int, ...], reductions: tuple[int, ...]) -> Nest:
     """Return the nest assumed for an unknown block: a matrix product of its axes."""
     axes = (*(Axis(extent) for extent in spatial), *(Axis(extent, reduced=True) for extent in reductions))
     last, sums = len(spatial) - 1, tuple(range(len(spatial), len(axes)))
     across = tuple(range(last))
-    reads = (_of(axes, (*across, *sums)), _of(axes, (*sums, last)))
-    return Nest(axes, reads, _of(axes, (*across, last)))
+    reads = (_make_access(axes, (*across, *sums)), _make_access(axes, (*sums, last)))
+    return Nest(axes, reads, _make_access(axes, (*across, last)))
 
 
-def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
+def fold_nest(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
     """Return the nest with several iterations of a loop as one, so that its extents become
     `extents`; None if the number of axes differs or an extent does not divide."""
     if len(extents) != len(nest.axes) or any(
@@ -101,11 +101,11 @@ def _folded(access: Access, at_once: Mapping[int, int]) -> Access:
     )
 
 
-def _of(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:
+def _make_access(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:
     return Access(tuple(axes[index].extent for index in order), tuple(((index, 1),) for index in order))
 
 
-def read_across(producer: Nest, nests: Sequence[Nest]) -> bool:
+def is_read_across_rows(producer: Nest, nests: Sequence[Nest]) -> bool:
     """Return whether an element-wise block reads the producer's result across its rows."""
     return any(
         access.made

@@ -22,11 +22,10 @@ class TopK(BatchSampler):
     """Takes candidates of highest score, but a share `epsilon` at random from the others."""
 
     def __init__(self, epsilon: float = 0.05, *, optimism: float = 0.5) -> None:
-        self.epsilon = epsilon
-        self.optimism = optimism
+        self.epsilon, self.optimism = epsilon, optimism
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
-        order = np.argsort(-pool.promise(self.optimism), kind="stable")
+        order = np.argsort(-pool.optimistic_scores(self.optimism), kind="stable")
         explored = rng.binomial(min(count, len(pool)), self.epsilon)
         best, remaining = np.split(order, [max(0, min(count, len(pool)) - explored)])
         return np.concatenate([best, rng.permutation(remaining)[:explored]]).astype(np.int64)
@@ -35,20 +34,18 @@ class TopK(BatchSampler):
 class Contextual(BatchSampler):
     """Takes a batch as TopK does, with more random candidates if the model is uncertain.
 
-    exp(score) is the speed relative to the task's best; multiplied by the score's deviation,
-    it is the uncertainty of that speed. The random share is its mean over the pool, within
-    bounds.
+    exp(score) is the speed relative to the task's best; multiplied by the score's
+    deviation, it is the uncertainty of that speed. The random share is its mean over the
+    pool, within bounds.
     """
 
     def __init__(self, optimism: float = 0.5, *, least: float = 0.02, most: float = 0.5) -> None:
-        self.optimism = optimism
-        self.least = least
-        self.most = most
+        self.optimism, self.least, self.most = optimism, least, most
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
-        return TopK(self.share(pool), optimism=self.optimism).choose(pool, count, rng)
+        return TopK(self.random_share(pool), optimism=self.optimism).choose(pool, count, rng)
 
-    def share(self, pool: ScoredPool) -> float:
+    def random_share(self, pool: ScoredPool) -> float:
         if not len(pool):
             return self.least
         speed = np.exp(np.minimum(pool.prediction.mean, 0.0))
@@ -104,7 +101,7 @@ def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]
         return ScoredPool(candidates, features, Prediction(zeros, zeros))
     if model.view == DECISIONS.name:
         return ScoredPool(candidates, features, model.predict(features))
-    rows = space.viewed(model.view, candidates)
+    rows = space.features_in_view(model.view, candidates)
     # Candidates that cannot be lowered (all-NaN rows) get a lower score than all others.
     predicted = model.predict(rows)
     is_unknown = np.isnan(rows).all(axis=1)

@@ -9,7 +9,7 @@ from costmodels.base import CostModel
 from costmodels.labels import labels
 from searchers.base import Searcher, Trial
 from searchers.space import Space
-from searchers.stateful import continued
+from searchers.stateful_searcher import keep_state_between_calls
 from searchers.synthetic_space import SyntheticSpace
 
 
@@ -24,9 +24,9 @@ def simulate(
 ) -> list[Trial]:
     """Propose, measure and refit until `trials` are measured, or no candidates are left."""
     history: list[Trial] = []
-    searcher = continued(searcher)
+    searcher = keep_state_between_calls(searcher)
     while len(history) < trials:
-        model = trained(space, history, make_model, seed) if make_model and history else None
+        model = fit_on_history(space, history, make_model, seed) if make_model and history else None
         rng = np.random.default_rng([seed, len(history)])
         proposals = searcher.propose(space, history, model, min(batch, trials - len(history)), rng)
         if not proposals:
@@ -35,7 +35,7 @@ def simulate(
     return history
 
 
-def trained(
+def fit_on_history(
     space: Space, history: Sequence[Trial], make_model: Callable[[], CostModel], seed: int
 ) -> CostModel:
     """Return a model fit on all measurements so far."""

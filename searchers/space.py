@@ -71,7 +71,7 @@ class Space(ABC):
         """Return a row of features per candidate, in the view (feature set) `decisions`."""
 
     @abstractmethod
-    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+    def features_in_view(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
         """Return candidates' features in another view; NaN if they cannot be lowered.
         Raises InvalidRequest for a view that needs a compiler if there is none."""
 

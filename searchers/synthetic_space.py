@@ -1,8 +1,8 @@
 """A synthetic matrix product with a formula for its latency and a known optimum.
 
 The formula has the interactions that make real kernels hard to tune: lanes, registers, two
-caches, load balance, unrolling versus the instruction cache, regions that cannot be built, and
-bodies that never finish compiling.
+caches, load balance, unrolling versus the instruction cache, regions that cannot be built,
+and bodies that never finish compiling.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class SyntheticSpace(DecisionSpace):
 
     def latency_us(self, candidates: Sequence[Candidate]) -> Column:
         """Return exact latencies: NaN if invalid, infinity if the build times out."""
-        width = self.sketches[0].width
+        width = self.sketches[0].decision_count
         rows = np.array([c.decisions for c in candidates], dtype=np.int32).reshape(-1, width)
         return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))
 
@@ -111,7 +111,10 @@ class SyntheticSpace(DecisionSpace):
         tasks = m[0] * n[0] * np.where(rfactor, k[0], 1)
         # Lanes of the last vector that are not used.
         idle_lanes = np.ceil(n[3] / LANES) * LANES / n[3]
-        slowdown = idle_lanes * _registers(m[3] * np.ceil(n[3] / LANES), k[1]) * _caches(m, n, k)
+        accumulators = m[3] * np.ceil(n[3] / LANES)
+        waiting = 1 + np.maximum(0, IN_FLIGHT - accumulators) / 8
+        spilling = 1 + 0.4 * np.log2(np.maximum(1, accumulators / REGISTERS)) * (1 + 0.2 * np.log2(k[1]))
+        slowdown = idle_lanes * (waiting * spilling * (1 + 4.0 / k[1])) * _caches(m, n, k)
         # Late writes of results cause memory traffic, writes of small blocks loop overhead.
         block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
         write_cost = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
@@ -127,13 +130,6 @@ class SyntheticSpace(DecisionSpace):
         latency[m[2] * m[3] * n[2] * n[3] > LARGEST_BLOCK] = np.nan
         latency[(location == 1) & (m[1] * n[1] > 256)] = np.nan
         return np.asarray(latency, dtype=np.float64)
-
-
-def _registers(accumulators: Column, depth: Column) -> Column:
-    waiting = 1 + np.maximum(0, IN_FLIGHT - accumulators) / 8
-    spilling = 1 + 0.4 * np.log2(np.maximum(1, accumulators / REGISTERS)) * (1 + 0.2 * np.log2(depth))
-    reloading = 1 + 4.0 / depth
-    return waiting * spilling * reloading
 
 
 def _caches(m: Column, n: Column, k: Column) -> Column:

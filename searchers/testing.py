@@ -9,10 +9,10 @@ import pytest
 from costmodels.base import CostModel
 from costmodels.random import RandomModel
 from mallorn.core.outcomes import Outcome
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.base import Searcher, Trial
 from searchers.decision_space import DecisionSpace
-from searchers.simulate_search import trained
+from searchers.simulate_search import fit_on_history
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from searchers.synthetic_space import SyntheticSpace
 
@@ -26,17 +26,17 @@ def generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def split(sketch: Sketch, decisions: Sequence[int]) -> list[tuple[int, ...]]:
+def split_by_choice(sketch: Sketch, decisions: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the decisions of each choice of a sketch."""
-    return [tuple(decisions[columns]) for columns, _ in sketch.places]
+    return [tuple(decisions[columns]) for columns, _ in sketch.decision_slices]
 
 
 def assert_well_formed(space: Space, candidate: Candidate) -> None:
     """Assert that factors have the right product and limits, and values are allowed ints."""
     sketch = space.by_key[candidate.sketch]
-    assert len(candidate.decisions) == sketch.width
+    assert len(candidate.decisions) == sketch.decision_count
     assert all(type(value) is int for value in candidate.decisions)
-    for choice, part in zip(sketch.choices, split(sketch, candidate.decisions), strict=True):
+    for choice, part in zip(sketch.choices, split_by_choice(sketch, candidate.decisions), strict=True):
         if choice.kind is ChoiceKind.TILE:
             assert math.prod(part) == choice.extent
             assert all(factor > 0 for factor in part)
@@ -55,7 +55,7 @@ class TinySpace(DecisionSpace):
             Choice(ChoiceKind.TILE, 2, extent=12, limit=6),
             Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1), labels=(0, 16), weights=(0.5, 0.5)),
         )
-        super().__init__([Sketch("tiny", "", choices)], [1.0], assumed(cores=2, lanes=4))
+        super().__init__([Sketch("tiny", "", choices)], [1.0], assume_typical_cpu(cores=2, lanes=4))
 
     def everything(self) -> set[Candidate]:
         return {Candidate("tiny", (12 // f, f, i)) for f in (1, 2, 3, 4, 6) for i in (0, 1)}
@@ -75,7 +75,9 @@ class PartitionedSpace(DecisionSpace):
 
     def __init__(self) -> None:
         tiles = [Choice(ChoiceKind.TILE, 5, extent, inner_multiple=(3, 4)) for extent in (32, 24)]
-        super().__init__([Sketch("partitioned", "", tuple(tiles))], [1.0], assumed(cores=2, lanes=4))
+        super().__init__(
+            [Sketch("partitioned", "", tuple(tiles))], [1.0], assume_typical_cpu(cores=2, lanes=4)
+        )
 
     def defaults(self) -> list[Candidate]:
         return [Candidate("partitioned", (8, 1, 1, 4, 1, 6, 1, 1, 4, 1))]
@@ -107,10 +109,10 @@ class SearcherTestCase:
     def model(self, request: pytest.FixtureRequest, space: SyntheticSpace) -> CostModel | None:
         if request.param == "without a model":
             return None
-        return trained(space, [], RandomModel, seed=1)
+        return fit_on_history(space, [], RandomModel, seed=1)
 
-    @pytest.mark.parametrize(("count", "seed"), list(zip([1, 16, 64], SEEDS, strict=True)))
-    def test_proposals_are_distinct_valid_and_new(
+    @pytest.mark.parametrize(("count", "seed"), [(1, 0), (64, 2)])
+    def test_proposals_are_distinct_valid_new_and_have_an_origin(
         self,
         searcher: Searcher,
         space: SyntheticSpace,
@@ -119,28 +121,26 @@ class SearcherTestCase:
         count: int,
         seed: int,
     ) -> None:
-        proposals = [p.candidate for p in searcher.propose(space, history, model, count, generator(seed))]
-        assert len(proposals) == len(set(proposals)) == count
-        assert all(space.valid(proposals))
-        assert not set(proposals) & {trial.candidate for trial in history}
-        for candidate in proposals:
-            assert_well_formed(space, candidate)
+        proposals = searcher.propose(space, history, model, count, generator(seed))
+        candidates = [proposal.candidate for proposal in proposals]
+        assert len(candidates) == len(set(candidates)) == count
+        assert all(space.valid(candidates))
+        assert not set(candidates) & {trial.candidate for trial in history}
+        for proposal in proposals:
+            assert_well_formed(space, proposal.candidate)
+            assert proposal.origin
+            assert proposal.predicted is None or math.isfinite(proposal.predicted)
+            assert type(proposal.predicted) in (float, type(None))
 
-    def test_proposals_are_a_pure_function_of_the_arguments(
+    def test_proposals_depend_on_the_arguments_only_and_on_the_generator(
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
     ) -> None:
         history_copy = list(history)
         first = searcher.propose(space, history, model, 16, generator(1))
+        assert searcher.propose(space, history, model, 16, generator(2)) != first
         searcher.propose(space, history[:5], model, 8, generator(2))
-        assert searcher.propose(space, history, model, 16, generator(1)) == first
         assert searcher.propose(SyntheticSpace(64, 64, 64), history, model, 16, generator(1)) == first
         assert history == history_copy
-
-    def test_different_generators_propose_different_candidates(
-        self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
-    ) -> None:
-        first = searcher.propose(space, history, model, 16, generator(1))
-        assert searcher.propose(space, history, model, 16, generator(2)) != first
 
     def test_without_a_model_and_history_the_defaults_come_first(
         self, searcher: Searcher, space: SyntheticSpace
@@ -184,11 +184,3 @@ class SearcherTestCase:
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
     ) -> None:
         assert searcher.propose(space, history, model, 0, generator(0)) == []
-
-    def test_every_proposal_has_an_origin(
-        self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
-    ) -> None:
-        for proposal in searcher.propose(space, history, model, 32, generator(0)):
-            assert proposal.origin
-            assert proposal.predicted is None or math.isfinite(proposal.predicted)
-            assert type(proposal.predicted) in (float, type(None))

@@ -24,7 +24,7 @@ class TileRule:
         self.limit = choice.limit or choice.extent
         self._inner, self._multiple = choice.inner_multiple or (0, 1)
         self._primes = prime_powers(choice.extent)
-        self._sources, self._targets, self._factors = _moves(choice.extent, choice.width)
+        self._sources, self._targets, self._factors = _factor_moves(choice.extent, choice.width)
 
     @property
     def has_alternatives(self) -> bool:
@@ -139,7 +139,7 @@ def largest_factor(extent: int, limit: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _moves(extent: int, width: int) -> tuple[Rows, Rows, Rows]:
+def _factor_moves(extent: int, width: int) -> tuple[Rows, Rows, Rows]:
     pairs = permutations(range(width), 2)
     moves = [(source, target, factor) for source, target in pairs for factor in divisors(extent)[1:]]
     table = np.array(moves, dtype=np.int32).reshape(len(moves), 3)

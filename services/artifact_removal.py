@@ -2,10 +2,10 @@
 
 from posixpath import dirname
 
-from db.repositories.job_removal import Removals
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.stored_files import Models
 from db.session import Database
-from mallorn.core.artifact_uris import batch_uri, exports_beside, model_uri, open_store
+from mallorn.core.artifact_uris import batch_uri, job_exports_uri, model_uri, open_store
 
 
 def remove(uri: str) -> None:
@@ -15,12 +15,12 @@ def remove(uri: str) -> None:
         fs.rm(path, recursive=True)
 
 
-def remove_batches(database: Database, artifacts: str, days: float) -> None:
+def remove_old_batch_records(database: Database, artifacts: str, days: float) -> None:
     """Remove batch records of jobs that were deleted or ended more than `days` days ago."""
     fs, pattern = open_store(batch_uri(artifacts, "*", "*"))
     folders = {folder.rpartition("/")[2]: folder for folder in map(dirname, fs.glob(pattern))}
     with database.session() as session:
-        expired_ids = Removals(session).over(folders.keys(), days)
+        expired_ids = Removals(session).filter_ended(folders.keys(), days)
     for job_id in expired_ids:
         fs.rm(folders[job_id], recursive=True)
 
@@ -28,8 +28,8 @@ def remove_batches(database: Database, artifacts: str, days: float) -> None:
 def remove_export(database: Database, job_id: str, uri: str) -> None:
     """Remove a job's exported files, unless the job exports again in the meantime."""
     with database.transaction() as session:
-        if Removals(session).forget_export(job_id):
-            remove(exports_beside(uri))
+        if Removals(session).clear_export_uri(job_id):
+            remove(job_exports_uri(uri))
 
 
 def delete_model(database: Database, artifacts: str, model_id: str, owner: str) -> None:
@@ -42,11 +42,11 @@ def delete_model(database: Database, artifacts: str, model_id: str, owner: str) 
     with database.transaction() as session:
         is_last = Models(session).delete(model_id, owner)
     if is_last:
-        remove_forgotten(database, artifacts, model_id)
+        remove_unowned_model(database, artifacts, model_id)
 
 
-def remove_forgotten(database: Database, artifacts: str, model_id: str) -> None:
+def remove_unowned_model(database: Database, artifacts: str, model_id: str) -> None:
     """Remove the bytes of a model that no owner has; concurrent uploads of it wait."""
     with database.transaction() as session:
-        if Models(session).forgotten(model_id):
+        if Models(session).lock_if_unowned(model_id):
             remove(model_uri(artifacts, model_id))

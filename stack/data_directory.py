@@ -109,7 +109,7 @@ class DataDir:
         return self.path / "users.lock"
 
     @property
-    def scratch(self) -> Path:
+    def temporary_directory(self) -> Path:
         """Directory of the stack's temporary files: large models may not fit into /tmp."""
         return self.path / "scratch"
 
@@ -118,13 +118,13 @@ class DataDir:
         return self.path / KEY_FILE
 
     @property
-    def runtime(self) -> Path:
+    def socket_directory(self) -> Path:
         """Private directory with a short path, since a unix socket's path is limited to 100 bytes."""
         name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]
         base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"  # noqa: S108
         return Path(base) / f"mallorn-{os.getuid()}-{name}"
 
-    def prepare(self) -> None:
+    def create_directories(self) -> None:
         """Create the directories. Raises InvalidRequest for a bad path, or StorageFull."""
         mount = mount_of(self.path)
         if mount is not None and mount.has_local_locks:
@@ -136,7 +136,7 @@ class DataDir:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users may not read models
             self.logs.mkdir(exist_ok=True)
-            self.scratch.mkdir(mode=0o700, exist_ok=True)
+            self.temporary_directory.mkdir(mode=0o700, exist_ok=True)
             self.lock_file.touch()
             self.users_file.touch()
             if not self.key_file.exists():
@@ -166,12 +166,12 @@ class DataDir:
         except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
             return None
 
-    def running_stack(self) -> StackInfo | None:
+    def read_running_stack(self) -> StackInfo | None:
         """Return `stack.json` if its stack runs, else None; raises as `is_locked`."""
         return self.read_stack() if self.is_locked() else None
 
     @contextmanager
-    def published(self, info: StackInfo) -> Iterator[None]:
+    def publish_stack_info(self, info: StackInfo) -> Iterator[None]:
         """Write `stack.json`, and delete it when the block ends."""
         draft = self.stack_file.with_suffix(".tmp")
         draft.write_text(json.dumps(asdict(info), indent=2))
@@ -182,7 +182,7 @@ class DataDir:
             self.stack_file.unlink(missing_ok=True)
 
     @contextmanager
-    def locked(self) -> Iterator[Callable[[str], None]]:
+    def hold_stack_lock(self) -> Iterator[Callable[[str], None]]:
         """Lock the directory for one stack, and create `runtime`, until the block ends.
 
         Yields a function that writes the stack's URL into the lock file, for other
@@ -190,23 +190,24 @@ class DataDir:
         InvalidRequest.
         """
         with self.lock_file.open("r+") as file:
-            if not _lock_within(file, LOCK_PATIENCE_SEC):
-                raise _in_use(self.path, _signature(file))
-            _sign(file, "")
+            if not _lock_with_timeout(file, LOCK_PATIENCE_SEC):
+                raise _data_dir_in_use_error(self.path, _read_lock_holder(file))
+            _write_lock_holder(file, "")
             self.stack_file.unlink(missing_ok=True)
-            self.runtime.mkdir(mode=0o700, exist_ok=True)
-            info = self.runtime.lstat()
+            self.socket_directory.mkdir(mode=0o700, exist_ok=True)
+            info = self.socket_directory.lstat()
             # Another owner of this directory could replace the broker's socket.
             if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
                 raise InvalidRequest(
-                    f"{self.runtime} is not a private directory of yours", hint=f"rm -rf {self.runtime}"
+                    f"{self.socket_directory} is not a private directory of yours",
+                    hint=f"rm -rf {self.socket_directory}",
                 )
-            for file_left in self.runtime.iterdir():  # by a killed stack: this one has the lock
+            for file_left in self.socket_directory.iterdir():  # by a killed stack: this one has the lock
                 file_left.unlink()
             try:
-                yield lambda url: _sign(file, url)
+                yield lambda url: _write_lock_holder(file, url)
             finally:
-                shutil.rmtree(self.runtime)
+                shutil.rmtree(self.socket_directory)
 
     def is_locked(self) -> bool:
         """Return whether a stack has the lock. Raises DataDirInUse for another host's."""
@@ -214,15 +215,15 @@ class DataDir:
             if _try_lock(file, fcntl.LOCK_SH):
                 return False
             # Until the new holder has signed, the file still names the last one.
-            if _is_elsewhere(file) and _lock_within(file, LOCK_PATIENCE_SEC, fcntl.LOCK_SH):
+            if _is_held_by_other_host(file) and _lock_with_timeout(file, LOCK_PATIENCE_SEC, fcntl.LOCK_SH):
                 return False
-            if _is_elsewhere(file):
-                raise _in_use(self.path, _signature(file))
+            if _is_held_by_other_host(file):
+                raise _data_dir_in_use_error(self.path, _read_lock_holder(file))
             return True
         return False
 
     @contextmanager
-    def used(self) -> Iterator[None]:
+    def hold_user_lock(self) -> Iterator[None]:
         """Hold a shared lock as a user of the stack; the kernel releases it if the user dies."""
         with self.users_file.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -231,10 +232,10 @@ class DataDir:
     def has_users(self, patience_sec: float = 0.0) -> bool:
         """Return whether any process holds `used()`; wait for short checks by others."""
         with self.users_file.open("r+") as file:
-            return not _lock_within(file, patience_sec)
+            return not _lock_with_timeout(file, patience_sec)
 
 
-def _sign(file: IO[str], url: str) -> None:
+def _write_lock_holder(file: IO[str], url: str) -> None:
     file.seek(0)
     file.truncate()
     host_fields = {"host": socket.gethostname(), "host_id": host_id()}
@@ -242,7 +243,7 @@ def _sign(file: IO[str], url: str) -> None:
     file.flush()
 
 
-def _signature(file: IO[str]) -> dict[str, object]:
+def _read_lock_holder(file: IO[str]) -> dict[str, object]:
     """Return pid, URL and host that the lock's holder wrote; empty before that."""
     file.seek(0)
     try:
@@ -252,11 +253,11 @@ def _signature(file: IO[str]) -> dict[str, object]:
     return holder if isinstance(holder, dict) else {}
 
 
-def _is_elsewhere(file: IO[str]) -> bool:
-    return _signature(file).get("host_id", host_id()) != host_id()
+def _is_held_by_other_host(file: IO[str]) -> bool:
+    return _read_lock_holder(file).get("host_id", host_id()) != host_id()
 
 
-def _lock_within(file: IO[str], patience_sec: float, kind: int = fcntl.LOCK_EX) -> bool:
+def _lock_with_timeout(file: IO[str], patience_sec: float, kind: int = fcntl.LOCK_EX) -> bool:
     deadline = time.monotonic() + patience_sec
     while not _try_lock(file, kind):
         if time.monotonic() > deadline:
@@ -281,7 +282,7 @@ def _try_lock(file: IO[str], kind: int) -> bool:
     return True
 
 
-def _in_use(path: Path, holder: dict[str, object]) -> DataDirInUse:
+def _data_dir_in_use_error(path: Path, holder: dict[str, object]) -> DataDirInUse:
     pid, url, host = (holder.get(name, "") for name in ("pid", "url", "host"))
     command = f"`mallorn up` with pid {pid}" if pid else "another `mallorn up`"
     if holder.get("host_id", host_id()) != host_id():

@@ -13,7 +13,7 @@ import httpx
 
 from mallorn.core.errors import Conflict, MallornError, Unavailable
 from mallorn.core.settings import Settings
-from mallorn.wording.format_values import placed
+from mallorn.wording.format_values import insert_option
 from stack.data_directory import DataDir
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class DataDirTransport(httpx.BaseTransport):
         self._network = httpx.HTTPTransport()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send or answer a request. Raises NothingRuns, and the errors of `served_here`."""
-        stack = self._directory.running_stack()
+        """Send or answer a request. Raises NothingRuns, and the errors of `serve_in_process`."""
+        stack = self._directory.read_running_stack()
         if stack is not None:
             url = httpx.URL(stack.url)
             request.url = request.url.copy_with(host=url.host, port=url.port)
             return self._network.handle_request(request)
-        with hints_for(self._directory), served_here(self._directory) as transport:
+        with add_data_option_to_hints(self._directory), serve_in_process(self._directory) as transport:
             return transport.handle_request(request)
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class DataDirTransport(httpx.BaseTransport):
 
 
 @contextmanager
-def served_here(directory: DataDir) -> Iterator[InProcess]:
+def serve_in_process(directory: DataDir) -> Iterator[InProcess]:
     """Yield a transport that reads a data directory, and migrates or creates nothing in it.
 
     Raises Conflict if its tables need a migration, Unavailable if the server is not
@@ -77,7 +77,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
     except ModuleNotFoundError as error:
         message = f"no coordinator is named, and to look into {directory.path} {error.name} is needed here"
         raise Unavailable(message, hint="--url URL, or set MALLORN_URL") from None
-    from db.migrate import OldTables, check
+    from db.migrate import OldTables, check_table_version
 
     # The app logs errors that it also returns, and the command prints these.
     logging.getLogger("services").addHandler(logging.NullHandler())
@@ -85,7 +85,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
         app = create_app(stack.enter_context(_settings(directory)))
         stack.callback(app.state.parts.close)
         try:
-            check(app.state.parts.database)
+            check_table_version(app.state.parts.database)
         except OldTables:
             raise Conflict(
                 f"the data in {directory.path} are of an older Mallorn; "
@@ -114,16 +114,16 @@ def _settings(directory: DataDir) -> Iterator[Settings]:
 
 
 @contextmanager
-def hints_for(directory: DataDir) -> Iterator[None]:
+def add_data_option_to_hints(directory: DataDir) -> Iterator[None]:
     """Add `--data DIR`, if it is not the default, to commands in hints of errors."""
     try:
         yield
     except MallornError as error:
-        error.hint = placed(error.hint, data_words(directory))
+        error.hint = insert_option(error.hint, data_option(directory))
         raise
 
 
-def data_words(directory: DataDir | None) -> str:
+def data_option(directory: DataDir | None) -> str:
     """Return the option ` --data DIR`; empty for None and for the default directory."""
     if directory is None or directory.path == Settings().data_dir.absolute():
         return ""

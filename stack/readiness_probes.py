@@ -17,11 +17,11 @@ Probe = Callable[[], bool]
 TIMEOUT_SEC = 2.0
 
 
-def http_ok(url: str) -> Probe:
+def make_http_probe(url: str) -> Probe:
     """Return a probe that is True once a GET of the URL answers with status 200."""
     parts = urlsplit(url)
 
-    def probe() -> bool:
+    def is_ready() -> bool:
         with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SEC)) as connection:
             try:
                 connection.request("GET", parts.path)
@@ -29,13 +29,13 @@ def http_ok(url: str) -> Probe:
             except (OSError, HTTPException):
                 return False
 
-    return probe
+    return is_ready
 
 
-def redis_answers(socket_path: Path) -> Probe:
+def make_redis_probe(socket_path: Path) -> Probe:
     """Return a probe that is True once the broker on a unix socket answers a PING."""
 
-    def probe() -> bool:
+    def is_ready() -> bool:
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(TIMEOUT_SEC)
@@ -45,23 +45,23 @@ def redis_answers(socket_path: Path) -> Probe:
         except OSError:
             return False
 
-    return probe
+    return is_ready
 
 
-def device_registered(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
+def make_device_probe(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
     """Return a probe that is True once a device, for `target` if given, is registered."""
-    from workers.device.tracker_client import device_key
+    from workers.device.tracker_client import tracker_key
 
-    server_key = f"server:{device_key(target)}" if target else None
-    return lambda: any(server_key in (None, key) for key in _registered(tracker, fleet) or ())
+    server_key = f"server:{tracker_key(target)}" if target else None
+    return lambda: any(server_key in (None, key) for key in _fetch_registered_keys(tracker, fleet) or ())
 
 
-def tracker_answers(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
+def make_tracker_probe(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
     """Return a probe that is True once the tracker answers a request for its summary."""
-    return lambda: _registered(tracker, fleet) is not None
+    return lambda: _fetch_registered_keys(tracker, fleet) is not None
 
 
-def _registered(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
+def _fetch_registered_keys(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
     from workers.device.tracker_client import TrackerClient
 
     try:

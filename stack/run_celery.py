@@ -16,8 +16,8 @@ from stack.supervised_process import READY_FILE_VARIABLE
 
 def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
     """Run a Celery worker without child processes, as TVM does not work after a fork."""
-    worker_ready.connect(_tell_ready)
-    setup_logging.connect(_leave_logging)
+    worker_ready.connect(_touch_ready_file)
+    setup_logging.connect(_prevent_logging_setup)
     for module in app.conf.include:  # Celery's own import would find a user's db.py before our db
         import_module(module)
     app.steps["consumer"].add(WakeForSignals)
@@ -49,11 +49,11 @@ class WakeForSignals(bootsteps.StartStopStep):  # type: ignore[misc]
         hub.add_reader(self.reader.fileno(), self.reader.recv, 64)
 
 
-def _tell_ready(**_: Any) -> None:
+def _touch_ready_file(**_: Any) -> None:
     path = os.environ.get(READY_FILE_VARIABLE)
     if path:
         Path(path).touch()
 
 
-def _leave_logging(**_: Any) -> None:
+def _prevent_logging_setup(**_: Any) -> None:
     """Do nothing: a receiver of this signal keeps Celery from configuring logging."""

@@ -11,17 +11,16 @@ from functools import partial
 from importlib import import_module
 from typing import Final, Self
 
-from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
+from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target
 from stack.data_directory import StackInfo
-from stack.stack_parts import COORDINATOR, StackLayout, StackParts, environment
+from stack.process_specs import COORDINATOR, StackLayout, StackParts, environment
 from stack.supervised_process import ChildSpec, SupervisedChild
 from stack.supervisor import PartFailed, Supervisor
-from stack.valkey import end_waits, socket_url
+from stack.valkey import broker_url, unblock_waiting_clients
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class DeviceDemand:
 
     def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
         from db.session import Database
-        from workers.device.target_support import why_not as ask_this_host
+        from workers.device.target_support import find_unsupported_reason as ask_this_host
         from workers.measure.tracked_devices import Fleet
 
         self.targets: frozenset[Target] = frozenset()
@@ -52,10 +51,10 @@ class DeviceDemand:
         self._used_sec: dict[Target, float] = {}
         self._own: set[str] = set()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="device-demand", daemon=True)
+        self._thread = threading.Thread(target=self._update_repeatedly, name="device-demand", daemon=True)
 
     @contextmanager
-    def updating(self) -> Iterator[Self]:
+    def update_in_background(self) -> Iterator[Self]:
         """Run the thread while the block lasts; do not wait for its last check to end."""
         self._thread.start()
         try:
@@ -63,7 +62,7 @@ class DeviceDemand:
         finally:
             self._stopped.set()
 
-    def update(self) -> None:
+    def update_targets(self) -> None:
         """Update `targets` and why jobs wait. Raises Unavailable without SQL or tracker."""
         from db.repositories.devices import Devices
         from db.repositories.jobs import JobsWaitingForDevice
@@ -85,12 +84,12 @@ class DeviceDemand:
         now_sec = time.monotonic()
         for target in awaited:
             is_used = target in self.targets
-            if stand_in(target) or (target.text in served and not is_used):
+            if target.virtual_device or (target.text in served and not is_used):
                 continue
             if not is_used and target not in self._refusals:
                 self._refusals[target] = self._why_not(target)
             if not is_used and (refusal := self._refusals[target]):
-                words = waiting_words(target.text, ServiceAddress.of(self._settings), refusal)
+                words = describe_waiting(target.text, ServiceAddress.of(self._settings), refusal)
                 with self._database.transaction() as session:
                     JobsWaitingForDevice(session).set_reason(target.text, words, refusal)
             else:
@@ -98,10 +97,10 @@ class DeviceDemand:
         self._used_sec = {target: t for target, t in self._used_sec.items() if now_sec - t < UNUSED_SEC}
         self.targets = frozenset(self._used_sec)
 
-    def _run(self) -> None:
+    def _update_repeatedly(self) -> None:
         while not self._stopped.wait(LOOK_SEC):
             try:
-                self.update()
+                self.update_targets()
             except MallornError as error:
                 log.warning("devices on demand: %s", error)
 
@@ -117,7 +116,7 @@ class DevicesOnDemand:
         self._say = say
         self._running: dict[Target, str] = {}
 
-    def adjust(self, targets: Collection[Target]) -> None:
+    def start_and_stop_devices(self, targets: Collection[Target]) -> None:
         """Start and stop devices to match these targets; called repeatedly."""
         for target in set(targets) - self._running.keys():
             self._say(f"  starting a device for {target}")
@@ -142,7 +141,7 @@ CELERY_MODULES: Final = (
 )
 
 
-def run(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, main: Main) -> None:
+def run_stack(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, main: Main) -> None:
     """Start all processes; run until a signal or, if `until_unused`, until no user is left.
 
     Most are forks of this process, in which `main` runs a command. `stack.json` is written
@@ -150,14 +149,14 @@ def run(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, m
     host lacks a required full sandbox, PartFailed if a process fails.
     """
     from db.backups import take_before_migrations
-    from db.bundled.load_bundled import has_bundled
+    from db.bundled.load_bundled import has_bundled_models
     from db.migrate import upgrade
     from db.repositories.devices import Devices
     from db.session import Database
-    from workers.sandbox.sandbox_support import reached
+    from workers.sandbox.sandbox_support import probe_sandbox_support
 
     env = environment(layout, settings)
-    reached(env["MALLORN_SANDBOX"])  # warns here, and not in each worker's log
+    probe_sandbox_support(env["MALLORN_SANDBOX"])  # warns here, and not in each worker's log
     say(f"data in {layout.data.path}, logs in {layout.data.logs}")
     key = settings.model_copy(update={"data_dir": layout.data.path}).fleet_key
     parts = StackParts(layout, env, key, main)
@@ -165,16 +164,16 @@ def run(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, m
     supervisor = Supervisor(
         parts.programs(),
         layout.data.logs,
-        announcer.ready,
-        announcer.restarting,
-        announcer.given_up,
-        while_ending=partial(end_waits, layout.socket),
+        announcer.announce_ready,
+        announcer.announce_restart,
+        announcer.announce_failure,
+        while_ending=partial(unblock_waiting_clients, layout.broker_socket),
     )
 
     def is_unused() -> bool:
         return until_unused and not layout.data.has_users()
 
-    with supervisor.running():
+    with supervisor.run_children():
         import_module(COORDINATOR_MODULE)
         take_before_migrations(settings.database_url, settings.keep_backups)
         upgrade(settings.database_url)
@@ -182,30 +181,31 @@ def run(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, m
         with Database(settings.database_url) as database, database.transaction() as session:
             Devices(session).mark_stopped((), 0.0)
         supervisor.add(parts.coordinator())
-        supervisor.watch(lambda: supervisor.are_ready((COORDINATOR,)) or is_unused())
-        info = StackInfo(layout.url, os.getpid(), socket_url(layout.socket), layout.tracker, until_unused)
-        with layout.data.published(info):
+        supervisor.watch_children(lambda: supervisor.are_ready((COORDINATOR,)) or is_unused())
+        broker = broker_url(layout.broker_socket)
+        info = StackInfo(layout.url, os.getpid(), broker, layout.tracker, until_unused)
+        with layout.data.publish_stack_info(info):
             loader = SupervisedChild(parts.loader(), layout.data.logs / "loader.log")
-            if settings.shipped and not has_bundled(settings.database_url):
+            if settings.shipped and not has_bundled_models(settings.database_url):
                 loader.start()
             for module in CELERY_MODULES:
                 import_module(module)
-            supervisor.watch(lambda: not loader.running or is_unused())
+            supervisor.watch_children(lambda: not loader.is_running or is_unused())
             if loader.exit_code:
                 raise PartFailed("\n".join(loader.last_lines()), hint=f"less {loader.log}")
             for spec in parts.celery():
                 supervisor.add(spec)
             demand = DeviceDemand(settings.model_copy(update={"tracker": layout.tracker}))
-            if supervisor.start(is_unused):
-                with demand.updating():
+            if supervisor.start_children(is_unused):
+                with demand.update_in_background():
                     devices = DevicesOnDemand(supervisor, parts.device_for, say)
 
-                    def is_over() -> bool:
-                        announcer.everything_ready(demand.has_device)
-                        devices.adjust(demand.targets)
+                    def must_stop() -> bool:
+                        announcer.announce_all_ready(demand.has_device)
+                        devices.start_and_stop_devices(demand.targets)
                         return is_unused()
 
-                    supervisor.watch(is_over)
+                    supervisor.watch_children(must_stop)
         say("stopping")
 
 
@@ -217,21 +217,21 @@ class Announcer:
     say: Say
     _is_all_told: bool = False
 
-    def ready(self, name: str) -> None:
+    def announce_ready(self, name: str) -> None:
         """Say that a process is ready; for the coordinator, also the address of the page."""
         if name == COORDINATOR:
             self.say(f"Mallorn is up at {self.layout.url}   (stop it with Ctrl-C)")
         self.say(f"  {name} is ready")
 
-    def everything_ready(self, has_device: bool) -> None:
+    def announce_all_ready(self, has_device: bool) -> None:
         """Say once that all is ready: a worker must have reported the local device."""
         if has_device and not self._is_all_told:
             prefix = "" if self.layout.url == "http://127.0.0.1:8000" else f"MALLORN_URL={self.layout.url} "
             self.say(f"everything is ready; try   {prefix}mallorn tune model.onnx")
             self._is_all_told = True
 
-    def restarting(self, name: str, cause: str) -> None:
+    def announce_restart(self, name: str, cause: str) -> None:
         self.say(f"  {name} {cause}; starting it again")
 
-    def given_up(self, name: str, problem: str) -> None:
+    def announce_failure(self, name: str, problem: str) -> None:
         self.say(f"  {name} {problem}; it is given up")

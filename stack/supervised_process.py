@@ -111,7 +111,7 @@ class SupervisedChild:
         return self._process.pid if self._process else None
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -129,7 +129,7 @@ class SupervisedChild:
             fork = ForkedPart(self.spec.main, self.spec.command, env)
             sys.stdout.flush()
 
-        def begin() -> None:
+        def run_forked() -> None:
             die()
             if fork is not None:
                 fork()
@@ -143,12 +143,12 @@ class SupervisedChild:
                 env=env,
                 start_new_session=True,
                 restore_signals=fork is None,
-                preexec_fn=begin,
+                preexec_fn=run_forked,
             )
         self.started_at = time.monotonic()
         self.ready = False
 
-    def probe(self) -> bool:
+    def check_ready(self) -> bool:
         """Return whether the process is ready now or was before."""
         self.ready = self.ready or self.spec.ready()
         return self.ready
@@ -159,7 +159,7 @@ class SupervisedChild:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
 
-    def reap(self, timeout_sec: float) -> bool:
+    def wait_for_exit(self, timeout_sec: float) -> bool:
         """Wait for the process to exit; return False if it still runs after `timeout_sec`."""
         if self._process is None:
             return True

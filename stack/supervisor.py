@@ -33,13 +33,14 @@ class RestartPatience:
 
 
 class Supervisor:
-    """Starts children in the order of their needs, and keeps them running until it is stopped.
+    """Starts children in the order of their needs, and keeps them running until it is
+    stopped.
 
     A child that dies is restarted with a growing delay. If it fails `failures_in_a_row`
     times without having been stable, an essential child stops everything with PartFailed,
-    which names it and quotes its log; other children are not started again. Use it only from
-    the main thread: it handles SIGINT and SIGTERM, and the kernel sends a child its death
-    signal when the thread that started it ends.
+    which names it and quotes its log; other children are not started again. Use it only
+    from the main thread: it handles SIGINT and SIGTERM, and the kernel sends a child its
+    death signal when the thread that started it ends.
     """
 
     def __init__(
@@ -68,20 +69,18 @@ class Supervisor:
         self.stopping = False
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def run_children(self) -> Iterator[None]:
         """Handle signals, and start children without needs; stop all when the block ends."""
-        handlers = {
-            number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        handlers = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
         try:
-            self._step()
+            self._check_children()
             yield
         finally:
             self.stopping = True
             # Children that others need are stopped last.
             required = {name for child in self._children for name in child.spec.needs}
             for is_required in (False, True):
-                self._end([child for child in self._children if (child.spec.name in required) is is_required])
+                self._stop_children([c for c in self._children if (c.spec.name in required) is is_required])
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
@@ -95,30 +94,39 @@ class Supervisor:
         leaving = [child for child in self._children if child.spec.name == name]
         self._children = [child for child in self._children if child.spec.name != name]
         self._seen_ready.discard(name)
-        self._end(leaving)
+        self._stop_children(leaving)
 
     def are_ready(self, names: Iterable[str]) -> bool:
         return {child.spec.name for child in self._children if child.ready}.issuperset(names)
 
-    def start(self, is_over: Callable[[], bool] = lambda: False) -> bool:
+    def start_children(self, must_stop: Callable[[], bool] = lambda: False) -> bool:
         """Return True once all children are ready, False on a signal or if `is_over`."""
-        self.watch(lambda: all(child.ready for child in self._children) or is_over())
+        self.watch_children(lambda: all(child.ready for child in self._children) or must_stop())
         return all(child.ready for child in self._children)
 
-    def watch(self, is_over: Callable[[], bool] = lambda: False) -> None:
+    def watch_children(self, must_stop: Callable[[], bool] = lambda: False) -> None:
         """Keep the children running until a signal comes or `is_over` returns True."""
         while not self.stopping:
-            self._step()
-            if is_over():
+            self._check_children()
+            if must_stop():
                 return
             time.sleep(POLL_SEC)
 
-    def _step(self) -> None:
+    def _check_children(self) -> None:
         for child in self._children:
-            if child.running:
-                self._check_ready(child)
+            if child.is_running:
+                name, age = child.spec.name, time.monotonic() - child.started_at
+                if child.ready:
+                    if age > self._patience.stable_sec:
+                        self._failures[name] = 0
+                elif child.check_ready():
+                    if name not in self._seen_ready:
+                        self._seen_ready.add(name)
+                        self._on_ready(name)
+                elif age > child.spec.start_timeout_sec:
+                    self._give_up(child, f"was not ready after {child.spec.start_timeout_sec:.0f} s")
             elif child.pid is not None and child.started_at:
-                self._note_death(child)
+                self._handle_exit(child)
             elif time.monotonic() >= self._start_at[child.spec.name] and self.are_ready(child.spec.needs):
                 child.start()
         if time.monotonic() > self._trim_at:
@@ -127,19 +135,7 @@ class Supervisor:
             for log in self._logs.glob("*.log"):
                 trim_log(log)
 
-    def _check_ready(self, child: SupervisedChild) -> None:
-        name, age = child.spec.name, time.monotonic() - child.started_at
-        if child.ready:
-            if age > self._patience.stable_sec:
-                self._failures[name] = 0
-        elif child.probe():
-            if name not in self._seen_ready:
-                self._seen_ready.add(name)
-                self._on_ready(name)
-        elif age > child.spec.start_timeout_sec:
-            self._give_up(child, f"was not ready after {child.spec.start_timeout_sec:.0f} s")
-
-    def _note_death(self, child: SupervisedChild) -> None:
+    def _handle_exit(self, child: SupervisedChild) -> None:
         name, cause = child.spec.name, f"ended with exit code {child.exit_code}"
         if child.exit_code is not None and child.exit_code < 0:
             cause = f"was killed by {signal.Signals(-child.exit_code).name}"
@@ -161,7 +157,7 @@ class Supervisor:
         if child.spec.essential:
             raise failed
         self._start_at[child.spec.name] = math.inf
-        self._end([child])
+        self._stop_children([child])
         child.started_at = 0.0
         self._on_give_up(child.spec.name, f"{problem}; see {child.log}")
 
@@ -170,15 +166,15 @@ class Supervisor:
             self._signal_all(self._children, signal.SIGKILL)
         self.stopping = True
 
-    def _end(self, group: Sequence[SupervisedChild]) -> None:
+    def _stop_children(self, group: Sequence[SupervisedChild]) -> None:
         self._signal_all(group, signal.SIGTERM)
         deadline = time.monotonic() + self._patience.grace_sec
-        while any(child.running for child in group) and time.monotonic() < deadline:
+        while any(child.is_running for child in group) and time.monotonic() < deadline:
             self._while_ending()
             time.sleep(POLL_SEC)
         self._signal_all(group, signal.SIGKILL)
         for child in group:
-            child.reap(KILLED_SEC)
+            child.wait_for_exit(KILLED_SEC)
 
     @staticmethod
     def _signal_all(children: Sequence[SupervisedChild], number: signal.Signals) -> None:

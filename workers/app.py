@@ -17,21 +17,23 @@ app = Celery("mallorn-workers", include=["workers.celery_tasks"])
 app.conf.update(celery_settings(settings().redis_url))
 
 
-def send(name: str, *args: object) -> None:
+def send_task(name: str, *args: object) -> None:
     """Send a task to the workers, after committing the rows that the task reads."""
     app.send_task(name, args=args)
 
 
 @worker_ready.connect
-def _enlist(**_signal: object) -> None:
-    from workers.finish.known_libraries import forget_deleted
+def _start_worker(**_signal: object) -> None:
+    from workers.finish.compiled_library_cache import remove_deleted_models
     from workers.process.worker_runtime import runtime
-    from workers.tvm.code_digest import remember_sources
+    from workers.tvm.code_digest import store_source_digest
 
     tunes = queues.ROUNDS in app.amqp.queues.consume_from
-    remember_sources()
-    tidy = partial(forget_deleted, settings().data_dir, runtime().database)
-    runtime().enlist(tunes, partial(send, queues.MEASURE_MACHINE), tidy, partial(send, queues.PLAN))
+    store_source_digest()
+    tidy = partial(remove_deleted_models, settings().data_dir, runtime().database)
+    runtime().start_heartbeat(
+        tunes, partial(send_task, queues.MEASURE_MACHINE), tidy, partial(send_task, queues.PLAN)
+    )
     # Log at once why every candidate would fail. The worker goes on: it can still train and plan.
     from workers.process.worker_health import find_host_fault
 
@@ -40,21 +42,21 @@ def _enlist(**_signal: object) -> None:
 
 
 @task_postrun.connect
-def _recover(**_signal: object) -> None:
+def _pause_after_host_fault(**_signal: object) -> None:
     # The message is acknowledged only after this returns, so that a resting worker holds no other one.
     from workers.process.worker_runtime import runtime
 
-    runtime().health.recover()
+    runtime().health.pause_until_healthy()
 
 
 @worker_shutting_down.connect
-def _let_go(**_signal: object) -> None:
+def _request_stop(**_signal: object) -> None:
     # Runs in the signal handler, in the middle of a task: Celery then waits for the task to return.
-    STOP.ask()
+    STOP.request_stop()
 
 
 @worker_shutdown.connect
-def _leave(**_signal: object) -> None:
+def _close_runtime(**_signal: object) -> None:
     from workers.process.worker_runtime import runtime
 
     runtime().close()

@@ -4,8 +4,8 @@ They ignore further arguments, which messages of a newer version may have.
 """
 
 from mallorn.core import queues
-from mallorn.core.log_setup import about
-from workers.app import app, send
+from mallorn.core.log_setup import log_context
+from workers.app import app, send_task
 from workers.finish.run import finish
 from workers.hardware_probe.run import measure_device, remeasure_if_beaten
 from workers.model_import.run import import_job
@@ -18,10 +18,10 @@ from workers.round.train_cost_model import train
 def import_model(job_id: str, *_newer: object) -> None:
     """Import a job's model and extract the tasks to tune."""
     if not runtime().tunes:
-        send(queues.WARM_UP, job_id)  # the slot that runs the first round starts its processes meanwhile
-    with about(job=job_id):
+        send_task(queues.WARM_UP, job_id)  # the slot that runs the first round starts its processes meanwhile
+    with log_context(job=job_id):
         if (imported := import_job(runtime(), job_id)) is not None:
-            send(queues.PLAN, imported)
+            send_task(queues.PLAN, imported)
 
 
 @app.task(name=queues.WARM_UP)
@@ -33,27 +33,27 @@ def warm_up(job_id: str, *_newer: object) -> None:
 @app.task(name=queues.RUN_ROUND)
 def run_round(round_id: int, *_newer: object) -> None:
     """Propose, build and measure the candidates of one round."""
-    with about(round=round_id):
+    with log_context(round=round_id):
         completed_round = run(runtime(), round_id)
     if completed_round is None:
         return
     # The model first: the next round should be proposed by one that has seen this round.
-    send(queues.TRAIN_COST_MODEL, completed_round.job_id, completed_round.task_id)
-    send(queues.PLAN, completed_round.job_id)
+    send_task(queues.TRAIN_COST_MODEL, completed_round.job_id, completed_round.task_id)
+    send_task(queues.PLAN, completed_round.job_id)
 
 
 @app.task(name=queues.TRAIN_COST_MODEL)
 def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
     """Refit the cost model of a task's family (tasks that share measurements and a model)
     when its training data has grown enough."""
-    with about(job=job_id):
+    with log_context(job=job_id):
         train(runtime(), job_id, task_id)
 
 
 @app.task(name=queues.FINISH_JOB)
 def finish_job(job_id: str, *_newer: object) -> None:
     """Measure a job's best candidates again, check and store the winners, export them."""
-    with about(job=job_id):
+    with log_context(job=job_id):
         finish(runtime(), job_id)
         remeasure_if_beaten(runtime(), job_id)
 

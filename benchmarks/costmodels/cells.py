@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.costmodels.arms import Arm, arm
 from benchmarks.costmodels.rows import Bench, load
 from benchmarks.costmodels.task_figures import judge_tasks
-from costmodels.evaluation import NORMAL_80, fitted, scramble_labels
+from costmodels.evaluation import NORMAL_80, fit_on_split, scramble_labels
 from costmodels.metrics import coverage
 
 Figures = Mapping[str, float | None]
@@ -67,7 +67,7 @@ def run(bench: Bench, cell: Cell) -> Finished:
     split = next(fold.split for fold in bench.folds(cell.split, cell.seed) if fold.name == cell.fold)
     labels = scramble_labels(rows.labels, rows.groups, seed=cell.seed) if chosen.control else rows.labels
     start = time.process_time()
-    model = fitted(chosen.make, rows.features, labels, rows.groups, split, seed=cell.seed)
+    model = fit_on_split(chosen.make, rows.features, labels, rows.groups, split, seed=cell.seed)
     fit = time.process_time()
     scores, spread = model.predict(rows.features[split.test])
     scored, truth = time.process_time(), labels[split.test]

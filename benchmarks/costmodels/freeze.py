@@ -18,18 +18,18 @@ from typing import Final
 from benchmarks.costmodels.networks import write_networks
 from benchmarks.costmodels.view_file import path_of, write_view
 from cli.dataset_options import dataset
-from cli.train_and_evaluate import lowering_in
+from cli.train_and_evaluate import open_lowering
 from costmodels.views import STATEMENTS, VIEWS
 from db.dataset.dataset_reader import open_export
 from db.dataset.export import export
-from db.dataset.snapshots import check_snapshot, take_snapshot
+from db.dataset.take_snapshots import check_snapshot, take_snapshot
 from db.repositories.snapshots import Selection, Snapshots
 from db.repositories.workloads import Networks
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.errors import Conflict, MallornError
 from research.pretraining.feature_rows import Lowering
-from research.pretraining.from_database import training_data_of
+from research.pretraining.from_database import read_measurements
 from research.pretraining.training_data import TaskData, TrainingData
 from workers.round.feature_lookup import LOWERED, FeatureRows
 
@@ -41,7 +41,7 @@ def main() -> None:
     """Freeze, export, lower."""
     options = _arguments()
     try:
-        with dataset(options.data, None) as database, lowering_in(database) as lowering:
+        with dataset(options.data, None) as database, open_lowering(database) as lowering:
             freeze(database, replace(lowering, most_new=ALL), options.out, options.snapshot, options.view)
     except MallornError as error:
         sys.exit(f"{error.message}\n{error.hint}")
@@ -54,8 +54,8 @@ def freeze(database: Database, lowering: Lowering, out: Path, name: str, views: 
         export(database, snapshot, out)
     _check(out, snapshot)
     with database.session() as session:
-        write_networks(out, Networks(session).weights())
-    data = training_data_of(database, snapshot.name, Selection())
+        write_networks(out, Networks(session).call_counts_by_network())
+    data = read_measurements(database, snapshot.name, Selection())
     print(f"{snapshot.rows} rows of {len(data.tasks)} tasks, snapshot {name}, digest {snapshot.digest}")
     for view in views:
         _store(out, view, data, lowering)
@@ -87,7 +87,7 @@ def _store(out: Path, view: str, data: TrainingData, lowering: Lowering) -> None
 
 def _seen(view: str, data: TrainingData, lowering: Lowering) -> Iterator[tuple[TaskData, FeatureRows]]:
     for number, task in enumerate(data.tasks, 1):
-        found = lowering.see(task, view)
+        found = lowering.compute_features(task, view)
         print(f"{view}: {number} of {len(data.tasks)} tasks, {int(found.known.sum())} rows", flush=True)
         yield task, found
 

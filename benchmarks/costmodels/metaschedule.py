@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tvm.s_tir.meta_schedule.cost_model.xgb_model import FeatureGroup, XGBConfig, XGBModel
 
 from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
-from costmodels.metrics import members
+from costmodels.metrics import iterate_group_rows
 from costmodels.views import STATEMENTS, check_rows, check_width
 from mallorn.core.errors import InvalidRequest
 
@@ -43,7 +43,7 @@ class MetaSchedule(CostModel):
         check_rows(features, labels, groups)
         check_width(features, self.view)
         self._model = _untrained(seed)
-        candidates, tasks = _candidates(features), list(members(groups))
+        candidates, tasks = _candidates(features), list(iterate_group_rows(groups))
         for number, lines in enumerate(tasks[:-1]):
             _put(self._model, f"task {number}", [candidates[at] for at in lines], labels[lines])
         for lines in tasks[-1:]:

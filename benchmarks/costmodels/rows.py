@@ -35,7 +35,7 @@ class Bench:
     stored: Mapping[str, ViewFile] = field(default_factory=dict)
     _rows: dict[str, Rows] = field(default_factory=dict, repr=False, compare=False)
 
-    def see(self, task: TaskData, view: str) -> FeatureRows:
+    def compute_features(self, task: TaskData, view: str) -> FeatureRows:
         """A view that takes a compiler, as it was stored. Raises InvalidRequest where it was not."""
         if view not in self.stored:
             raise InvalidRequest(

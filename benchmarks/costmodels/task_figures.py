@@ -27,7 +27,7 @@ def judge_tasks(scores: Vector, truth: Vector, groups: Groups) -> dict[int, Task
     """The figures of each task, by group; NaN where one is undefined."""
     return {
         int(groups[lines[0]]): _judge_task(scores[lines], truth[lines], groups[lines])
-        for lines in metrics.members(groups)
+        for lines in metrics.iterate_group_rows(groups)
     }
 
 

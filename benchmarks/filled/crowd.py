@@ -83,7 +83,7 @@ def _asked(database: Database) -> dict[str, dict[str, float]]:
         mine = Jobs(session).list(OWNER, limit=1).items[0].id
     reads: dict[str, Act] = {
         "survey": lambda s: survey(s, 1),
-        "due": lambda s: FairShares(s).due(4),
+        "due": lambda s: FairShares(s).list_jobs_to_plan(4),
         "waiting": lambda s: Leases(s).waiting(20),
         "a page of jobs": lambda s: progress_of(s, Jobs(s).list(OWNER).items),
         "devices": lambda s: Devices(s).list(),

@@ -8,12 +8,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.repositories.access_control import Usage
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.decision_log import DecisionLog
 from db.repositories.fair_shares import FairShares
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress, progress_of
-from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases
 from db.repositories.measurement_filters import TrialLimits
@@ -22,7 +22,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.schedules import BestRecords, Schedules
 from db.repositories.snapshots import Selection, SnapshotRows
 from db.repositories.tasks import TaskHistories, Tasks, workload_is_busy
-from db.repositories.trials import Recordings, Trials
+from db.repositories.trials import MeasuredTasks, Trials
 from db.repositories.withdraw_measurements import Withdrawals
 from db.repositories.workers import Activity
 from db.tables import Job, Measurement, Round, Task
@@ -75,20 +75,24 @@ def reads(met: Met) -> dict[str, Act]:
         "summaries": lambda s: Tasks(s).summaries(job.id),
         "standings": lambda s: TaskHistories(s).of(job),
         "survey": lambda s: survey(s, on),
-        "due": lambda s: FairShares(s).due(4),
+        "due": lambda s: FairShares(s).list_jobs_to_plan(4),
         "waiting": lambda s: Leases(s).waiting(20),
         "history": lambda s: Trials(s).history(workload, on, met.newest, job.context_id, LIMITS),
-        "refit: growth": lambda s: Trials(s).family_growth(task.family, on),
-        "refit: growth since": lambda s: Trials(s).family_growth(task.family, on, met.newest * 4 // 5),
-        "refit: outlines": lambda s: Trials(s).outlines(task.family, on),
+        "refit: growth": lambda s: Trials(s).count_new_family_rows(task.family, on),
+        "refit: growth since": lambda s: Trials(s).count_new_family_rows(
+            task.family, on, met.newest * 4 // 5
+        ),
+        "refit: outlines": lambda s: Trials(s).read_family_columns(task.family, on),
         "refit: 4,000 rows": lambda s: Trials(s).by_ids(range(1, 4001)),
         "best": lambda s: Trials(s).best(workload, on, 4, job.context_id),
-        "first": lambda s: Trials(s).first(workload, on, job.context_id, "evolutionary", 64, LIMITS),
-        "known": lambda s: Trials(s).known(range(1, 51), on),
+        "first": lambda s: Trials(s).list_fastest_of_first(
+            workload, on, job.context_id, "evolutionary", 64, LIMITS
+        ),
+        "known": lambda s: Trials(s).count_learnable_by_workload(range(1, 51), on),
         "decision log": lambda s: DecisionLog(s).list(job.id),
         "decision log of a task": lambda s: DecisionLog(s).list(job.id, task_index=task.index),
         "events": lambda s: Events(s).after(job.id, 0),
-        "marks": lambda s: Jobs(s).marks([job.id] * 1000),
+        "marks": lambda s: Jobs(s).read_event_marks([job.id] * 1000),
         "records of a job": lambda s: Records(s).page(job.owner, job_id=job.id),
         "records of an owner": lambda s: Records(s).page(job.owner),
         "records of an owner on a workload": lambda s: Records(s).page(job.owner, workload="w00007"),
@@ -96,8 +100,8 @@ def reads(met: Met) -> dict[str, Act]:
         "schedules": lambda s: Schedules(s).page(job.owner),
         "schedules of a workload": lambda s: Schedules(s).page(job.owner, workload="w00007"),
         "activity": lambda s: Activity(s).rounds(job.owner, 3600, 5000),
-        "queued": lambda s: Activity(s).queued(),
-        "usage": lambda s: Usage(s).trials(job.owner),
+        "queued": lambda s: Activity(s).count_waiting(),
+        "usage": lambda s: Usage(s).count_remaining_trials(job.owner),
         "logs to forget": lambda s: s.execute(
             select(Job.id).where(Job.id.in_(Removals(s).ended_before(30, 20)))
         ),
@@ -106,7 +110,7 @@ def reads(met: Met) -> dict[str, Act]:
             Selection(), met.newest // 2, met.newest // 2 + 20_000
         ),
         "best records": lambda s: BestRecords(s).of_target(on, "own"),
-        "recordings: measured": lambda s: Recordings(s).measured(),
+        "recordings: measured": lambda s: MeasuredTasks(s).list(),
         "statistics": lambda s: Statistics(s).of(job.owner),
         "withdraw, counted": lambda s: Withdrawals(s).count(met.device),
     }
@@ -120,7 +124,7 @@ def writes(met: Met) -> dict[str, Act]:
         "a round is planned": lambda s: Rounds(s).add(job, met.free.workload_id, free, "random"),
         "a round is claimed": lambda s: Rounds(s).claim(met.round.id, "w", 60),
         "a batch is committed": lambda s: _commit(s, met),
-        "sweep": lambda s: Rounds(s).withdraw(),
+        "sweep": lambda s: Rounds(s).cancel_queued(),
         "expire": lambda s: _expire(s, job.id),
         "forget logs": lambda s: Removals(s).forget_logs(364.5, 20),
         "withdraw": lambda s: Withdrawals(s).withdraw(met.device),
@@ -140,12 +144,9 @@ def _commit(session: Session, met: Met) -> None:
 
 
 def _expire(session: Session, job_id: str) -> None:
-    holds: Any = Leases(session)
-    if hasattr(holds, "silent_jobs"):
-        holds.silent_jobs()
-        holds.expire(job_id)
-    else:  # the version before
-        holds.expire()
+    leases = Leases(session)
+    leases.jobs_with_expired_leases()
+    leases.free_expired_work(job_id)
 
 
 ROUTES: Final = (

@@ -181,9 +181,9 @@ def parts(session: Session) -> None:
         Contexts(session).ensure(target, "host", "0.27.0", 2, {})
     for number in range(DEVICES):
         target = targets[number % TARGETS]
-        Devices(session).seen(SeenDevice(f"device{number}", target, f"h{number}", "host", 2, "0.27.0"))
+        Devices(session).record_seen(SeenDevice(f"device{number}", target, f"h{number}", "host", 2, "0.27.0"))
     for number in range(WORKERS):
-        Workers(session).seen(f"worker{number}", f"h{number}", WorkerInfo())
+        Workers(session).record_seen(f"worker{number}", f"h{number}", WorkerInfo())
     Models(session).add("a" * 64, OWNER, "model", 10)
     for first in range(0, WORKLOADS, SOME):
         Workloads(session).ensure_many([_workload(number) for number in range(first, first + SOME)])

@@ -9,21 +9,21 @@ from typing import Final
 from benchmarks.fuzzing import seeds
 from costmodels.testing import easy_data
 from db.dataset.dataset_reader import open_export
-from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table, flaw
+from db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table, find_row_flaw
 from db.paging import decode_cursor
 from db.tables import CostModelRow
-from mallorn.core.plugins import blame_plugins
+from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 from mallorn.model_upload import ModelUpload
-from mallorn.onnx_export import existing
+from mallorn.onnx_export import find_model_file
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.shared_schedules.folder_paths import PROVENANCE, databases, read_provenance
-from research.shared_schedules.folder_paths import TARGET as TARGET_FILE
+from research.shared_schedules.target_folders import PROVENANCE, iterate_databases, read_provenance
+from research.shared_schedules.target_folders import TARGET as TARGET_FILE
 from research.tuner_logs import metaschedule, tenset
 from research.tuner_logs.auto_scheduler_steps import read_steps
-from research.tuner_logs.read_lines import Problem
+from research.tuner_logs.read_json_lines import Problem
 from workers.detached.batch_record import read_results
 from workers.process.unpack_model import unpack
 from workers.round.select_cost_model import model_of
@@ -80,7 +80,7 @@ def _stock(data: bytes, folder: Path) -> object:
 def _folder(data: bytes, folder: Path) -> object:
     _files(data, folder, TARGET_FILE, PROVENANCE)
     (folder / RECORDS).touch()
-    return [read_provenance(directory) for _, directory in databases(folder)]
+    return [read_provenance(directory) for _, directory in iterate_databases(folder)]
 
 
 def _batch(data: bytes, folder: Path) -> object:
@@ -107,7 +107,9 @@ def _parcel(changed: Table) -> Read:
         for table, content in {**whole, changed: data}.items():
             (folder / table.file).write_bytes(content)
         parcel = open_export(folder)
-        return [flaw(row, parcel.widths) for batch in parcel.batches(MEASUREMENT_TABLE) for row in batch]
+        return [
+            find_row_flaw(row, parcel.widths) for batch in parcel.batches(MEASUREMENT_TABLE) for row in batch
+        ]
 
     return read
 
@@ -125,7 +127,7 @@ def _archive(data: bytes, folder: Path) -> object:
 def _first_look(data: bytes, folder: Path) -> object:
     file = folder / "model.onnx"
     file.write_bytes(data)
-    return ModelUpload.of(existing(file))
+    return ModelUpload.of(find_model_file(file))
 
 
 def _model(data: bytes, folder: Path) -> object:
@@ -150,7 +152,7 @@ def _trace(data: bytes, _folder: Path) -> object:
 
 def _cost_model(name: str) -> Reader:
     def read(data: bytes, _folder: Path) -> object:
-        with blame_plugins(("cost_model", name)):
+        with convert_plugin_errors(("cost_model", name)):
             model = model_of(CostModelRow(name=name, blob=data))
             return model.predict(easy_data(20, 1, model.view)[0])
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.mutant_files import MODELS
 from costmodels.testing import easy_data
-from db.bundled.load_bundled import FOLDER, rows_in
-from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
+from db.bundled.load_bundled import FOLDER, bundled_rows_path
+from db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
 from db.paging import encode_cursor
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import resolve
@@ -24,7 +24,7 @@ from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch,
 from mallorn.core.values.trial import Trial
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import write_tasks
-from research.shared_schedules.folder_paths import SharedRecord
+from research.shared_schedules.target_folders import SharedRecord
 from workers.detached.run_batch import FORMAT
 
 TARGET: Final = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}).text
@@ -200,5 +200,5 @@ def traces() -> list[bytes]:
 
 
 def _bundled(table: Table, column: str) -> list[bytes]:
-    texts = pq.read_table(rows_in(FOLDER) / table.file, columns=[column]).column(column).to_pylist()
+    texts = pq.read_table(bundled_rows_path(FOLDER) / table.file, columns=[column]).column(column).to_pylist()
     return sorted((text.encode() for text in texts), key=len)[::20]

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from benchmarks.gpu.device import CUDA
 from benchmarks.gpu.tasks import BATCH, CONVOLUTION, DEPTHWISE, NORM, PRODUCT, Task
-from workers.detached.run_batch import Json, timed_values
+from workers.detached.run_batch import Json, random_timing_arguments
 
 _EPSILON: Final = 1e-5
 _FLUSH_BYTES: Final = 256 << 20  # several times the L2 cache of any GPU
@@ -52,7 +52,7 @@ class TorchArithmetic:
         self._burst: tuple[Call, int, Call] | None = None
 
     def inputs(self, args: Json) -> list[Any]:
-        return [self._torch.from_numpy(array).to(self._kind) for array in timed_values(args)]
+        return [self._torch.from_numpy(array).to(self._kind) for array in random_timing_arguments(args)]
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         libraries = {PRODUCT: "cuBLAS", CONVOLUTION: "cuDNN", DEPTHWISE: "cuDNN", BATCH: "torch SDPA"}
@@ -121,7 +121,7 @@ class NumpyArithmetic:
     """Arithmetic with numpy on a CPU, without rivals."""
 
     def inputs(self, args: Json) -> list[Any]:
-        return timed_values(args)
+        return random_timing_arguments(args)
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         return None

@@ -181,16 +181,16 @@ def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
-    from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
+    from workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
 
-    use_graphs(0)
+    enable_cuda_graphs(0)
     device, library = device_of(kind), tvm.runtime.load_module(str(kernels / MODEL))
     module = VirtualMachine(library, device).module
     values = np.load(kernels / SAVED)["input"]
     module["set_input"]("main", tvm.runtime.tensor(values, device))
     clock = clock_of(kind, device.sync)
     run = module["invoke_stateful"]
-    inside = Kernels(module["set_instrument"], lambda: run("main"), clock).times(INSIDE_SEC)
+    inside = Kernels(module["set_instrument"], lambda: run("main"), clock).measure_times_us(INSIDE_SEC)
     alone: dict[str, float] = {}
     for name in inside:
         kernel = library.get_function(name, query_imports=True)
@@ -199,11 +199,11 @@ def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
         marks = []
         clock.begin_run()
         for _ in range(ALONE_RUNS):
-            begin = clock.mark()
+            begin = clock.record_mark()
             kernel(*tensors)
-            marks.append((begin, clock.mark()))
+            marks.append((begin, clock.record_mark()))
         clock.end_run()
-        alone[name] = median(clock.seconds(*pair) for pair in marks) * 1e6
+        alone[name] = median(clock.seconds_between(*pair) for pair in marks) * 1e6
     _must(bool(inside) and all(us > 0 for us in (*inside.values(), *alone.values())), "a kernel has no time")
     return {
         "inside_us": {name: round(us, 2) for name, us in inside.items()},
@@ -228,11 +228,13 @@ def first_run_is_right(kind: str, kernels: Path) -> Row:
     first_ms = (time.monotonic() - began_sec) * 1e3
     _must(bool((tensors[2].numpy() == values + values).all()), "the sums of the first run are wrong")
     timer = SliceTimer(on_cores=kind != CUDA, has_priority=False)
-    tvm.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
-    warm = timer.times(library, "main", kind, ALONE_RUNS, 3, *tensors)
+    tvm.register_global_func(NEXT_SLICE, timer.count_slice, override=True)
+    warm = timer.time_slices(library, "main", kind, ALONE_RUNS, 3, *tensors)
     result: Row = {"first_ms": round(first_ms, 3), "warm_us": _mean_us(warm)}
     if kind == CUDA:
-        result["empty_cache_us"] = _mean_us(timer.cold_times(library, "main", kind, ALONE_RUNS, 3, *tensors))
+        result["empty_cache_us"] = _mean_us(
+            timer.time_cold_slices(library, "main", kind, ALONE_RUNS, 3, *tensors)
+        )
     return result
 
 
@@ -248,10 +250,10 @@ def own_load_is_no_disturbance(kind: str, _kernels: Path) -> Row:
     rival = arithmetic.rival(Task("", PRODUCT, (size,) * 3, "float16"), arithmetic.inputs(arguments))
     if rival is None:
         raise LeftOut("torch is not installed")
-    until_sec, load = time.monotonic() + BUSY_SEC, meter.look()
+    until_sec, load = time.monotonic() + BUSY_SEC, meter.read_load()
     while time.monotonic() < until_sec:
         us = arithmetic.times_us(rival[1], 10, False)
-        load = meter.look()
+        load = meter.read_load()
     _must(load.share is not None, "NVML does not answer")
     _must(not any("other processes" in words for words in load.words), f"{load.words}")
     return {"share": load.share, "words": list(load.words), "us": round(us, 1), "smi": _smi()}

@@ -22,12 +22,12 @@ from benchmarks.gpu.cells import Cells, Row, Value
 from benchmarks.gpu.kernel_index import CHANCE, COMPLETE, DLIGHT, FIRST_GUESS, INDEX
 from benchmarks.gpu.programs import module_of
 from benchmarks.gpu.tasks import BY_NAME, Task
-from graphc.export.code_generation import compiled
+from graphc.export.code_generation import compile_to_library
 from mallorn.core.targets import Target
 from searchers.space import Candidate
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.tvm.linker import link_shared
 from workers.tvm.parsed_program_cache import parse_tvm_target
 from workers.tvm.rebuild_schedule import rebuild
@@ -54,9 +54,9 @@ def compile_to(module: Any, target: str, file: Path) -> Value:
     """Write a library of a scheduled module; return ptxas's kernel figures, if for a GPU."""
     parsed, options = parse_tvm_target(target), {"tirx.disable_assert": True}
     if parsed.kind.name != "cuda":
-        library, figures = compiled(module, parsed, **options), []
+        library, figures = compile_to_library(module, parsed, **options), []
     else:
-        from workers.tvm.kernel_figures import compile_for_cuda
+        from workers.tvm.cuda_kernel_resources import compile_for_cuda
 
         built = compile_for_cuda(module, parsed, **options)
         library, figures = built.library, [asdict(kernel) for kernel in built.kernels]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from workers.device.detect_host import host_fingerprint
+from workers.device.detect_host import read_host_facts
 
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
 Row: TypeAlias = "dict[str, Value]"
@@ -93,7 +93,7 @@ def keep_origin(cells: Cells, origin: Path) -> None:
     """Store the kernels' origin and this machine's processor and Python, once."""
     if "origin" in cells or not origin.exists():
         return
-    machine: Row = {name: fact for name, fact in dict(host_fingerprint()).items() if name != "hostname"}
+    machine: Row = {name: fact for name, fact in dict(read_host_facts()).items() if name != "hostname"}
     local: Row = {"machine": machine, "python_there": platform.python_version()}
     cells.keep("origin", ok=True, **json.loads(origin.read_text()), **local)
 

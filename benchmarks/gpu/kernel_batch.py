@@ -26,10 +26,10 @@ from workers.detached import run_batch
 from workers.detached.pack_batch import (
     CHECKED_FLOATS,
     CHECKED_INTS,
-    draws_of,
-    expected_values,
-    needs,
-    timed_call,
+    describe_random_arguments,
+    make_timing_call,
+    pack_expected_outputs,
+    target_requirements,
 )
 from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.tvm.code_digest import TVM_VERSION
@@ -58,7 +58,7 @@ def write_batch(kernels: Path, target: Target) -> None:
         "format": run_batch.FORMAT,
         "batch": NAME,
         "tvm": TVM_VERSION,
-        "needs": needs(target),
+        "needs": target_requirements(target),
         "like": None,
         "files": {name: sha256((kernels / name).read_bytes()).hexdigest() for name in sorted(files)},
         "calls": calls,
@@ -85,7 +85,7 @@ def _call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
         Tensor("TENSOR", task.sums, result),
     )
     args = Arguments(tensors, outputs=(len(inputs),))
-    call = timed_call("", "", args, TIMEOUT_SEC, OPTIONS, target)
+    call = make_timing_call("", "", args, TIMEOUT_SEC, OPTIONS, target)
     return call | {"group": task.name, "check": _check(task, args, kernels)}
 
 
@@ -94,10 +94,10 @@ def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
     stem = "".join(letter if letter.isalnum() else "-" for letter in task.name)
     check_file, expected = kernels / f"{stem}-check.json", kernels / f"{stem}-expected.npz"
     if not check_file.exists():
-        args = draws_of(arguments, CHECKED_INTS, CHECKED_FLOATS[True])
-        values, output = run_batch.drawn_values(args, SEED), len(args) - 1
+        args = describe_random_arguments(arguments, CHECKED_INTS, CHECKED_FLOATS[True])
+        values, output = run_batch.random_check_arguments(args, SEED), len(args) - 1
         answers = {output: right_result(task, values[:-1])}
-        expected.write_bytes(expected_values(answers, [output], MOST_VALUES))
+        expected.write_bytes(pack_expected_outputs(answers, [output], MOST_VALUES))
         check = {
             "args": args,
             "seed": SEED,

@@ -110,7 +110,7 @@ class Bench:
         rivals_us = self._rival_us(call["cold"])
         about: Row = {"task": call["task"], "means": call["means"], "cold": call["cold"]}
         try:
-            answer = self._timer.answer(self._folder, {**call, "best_us": self._bests.get(call["task"])})
+            answer = self._timer.run_call(self._folder, {**call, "best_us": self._bests.get(call["task"])})
         except Exception as error:
             return about | {"ok": False, "error": f"{type(error).__name__}: {error}"[-500:]} | self._sticky()
         finally:

@@ -124,7 +124,7 @@ class Kernels:
 
     def gpu_load(self) -> Row:
         """Return NVML's report of the GPU from within the sandbox."""
-        load = self._meter.look()
+        load = self._meter.read_load()
         return {"share": load.share, "words": list(load.words), "power_limit": self._meter.power_limit()}
 
     def _load(self, library: str) -> Any:

@@ -107,7 +107,7 @@ def _build_model(folder: Path, target: str) -> None:
     from tvm import relax
     from tvm.s_tir import dlight
 
-    from graphc.export.code_generation import compiling
+    from graphc.export.code_generation import compilation_context
     from workers.tvm.parsed_program_cache import parse_tvm_target
 
     rng = np.random.default_rng(0)
@@ -125,7 +125,7 @@ def _build_model(folder: Path, target: str) -> None:
         module = relax.get_pipeline("zero")(builder.get())
         if on_gpu:
             module = dlight.ApplyDefaultSchedule(dlight.gpu.Matmul(), dlight.gpu.Fallback())(module)
-        with compiling(parsed, **{"relax.backend.use_cuda_graph": on_gpu}):
+        with compilation_context(parsed, **{"relax.backend.use_cuda_graph": on_gpu}):
             executable = relax.build(module, parsed, relax_pipeline=relax.get_pipeline("default_build"))
     executable.export_library(str(folder / MODEL))
     output = np.exp(np.tanh(np.maximum(np.maximum(x @ first, 0) @ second, 0)))
@@ -138,9 +138,9 @@ def _compiler(target: Any) -> Iterator[None]:
     if target.kind.name != CUDA:
         yield
         return
-    from workers.tvm.compile_cuda import collecting
+    from workers.tvm.compile_cuda import collect_device_code
 
-    with collecting(target):
+    with collect_device_code(target):
         yield
 
 

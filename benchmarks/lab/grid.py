@@ -8,7 +8,7 @@ from typing import Final
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS, located
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, check_name, resolve
-from research.replay.search_arenas import MakeModel
+from research.replay.replay_search import MakeModel
 from searchers.base import Searcher
 
 NO_MODEL: Final = "none"

@@ -1,6 +1,6 @@
 """A space made up by formula, to compare searchers in."""
 
-from research.replay.search_arenas import Arena
+from research.replay.replay_search import Arena
 from searchers.base import Trial
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace

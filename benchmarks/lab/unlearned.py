@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from searchers.algorithms.beam import Beam
-from searchers.algorithms.es import EvolutionStrategy
+from searchers.algorithms.beam_search import Beam
+from searchers.algorithms.evolution_strategy import EvolutionStrategy
 from searchers.algorithms.felix import Felix
-from searchers.algorithms.mcts import Mcts
+from searchers.algorithms.monte_carlo_tree_search import Mcts
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.qlearning import QLearning
 from searchers.algorithms.reinforce import Reinforce

@@ -28,8 +28,8 @@ from db.migrate import upgrade
 from db.session import Database
 from mallorn import Client
 from mallorn.core.errors import MallornError
-from stack.ports import free_port
 from stack.supervised_process import python_path
+from stack.tcp_ports import free_port
 
 TARGET: Final = '{"kind":"llvm","num-cores":2}'
 MODEL: Final = b"nobody imports it"

@@ -119,7 +119,7 @@ async def _tell(database: Database, job_ids: list[str], seconds: float) -> None:
 def _append(database: Database, job_ids: list[str]) -> None:
     for job_id in job_ids:
         with database.transaction() as session:
-            told = MeasuredEvent(round=1, task=0, name="t", trials=1, failed=0, best_us=time.time())
+            told = MeasuredEvent(round=1, task=0, name="t", trials=1, failures=0, best_us=time.time())
             Events(session).append(job_id, told)
 
 

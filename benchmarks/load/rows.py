@@ -41,7 +41,7 @@ def split(database: Database, job_ids: list[str], tasks: int) -> None:
             ids = Workloads(session).ensure_many([_workload(name) for name in names])
             parts = [NewTask(at, name, 1, ids[name], "matmul") for at, name in enumerate(names)]
             Tasks(session).add_many(job_id, parts)
-            Jobs(session).move(job_id, [JobState.QUEUED], JobState.TUNING)
+            Jobs(session).move_to_state(job_id, [JobState.QUEUED], JobState.TUNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Bench:
                 rows = [_trial(slot, sketch, context) for slot in range(first, first + BATCH)]
                 Measurements(session).add_batch(row.id, hold.token, rows)
                 # The best that it tells is the moment of telling: whoever reads it knows how long it took.
-                told = MeasuredEvent(**named, trials=BATCH, failed=0, best_us=time.time())
+                told = MeasuredEvent(**named, trials=BATCH, failures=0, best_us=time.time())
                 Events(session).append(job_id, told)
         with self.database.transaction() as session:
             self._close(session, job_id, row.id, hold.token, named)

@@ -61,7 +61,7 @@ def watch(url: str, job_id: str, times: Times, over: Event) -> None:
             for event in api.job(job_id).events():
                 if over.is_set():
                     return
-                if isinstance(told := event.value, MeasuredEvent) and told.best_us is not None:
+                if isinstance(told := event.parsed_event, MeasuredEvent) and told.best_us is not None:
                     times.took("event", time.time() - told.best_us)
     except MallornError as error:
         if not over.is_set():

@@ -29,9 +29,9 @@ from benchmarks.oracle.gaps import geometric
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import Machine
 from workers.device.detect_host import detect_target
-from workers.hardware_probe.measure_machine import machine_here
+from workers.hardware_probe.measure_machine import probe_host_machine
 from workers.interfaces.model_compiler import ModelCompiler, ModelTask
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
 from workers.tvm.tvm_space import TvmSpace
 
@@ -68,7 +68,7 @@ def main() -> None:
     args = parser.parse_args()
     os.sched_setaffinity(0, [args.core])
     target = parse_target(args.target or {**detect_target().attrs, "num-cores": 1})
-    machine = machine_here(target)
+    machine = probe_host_machine(target)
     print("| operator | onnxruntime, us | ours, us | ratio |\n|---|---|---|---|")
     rows = [_measured(name, target, machine, args.guesses) for name in args.names]
     headline = geometric(row.ratio for row in rows)

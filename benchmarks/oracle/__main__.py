@@ -13,7 +13,7 @@ from benchmarks.oracle.report import report
 from benchmarks.oracle.running import Cell, run_all
 from benchmarks.oracle.tasks import read_tasks
 from mallorn.core.targets import Target
-from workers.hardware_probe.measure_machine import machine_here
+from workers.hardware_probe.measure_machine import probe_host_machine
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def _cells(args: argparse.Namespace) -> Iterator[Cell]:
     """Every task on every target, whose machine is measured before streams disturb each other."""
     tasks = read_tasks(args.tasks)
     for target in map(Target, args.target):
-        machine = machine_here(target)
+        machine = probe_host_machine(target)
         for model, task in tasks:
             yield Cell(model, task, target, machine, args.data, args.candidates, args.seed)
 

@@ -10,8 +10,8 @@ from costmodels.labels import is_informative, labels
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import resolve
 from mallorn.core.values.trial import Trial
-from searchers.base import DEFAULT, Proposal, Searcher, named
-from searchers.fill_batch import Filter, random_fill, take
+from searchers.base import DEFAULT, Proposal, Searcher, prefix_origin
+from searchers.fill_batch import Filter, propose_first_valid, random_fill
 from searchers.space import Space
 
 BATCH = 16
@@ -42,7 +42,7 @@ class Arm:
         searcher: Searcher = resolve("search", self.search)(resolve("sampler", DEFAULTS.sampler)())
         model = _fitted(self.cost_model, space, history) if self.cost_model else None
         found = searcher.propose(space, history, model, count, rng)
-        return [named(proposal, self.search) for proposal in found]
+        return [prefix_origin(proposal, self.search) for proposal in found]
 
 
 OURS = Arm("ours", DEFAULTS.search, DEFAULTS.cost_model)
@@ -50,7 +50,7 @@ OURS = Arm("ours", DEFAULTS.search, DEFAULTS.cost_model)
 
 def first(space: Space) -> list[Proposal]:
     """The space's defaults, which all arms begin with."""
-    return take(Filter(space, ()), space.defaults(), len(space.defaults()), DEFAULT)
+    return propose_first_valid(Filter(space, ()), space.defaults(), len(space.defaults()), DEFAULT)
 
 
 def chance(space: Space, history: Sequence[Trial], count: int, seed: int) -> list[Proposal]:

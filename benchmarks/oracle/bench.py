@@ -83,7 +83,7 @@ class Bench:
             while waiting and self._builders.free:
                 at = waiting.popleft()
                 each = candidates[at]
-                call = CandidateCompiler.build.of(
+                call = CandidateCompiler.build.make_call(
                     self.task.tir,
                     self.target.text,
                     sketches[each.sketch].trace,
@@ -91,7 +91,7 @@ class Bench:
                     str(self._artifact(at)),
                     any_size=True,
                 )
-                self._builders.submit(call.within(BUILD_SEC), at)
+                self._builders.submit(call.with_limit(BUILD_SEC), at)
             for done in self._builders.poll(1.0):
                 ends[int(str(done.tag))] = (
                     done.end if isinstance(done.end, Library) else str(done.end)[:MESSAGE_CHARS]
@@ -110,7 +110,7 @@ class Bench:
         return replace(trial, latency_us=taken_us, run_us=(taken_us,), build_ms=end.build_ms)
 
     def _times(self, at: int, end: Library, best_us: float | None) -> list[float]:
-        args = self.task.args.of(end.args)
+        args = self.task.args.with_tensors(end.args)
         return self._clock.time(str(self._artifact(at)), args, best_us, REPEATS)
 
     def _artifact(self, at: int) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 from workers.interfaces.tensor_arguments import Arguments
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import method, serving
+from workers.subprocesses.typed_method import collect_handlers, method
 
 REPEATS: Final = 5
 REPEAT_MS: Final = 6
@@ -67,4 +67,4 @@ def _tensor(index: int, args: Arguments) -> Any:
 
 if __name__ == "__main__":
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
-    serve(serving(Clock, Clock.time.by(time)))
+    serve(collect_handlers(Clock, Clock.time.make_handler(time)))

@@ -33,7 +33,7 @@ from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.trial import Trial
 from searchers.space import Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.model_import.run import new_workload
 from workers.round.store_referenced_rows import store_sketches
 
@@ -80,7 +80,7 @@ def _common(session: Session, target: Target, host: Host) -> dict[str, Any]:
     target_id = Targets(session).ensure(target).id
     facts = host["host"]["host_class"], host["versions"]["apache-tvm"], target.num_cores, EVALUATOR
     return {
-        "kind": MeasurementKind.TRIAL.foreign,
+        "kind": MeasurementKind.TRIAL.kind_after_import,
         "source_id": Sources(session).ensure(uuid5(NAMESPACE_URL, f"mallorn:oracle:{host['commit']}").hex),
         "target_id": target_id,
         "context_id": Contexts(session).ensure(target_id, *facts).id,

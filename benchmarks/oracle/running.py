@@ -80,7 +80,7 @@ def _run(cell: Cell, cores: list[int], seconds: float) -> str:
     figures = {
         "peak_gflops": peak_gflops(machine, ["float32"]),
         "memory_gbytes_per_sec": machine.memory_gbytes_per_sec,
-        "machine": machine.stored(),
+        "machine": machine.to_stored_json(),
     }
     spent = {"seed": cell.seed, "seconds": time.time() - begun, "candidates": len(stream.trials)}
     Cells(cell.data).keep(cell.name, known | asdict(contest) | figures | spent)

@@ -17,7 +17,7 @@ from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
 from searchers.base import Proposal
 from workers.interfaces.model_compiler import ModelTask
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.tvm.tvm_space import TvmSpace
 
 ARMS: Final = ("default", "ours", "chance", "together")

@@ -7,8 +7,8 @@ from typing import Final
 from benchmarks.sim.devices import Devices
 from benchmarks.sim.state import SimJob, new_job
 from benchmarks.sim.synthetic import smooth
-from services.planner.fair_share import JobShare, charged, deal_slots
-from services.planner.planner import plan
+from services.planner.fair_share import JobShare, charge_job, deal_slots
+from services.planner.plan_rounds import plan_rounds
 
 TRIALS: Final = 80  # of a task's curve; a job that has spent its budget makes room for a new one
 OWNERS: Final = 20
@@ -67,12 +67,12 @@ class Crowd:
         job = self.jobs[next(iter(deal_slots(self.shares.values(), able, 1)))]
         self.turn_ms.append((perf_counter() - began) * 1e3)
         job.slots = len(job.open) + 1
-        decision = plan(job.view())
+        decision = plan_rounds(job.view())
         self.decision_ms.append((perf_counter() - began) * 1e3)
         for at, cut in job.apply(decision):
             self.devices.submit((job.id, at), cut.seconds)
             size = len(cut.candidates_us)
-            self.shares[job.id] = charged([*self.shares.values()], job.id, size)
+            self.shares[job.id] = charge_job([*self.shares.values()], job.id, size)
         if decision.finished:
             self._dismiss(job.id)
         elif not decision.rounds:

@@ -6,7 +6,7 @@ from time import perf_counter
 from benchmarks.sim.devices import Devices
 from benchmarks.sim.state import SimJob
 from mallorn.core.errors import MallornError
-from services.planner.planner import plan
+from services.planner.plan_rounds import plan_rounds
 
 
 class Stalled(MallornError):
@@ -76,7 +76,7 @@ def play(job: SimJob, devices: int, final_us: float) -> Run:
     start_us, steps, decisions, planning_sec = job.latency_us, list[Step](), 0, 0.0
     while True:
         view, began = job.view(), perf_counter()
-        decision = plan(view)
+        decision = plan_rounds(view)
         planning_sec += perf_counter() - began
         decisions += len(decision.rounds)
         for at, cut in job.apply(decision):

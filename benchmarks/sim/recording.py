@@ -44,7 +44,7 @@ def record(
         wait_for_device(stack)
         job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
         wait_until_tuned(job, f"less {data}/logs/worker.log")
-        chosen = job.status.chosen()
+        chosen = job.status.sent_options()
     database = Database(f"sqlite:///{data / 'mallorn.db'}")
     found = read_rounds(database, job.id, cell)
     database.dispose()

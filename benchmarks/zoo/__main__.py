@@ -85,15 +85,15 @@ def _row(api: Client, path: Path, trials: int) -> Row:
         error=report.error_vs_onnxruntime,
         ours_us=latency.get("tuned"),
         onnxruntime_us=latency.get("onnxruntime"),
-        is_steady=report.steady,
-        not_done=[each.step for each in report.not_done],
+        is_steady=report.is_undisturbed,
+        not_done=[each.step for each in report.skipped_steps],
     )
 
 
 def _import_sec(job: Job) -> float | None:
     """From now until its tasks are known."""
     started = time.monotonic()
-    while job.refresh().state not in IMPORTED and not job.state.final:
+    while job.refresh().state not in IMPORTED and not job.state.is_final:
         time.sleep(POLL_SEC)
     return time.monotonic() - started if job.state in IMPORTED else None
 

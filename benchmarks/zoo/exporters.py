@@ -25,7 +25,7 @@ import tvm
 from benchmarks.hosts import describe_host
 from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.zoo.row import RIGHT
-from graphc.export.compile_network import outputs_of
+from graphc.export.compile_network import run_library_once
 from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
 from workers.device.detect_host import detect_target
@@ -95,12 +95,12 @@ def _compile_and_compare(path: Path, target: Target, found: dict[str, object]) -
     recipe = stored_recipe(recipe_for("tuned", target))
     with ModelCompiler() as child, tempfile.TemporaryDirectory(prefix="zoo-") as folder:
         library, arrays = f"{folder}/model.so", f"{folder}/inputs.npz"
-        extraction = child.extract.within(SECONDS, str(path), target.text, recipe, {})
+        extraction = child.extract.call_with_limit(SECONDS, str(path), target.text, recipe, {})
         found |= {"is_in": True, "tasks": len(extraction.tasks)}
-        child.compile_model.within(SECONDS, str(path), None, target.text, recipe, library, {})
+        child.compile_model.call_with_limit(SECONDS, str(path), None, target.text, recipe, library, {})
         names = child.make_inputs(str(path), arrays, 0, {}, extraction.graph.input_ranges)
         inputs = dict(np.load(arrays))
-        ours = outputs_of(library, [inputs[name] for name in names], tvm.cpu())
+        ours = run_library_once(library, [inputs[name] for name in names], tvm.cpu())
     theirs = onnxruntime.InferenceSession(path).run(None, inputs)
     error = max(_error(*pair) for pair in zip(ours, theirs, strict=True))
     found |= {"error": error, "is_right": error <= RIGHT}

@@ -53,7 +53,7 @@ def _imported(path: Path, target: Target, seconds: float) -> Import:
     recipe, started = stored_recipe(recipe_for("tuned", target)), time.monotonic()
     try:
         with ModelCompiler() as child:
-            answer = child.extract.within(seconds, str(path), target.text, recipe, {})
+            answer = child.extract.call_with_limit(seconds, str(path), target.text, recipe, {})
     except MallornError as error:
         return Import(path.stem, round(time.monotonic() - started, 1), refused=error.message)
     nodes = sum(answer.graph.onnx_operators.values())

@@ -13,7 +13,7 @@ from benchmarks.zoo.cases import Case, cases, with_constants
 from benchmarks.zoo.trying import Answer, Trying
 from mallorn.core.errors import InvalidModel
 from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import serving
+from workers.subprocesses.typed_method import collect_handlers
 from workers.tvm.import_onnx_to_relax import load_network
 
 REFUSED, RIGHT, WRONG = "refused", "right", "wrong"
@@ -62,4 +62,4 @@ def _compared(case: Case, found: Sequence[Any]) -> Answer:
 
 
 if __name__ == "__main__":
-    serve(serving(Trying, Trying.try_case.by(try_case)))
+    serve(collect_handlers(Trying, Trying.try_case.make_handler(try_case)))

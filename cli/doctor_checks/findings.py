@@ -27,7 +27,7 @@ class States:
     weak: str
 
 
-def tell(findings: Iterable[Finding], as_json: bool, states: States, all_well: str) -> None:
+def print_findings(findings: Iterable[Finding], as_json: bool, states: States, all_well: str) -> None:
     """Print findings as lines or as JSON. Exits with code 1 if a necessary check failed."""
     reported: list[Finding] = []
     for finding in findings:

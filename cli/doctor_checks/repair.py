@@ -21,16 +21,16 @@ from db.backups import (
     sqlite_file,
     taken_at,
 )
-from db.migrate import check, upgrade
+from db.migrate import check_table_version, upgrade
 from db.repositories.stored_files import Repairs, StoredFiles
 from db.repositories.withdraw_measurements import BusyHours
 from db.session import Database
-from mallorn.core.artifact_uris import exports_beside, model_uri, open_store
+from mallorn.core.artifact_uris import job_exports_uri, model_uri, open_store
 from mallorn.core.errors import MallornError, NotFound, StorageFull
 from mallorn.core.host_id import host_folder
 from mallorn.core.settings import Settings
 from stack.data_directory import DataDir
-from stack.temporary_files import left_by_the_dead, sweep
+from stack.temporary_files import find_abandoned_folders, remove_abandoned_folders
 
 DAMAGED: Final = "damaged"
 
@@ -46,10 +46,10 @@ class FileQuarantine:
         """Return a new quarantine folder in a data directory."""
         return cls(data / DAMAGED / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
 
-    def take(self, uri: str) -> Path:
+    def move_file(self, uri: str) -> Path:
         """Move a file of the artifact store to the folder. Raises StorageFull if that fails."""
         fs, path = open_store(uri)
-        place = self._place(Path(path).name)
+        place = self._quarantine_path(Path(path).name)
         try:
             if isinstance(fs, LocalFileSystem):
                 shutil.move(path, place)
@@ -62,14 +62,14 @@ class FileQuarantine:
 
     def link(self, file: Path) -> Path:
         """Hard-link a file into the folder, so that another file can replace the original."""
-        place = self._place(file.name)
+        place = self._quarantine_path(file.name)
         try:
             os.link(file, place)
         except OSError as error:
             raise _cannot(str(file), error) from error
         return place
 
-    def _place(self, name: str) -> Path:
+    def _quarantine_path(self, name: str) -> Path:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -81,36 +81,36 @@ def _cannot(path: str, error: OSError) -> StorageFull:
     return StorageFull(f"cannot move {path} aside: {error.strerror or error}", hint="df -h; ls -ld DATA_DIR")
 
 
-def repaired(config: Settings) -> Iterator[Finding]:
+def repair_all(config: Settings) -> Iterator[Finding]:
     """Make all repairs and yield a finding for each; stop after the first that fails."""
     aside = FileQuarantine.of(config.data_dir.absolute())
     try:
-        for words in _steps(config, aside):
+        for words in _iterate_repairs(config, aside):
             yield Finding("repaired", True, words)
     except MallornError as error:
         yield Finding("repair", False, error.message, error.hint)
 
 
-def _steps(config: Settings, aside: FileQuarantine) -> Iterator[str]:
-    yield from leftovers(config.data_dir)
-    yield from restored_database(config.database_url, aside)
+def _iterate_repairs(config: Settings, aside: FileQuarantine) -> Iterator[str]:
+    yield from remove_leftovers(config.data_dir)
+    yield from restore_database(config.database_url, aside)
     with Database(config.database_url) as database:
-        check(database)
-        yield from models(database, config.artifacts, aside)
-        yield from exports(database)
-        yield from times(database)
-        yield from cost_models(database)
+        check_table_version(database)
+        yield from repair_models(database, config.artifacts, aside)
+        yield from repair_exports(database)
+        yield from repair_times(database)
+        yield from repair_cost_models(database)
 
 
-def leftovers(data: Path) -> Iterator[str]:
+def remove_leftovers(data: Path) -> Iterator[str]:
     """Remove temporary folders that killed processes of the service left on this machine."""
-    places = DataDir(data).scratch, host_folder()
-    if folders := [str(folder) for folder in left_by_the_dead(*places)]:
-        sweep(*places)
+    places = DataDir(data).temporary_directory, host_folder()
+    if folders := [str(folder) for folder in find_abandoned_folders(*places)]:
+        remove_abandoned_folders(*places)
         yield f"removed what killed parts left: {', '.join(sorted(folders))}"
 
 
-def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
+def restore_database(url: str, aside: FileQuarantine) -> Iterator[str]:
     """Replace a damaged or missing SQLite file by the newest intact backup.
 
     Without a backup it raises DamagedDatabase, or NotFound if the file is missing. Raises
@@ -140,7 +140,7 @@ def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
             check_unused(file)
             for log in (file.with_name(f"{file.name}{end}") for end in ("-wal", "-shm")):
                 if log.exists():
-                    aside.take(str(log))
+                    aside.move_file(str(log))
             aside.link(file)
         draft.replace(file)
     except OSError as error:
@@ -152,37 +152,37 @@ def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
     yield f"{file} is the backup of {taken_at(backup):%Y-%m-%d %H:%M:%S} UTC; what came later is lost{moved}"
 
 
-def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterator[str]:
+def repair_models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterator[str]:
     """Move damaged models away; record damaged and missing models in their jobs."""
     for model_id, flaw in stored.flawed_models(database, artifacts):
         uri = model_uri(artifacts, model_id)
-        _check_there(uri.rpartition("/")[0])
-        moved = f", moved to {aside.take(uri)}" if flaw.there else ""
+        _check_folder_exists(uri.rpartition("/")[0])
+        moved = f", moved to {aside.move_file(uri)}" if flaw.there else ""
         with database.transaction() as session:
-            jobs = Repairs(session).lose_model(model_id)
+            jobs = Repairs(session).record_lost_model(model_id)
         yield f"{uri} {flaw.words}{moved}; " + (f"told jobs {', '.join(jobs)}" if jobs else "no job uses it")
 
 
-def exports(database: Database) -> Iterator[str]:
+def repair_exports(database: Database) -> Iterator[str]:
     """Record in the jobs which of their exports are missing."""
     for job_id, uri in stored.missing_exports(database).items():
-        _check_there(exports_beside(exports_beside(uri)))
+        _check_folder_exists(job_exports_uri(job_exports_uri(uri)))
         with database.transaction() as session:
-            Repairs(session).lose_export(job_id)
+            Repairs(session).record_lost_export(job_id)
         yield f"{uri} is missing; told job {job_id}"
 
 
-def times(database: Database) -> Iterator[str]:
+def repair_times(database: Database) -> Iterator[str]:
     """Mark times as upper bounds in hours whose trials mostly took too long."""
     with database.transaction() as session:
         busy_hours = BusyHours(session)
         for hour in busy_hours.busy_hours():
-            count = busy_hours.mark(hour)
+            count = busy_hours.mark_as_bounds(hour)
             long = f"{hour.times:.1f} times too long"
             yield f"{count} times of job {hour.job_id} are upper bounds from now on: they were {long}"
 
 
-def cost_models(database: Database) -> Iterator[str]:
+def repair_cost_models(database: Database) -> Iterator[str]:
     """Retire damaged cost models, and activate the newest intact version before each."""
     with database.session() as session:
         rows = StoredFiles(session).cost_models()
@@ -191,15 +191,14 @@ def cost_models(database: Database) -> Iterator[str]:
         with database.transaction() as session:
             older_rows = StoredFiles(session).cost_models_before(version_id)
             intact = next((row for row in older_rows if not stored.damaged(row)), None)
-            Repairs(session).retire(version_id, None if intact is None else intact.id)
+            Repairs(session).replace_active_version(version_id, None if intact is None else intact.id)
         result = "no earlier version is intact" if intact is None else f"{intact.name} is active again"
         yield f"{name} is damaged and retired: {result}"
 
 
-def _check_there(folder: str) -> None:
+def _check_folder_exists(folder: str) -> None:
     """Raise NotFound if a folder is missing: its disk is then unmounted, no file is lost."""
     fs, path = open_store(folder)
     if not fs.exists(path):
-        raise NotFound(
-            f"there is no {folder}, where rows name files", hint="mount it, or set MALLORN_ARTIFACTS"
-        )
+        message = f"there is no {folder}, where rows name files"
+        raise NotFound(message, hint="mount it, or set MALLORN_ARTIFACTS")

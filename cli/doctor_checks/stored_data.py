@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from sqlalchemy import select
 
 from costmodels.serialization import check_bytes
-from db.backups import back_up, check_pages, folder_of, listed, sqlite_file, taken_at
-from db.migrate import check
+from db.backups import back_up, check_pages, folder_of, list_backups, sqlite_file, taken_at
+from db.migrate import check_table_version
 from db.repositories.stored_files import Repairs, StoredCostModel, StoredFiles
 from db.repositories.withdraw_measurements import BusyHours
 from db.session import Database
@@ -19,11 +19,11 @@ from mallorn.core.artifact_uris import model_uri, open_store
 from mallorn.core.errors import Conflict, InvalidRequest, MallornError, NotFound, StorageFull, Unavailable
 from mallorn.core.host_id import host_folder
 from stack.data_directory import DataDir
-from stack.temporary_files import left_by_the_dead
-from workers.sandbox.sandbox_support import reached
+from stack.temporary_files import find_abandoned_folders
+from workers.sandbox.sandbox_support import probe_sandbox_support
 
 
-def integrity(database: Database) -> str:
+def check_integrity(database: Database) -> str:
     """Check the database. Raises NotFound, DamagedDatabase or Unavailable if it fails."""
     file = sqlite_file(database.url)
     if file is None:
@@ -34,25 +34,25 @@ def integrity(database: Database) -> str:
     return f"{file} is whole, {file.stat().st_size / 1e6:.1f} MB"
 
 
-def tables(database: Database) -> str:
+def check_tables(database: Database) -> str:
     """Raise Conflict if the database's tables are not of this version."""
-    check(database)
+    check_table_version(database)
     return "of this version"
 
 
-def backups(database: Database) -> str:
+def describe_backups(database: Database) -> str:
     """Return a text on the backups of a SQLite file; for a server, where to read on."""
     file = sqlite_file(database.url)
     if file is None:
         return "by pg_dump: docs/runbook.md, Backup"
-    files = listed(file)
+    files = list_backups(file)
     if not files:
         return f"none in {folder_of(file)}; a running service makes one a day"
     names = ", ".join(f"{taken_at(backup):%Y-%m-%d %H:%M}" for backup in files)
     return f"{len(files)} in {folder_of(file)}, of {names} UTC"
 
 
-def backed_up(database: Database, copy: Path) -> str:
+def copy_sqlite_database(database: Database, copy: Path) -> str:
     """Copy a SQLite database to `copy`.
 
     Raises InvalidRequest for a database server, Conflict if `copy` exists, StorageFull if
@@ -66,21 +66,19 @@ def backed_up(database: Database, copy: Path) -> str:
     try:
         back_up(file, copy)
     except (OSError, sqlite3.Error) as error:
-        raise StorageFull(
-            f"cannot write {copy}: {error}", hint="name another file with --backup FILE"
-        ) from None
+        message = f"cannot write {copy}: {error}"
+        raise StorageFull(message, hint="name another file with --backup FILE") from None
     return f"{copy} is a whole copy of {file}"
 
 
 NEXT_START = "nothing to do: the next   mallorn up   removes it"
 
 
-def rights(data: Path) -> str:
+def check_access_rights(data: Path) -> str:
     """Check a data folder. Raises NotFound if missing, InvalidRequest if not writable."""
     if not data.is_dir():
-        raise NotFound(
-            f"there is no directory {data} yet", hint="mallorn up, or name another with --data DIR"
-        )
+        message = f"there is no directory {data} yet"
+        raise NotFound(message, hint="mallorn up, or name another with --data DIR")
     if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
         raise InvalidRequest(
             f"{data} cannot be written by user {os.getuid()}",
@@ -89,9 +87,9 @@ def rights(data: Path) -> str:
     return f"{data} can be written"
 
 
-def stack(directory: DataDir) -> str:
+def describe_running_service(directory: DataDir) -> str:
     """Describe the service that runs here. Raises Unavailable if a dead one left a file."""
-    running = directory.running_stack()
+    running = directory.read_running_stack()
     if running is not None:
         return f"{running.url}, process {running.pid}"
     if directory.stack_file.exists():
@@ -99,18 +97,18 @@ def stack(directory: DataDir) -> str:
     return "none runs"
 
 
-def leftovers(directory: DataDir) -> str:
+def check_leftovers(directory: DataDir) -> str:
     """Raise Unavailable, with their paths, if killed processes left temporary folders."""
-    places = directory.scratch, host_folder()
-    folders = [str(folder) for folder in left_by_the_dead(*places)]
+    places = directory.temporary_directory, host_folder()
+    folders = [str(folder) for folder in find_abandoned_folders(*places)]
     if folders:
         raise Unavailable(f"killed parts left {', '.join(sorted(folders))}", hint=NEXT_START)
     return f"killed parts left nothing in {' and '.join(map(str, places))}"
 
 
-def sandbox(mode: str) -> str:
+def describe_sandbox(mode: str) -> str:
     """Describe this host's sandbox. Raises NoSandbox if it is less than `mode` requires."""
-    return f"{reached(mode)}, with MALLORN_SANDBOX={mode}"
+    return f"{probe_sandbox_support(mode)}, with MALLORN_SANDBOX={mode}"
 
 
 NAMED: Final = 5  # missing or damaged files that are named in one line
@@ -127,12 +125,10 @@ class Flaw(NamedTuple):
     there: bool
 
 
-def models(database: Database, artifacts: str) -> str:
+def check_models(database: Database, artifacts: str) -> str:
     """Check the models' files. Raises Lacking for flaws that no job has on record."""
-    bad = [
-        f"{model_uri(artifacts, model_id)} {flaw.words}"
-        for model_id, flaw in flawed_models(database, artifacts)
-    ]
+    flawed = flawed_models(database, artifacts)
+    bad = [f"{model_uri(artifacts, model_id)} {flaw.words}" for model_id, flaw in flawed]
     if bad:
         raise Lacking(
             _first_few(bad),
@@ -158,7 +154,7 @@ def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Fla
     ]
 
 
-def exports(database: Database) -> str:
+def check_exports(database: Database) -> str:
     """Check the files that jobs exported. Raises Lacking, naming what is missing."""
     if bad := [f"{uri} of job {job} is missing" for job, uri in missing_exports(database).items()]:
         raise Lacking(_first_few(bad), hint="restore `artifacts` from a backup; or mallorn doctor --repair")
@@ -173,7 +169,7 @@ def missing_exports(database: Database) -> dict[str, str]:
     return {job: uri for job, uri in uris.items() if not _files(uri)}
 
 
-def times(database: Database) -> str:
+def check_times(database: Database) -> str:
     """Check measured times. Raises Lacking for hours in which most trials took too long."""
     with database.session() as session:
         hours = BusyHours(session).busy_hours()
@@ -186,7 +182,7 @@ def times(database: Database) -> str:
     return "no candidate's times disagree beyond noise"
 
 
-def cost_models(database: Database) -> str:
+def check_cost_models(database: Database) -> str:
     """Check the active cost models' bytes. Raises Lacking if versions are damaged."""
     with database.session() as session:
         checked = [(version.name, damaged(version)) for version in StoredFiles(session).cost_models()]

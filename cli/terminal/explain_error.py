@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from mallorn.core.errors import InvalidRequest, MallornError
-from mallorn.core.install_command import MissingPackage, install_line
+from mallorn.core.install_command import MissingPackage, pip_install_command
 from mallorn.core.settings import Settings
 
 OURS: Final = frozenset(
@@ -24,10 +24,10 @@ HINTS: Final = {
 MISTAKES: Final = (ModuleNotFoundError, OSError, ValidationError)
 
 
-def explained(error: Exception) -> MallornError | None:
+def explain_error(error: Exception) -> MallornError | None:
     """Return the error with a hint; None for bugs in Mallorn, which need a traceback."""
     if isinstance(error, ModuleNotFoundError):
-        return missing_package(error)
+        return explain_missing_package(error)
     if isinstance(error, OSError) and error.strerror is not None:
         file = "a file" if error.filename is None else str(error.filename)
         if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -46,8 +46,12 @@ def explained(error: Exception) -> MallornError | None:
     return None
 
 
-def missing_package(error: ModuleNotFoundError, extras: str = "server,worker") -> MissingPackage | None:
+def explain_missing_package(
+    error: ModuleNotFoundError, extras: str = "server,worker"
+) -> MissingPackage | None:
     """Return an error with the pip command for a package; None for Mallorn's own modules."""
     if error.name is None or error.name.partition(".")[0] in OURS:
         return None
-    return MissingPackage(f"this needs {error.name}, which is not installed", hint=install_line(extras))
+    return MissingPackage(
+        f"this needs {error.name}, which is not installed", hint=pip_install_command(extras)
+    )

@@ -1,14 +1,15 @@
 """Command-line options that describe a job, and their parsers."""
 
 import json
-from collections.abc import Iterable
-from typing import Annotated, NamedTuple, cast
+from collections.abc import Iterable, Iterator
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 import typer
 
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.job_options import LARGEST_ROUND, JobOptions, choices
+from mallorn.core.job_options import WITHOUT_FLAG, JobOptions, accepted_names
 from mallorn.core.registry import CONTRACTS
 from mallorn.core.targets import LOCAL
 
@@ -21,32 +22,32 @@ ForceOption = Annotated[
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")]
 
 
-def known(option: str) -> str:
+def accepted_names_text(option: str) -> str:
     """Return the names that an option accepts, separated by commas, for a help text."""
-    return ", ".join(choices(option))
+    return ", ".join(accepted_names(option))
 
 
-def said_of(option: str) -> str:
-    """Return the description of a job option from its schema."""
-    return str(JobOptions.model_fields[option].description)
-
-
-def words(option: str) -> str:
+def option_help(option: str) -> str:
     """Return an option's help text: its description, and the names it accepts, if any."""
-    description = said_of(option)
+    description = str(JobOptions.model_fields[option].description)
     class_words = ", or MODULE:CLASS of your own" if option in CONTRACTS else ""
-    return f"{description} One of {known(option)}{class_words}." if choices(option) else description
+    if accepted_names(option):
+        return f"{description} One of {accepted_names_text(option)}{class_words}."
+    return description
 
 
 ShapeOption = Annotated[
     list[str] | None,
-    typer.Option("--input-shape", metavar="NAME:1,3,224,224", help=f"{words('input_shapes')} Repeatable."),
+    typer.Option(
+        "--input-shape", metavar="NAME:1,3,224,224", help=f"{option_help('input_shapes')} Repeatable."
+    ),
 ]
 DynamicOption = Annotated[
-    list[str] | None, typer.Option("--dynamic", metavar="NAME=1..64", help=f"{words('dynamic')} Repeatable.")
+    list[str] | None,
+    typer.Option("--dynamic", metavar="NAME=1..64", help=f"{option_help('dynamic')} Repeatable."),
 ]
 OnlyOption = Annotated[
-    list[str] | None, typer.Option("--only", metavar="PATTERN", help=f"{words('only')} Repeatable.")
+    list[str] | None, typer.Option("--only", metavar="PATTERN", help=f"{option_help('only')} Repeatable.")
 ]
 
 
@@ -68,23 +69,10 @@ class EffortOptions(NamedTuple):
     seed: SeedOption = 0
 
 
-class Choices(NamedTuple):
-    """Job options on the command line: a flag for some, `--option NAME=VALUE` for any."""
+TYPES: Final[dict[str, type]] = {"boolean": bool, "integer": int, "number": float, "string": str}
 
-    recipe: Annotated[str | None, typer.Option(help=words("recipe"))] = None
-    precision: Annotated[str | None, typer.Option(help=words("precision"))] = None
-    mode: Annotated[str | None, typer.Option(help=words("mode"))] = None
-    search: Annotated[str | None, typer.Option(help=words("search"))] = None
-    cost_model: Annotated[str | None, typer.Option(help=words("cost_model"))] = None
-    sampler: Annotated[str | None, typer.Option(help=words("sampler"))] = None
-    stopping: Annotated[str | None, typer.Option(help=words("stopping"))] = None
-    policy: Annotated[str | None, typer.Option(help=words("policy"))] = None
-    families: Annotated[str | None, typer.Option(help=words("families"))] = None
-    contention: Annotated[bool, typer.Option("--contention", help=said_of("contention"))] = False
-    wait_for_quiet: Annotated[bool, typer.Option("--wait-for-quiet", help=said_of("wait_for_quiet"))] = False
-    private: Annotated[bool, typer.Option("--private", help=said_of("private"))] = False
-    round_size: Annotated[int | None, typer.Option(min=1, max=LARGEST_ROUND, help=words("round_size"))] = None
-    only: OnlyOption = None
+
+def read_flags(
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,21 +81,37 @@ class Choices(NamedTuple):
             metavar="NAME=VALUE",
             help="Any job option, as search=random or evaluator.repeat=3; repeatable.",
         ),
-    ] = None
-    input_shape: ShapeOption = None
-    dynamic: DynamicOption = None
-
-    def asked(self) -> OptionKwargs:
-        """Return the options that the user gave; `--option` overrides the other flags."""
-        flags = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
-        options = {name: value for name, value in flags.items() if value is not None and value is not False}
-        options |= {name: "on" for name, value in options.items() if value is True}
-        if self.dynamic:
-            options["dynamic"] = dict(map(parse_dynamic, self.dynamic))
-        return cast(OptionKwargs, options | parse_options(self.option or [], self.input_shape or []))
+    ] = None,
+    **flags: Any,
+) -> OptionKwargs:
+    """Return the options that the user gave; `--option` overrides the other flags."""
+    options = {name: value for name, value in flags.items() if value is not None and value is not False}
+    for name, parse in (("input_shapes", parse_input_shape), ("dynamic", parse_dynamic)):
+        if name in options:
+            options[name] = dict(map(parse, options[name]))
+    return cast(OptionKwargs, options | parse_options(option or []))
 
 
-def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, object]:
+def _flags() -> Iterator[Parameter]:
+    """Yield a parameter for each job option with a flag, as typer reads it."""
+    repeated: dict[str, object] = {"only": OnlyOption, "input_shapes": ShapeOption, "dynamic": DynamicOption}
+    for name, schema in JobOptions.model_json_schema()["properties"].items():
+        limits = schema.get("anyOf", [schema])[0]
+        if name in WITHOUT_FLAG or (name not in repeated and limits.get("type") not in TYPES):
+            continue
+        bounds = {"min": limits.get("minimum"), "max": limits.get("maximum")}
+        flag = typer.Option(f"--{name.replace('_', '-')}", help=option_help(name), **bounds)
+        hint = repeated.get(name) or Annotated[TYPES[limits["type"]] | None, flag]
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+
+
+read_flags.__signature__ = Signature(  # type: ignore[attr-defined]
+    [*_flags(), signature(read_flags).parameters["option"].replace(kind=Parameter.KEYWORD_ONLY)]
+)
+JobFlags = Annotated[OptionKwargs, read_flags]
+
+
+def parse_options(pairs: Iterable[str]) -> dict[str, object]:
     """Parse texts such as `evaluator.repeat=3` to nested options; values may be JSON."""
     options: dict[str, object] = {}
     for pair in pairs:
@@ -125,8 +129,7 @@ def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dic
             group[last] = json.loads(value)
         except ValueError:
             group[last] = value
-    shapes = dict(parse_input_shape(text) for text in input_shapes)
-    return {**options, "input_shapes": shapes} if shapes else options
+    return options
 
 
 def parse_input_shape(text: str) -> tuple[str, list[int]]:

@@ -1,30 +1,36 @@
-"""Groups of options that several commands share, each declared as a named tuple."""
+"""Groups of options that commands share: a named tuple, or a function that builds a parameter."""
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, isfunction, signature
 from typing import Any, get_type_hints
 
 Command = Callable[..., None]
 
 
-def shared(command: Command) -> Command:
-    """Return the command with an option for each field of its named-tuple parameters."""
+def expand_option_groups(command: Command) -> Command:
+    """Return the command with all options of its groups.
+
+    A group is a parameter whose type is a named tuple, or `Annotated[TYPE, FUNCTION]`; the
+    function takes the options and returns the parameter's value.
+    """
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_fields")}
+    builders = {name: getattr(hint, "__metadata__", (hint,))[-1] for name, hint in hints.items()}
+    groups = {
+        name: build for name, build in builders.items() if isfunction(build) or hasattr(build, "_fields")
+    }
     parameters: list[Parameter] = []
     for name, parameter in signature(command).parameters.items():
-        if name not in groups:
-            parameters.append(parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY))
-            continue
-        for option, hint in get_type_hints(groups[name], include_extras=True).items():
-            default = groups[name]._field_defaults.get(option, Parameter.empty)
-            parameters.append(Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+        if name in groups:
+            parameters += signature(groups[name]).parameters.values()
+        else:
+            parameters.append(parameter.replace(annotation=hints[name]))
+    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
 
     @wraps(command)
     def spread(**values: Any) -> None:
-        for name, kind in groups.items():
-            values[name] = kind(**{option: values.pop(option) for option in kind._fields})
+        for name, build in groups.items():
+            values[name] = build(**{option: values.pop(option) for option in signature(build).parameters})
         command(**values)
 
     spread.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -86,33 +86,31 @@ def client(url: str | None, api_key: str | None, data: Path | None = None) -> "C
     from mallorn.client import Client  # parts of the service do not need its imports
 
     directory = DataDir((data or Settings().data_dir).expanduser().absolute())
-    stack = None if url else directory.running_stack()
+    stack = None if url else directory.read_running_stack()
     if url is None and stack is None and data is not None:
-        raise Unavailable(
-            f"no service runs on {directory.path}", hint=f"mallorn up --port 0 --data {directory.path}"
-        )
+        message = f"no service runs on {directory.path}"
+        raise Unavailable(message, hint=f"mallorn up --port 0 --data {directory.path}")
     return Client(stack.url if stack else url, api_key)
 
 
 def print_error(message: str, hint: str = "") -> None:
     """Print an error message and, if there is one, the next command to type."""
-    console = stderr()
-    console.print(f"[bold red]error:[/] {_shown(message)}", soft_wrap=True)
+    stderr().print(f"[bold red]error:[/] {_escape_text(message)}", soft_wrap=True)
     if hint:
         print_next(hint)
 
 
 def print_next(command: str) -> None:
     """Print the command to type next."""
-    stderr().print(f"[bold]next:[/]  {_shown(command)}", soft_wrap=True)
+    stderr().print(f"[bold]next:[/]  {_escape_text(command)}", soft_wrap=True)
 
 
 def print_note(text: str) -> None:
     """Print a line for the user on stderr, separate from the data."""
-    stderr().print(_shown(text), soft_wrap=True)
+    stderr().print(_escape_text(text), soft_wrap=True)
 
 
-def _shown(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Escape markup and control characters, so that untrusted text is printed literally."""
     return escape(_MOVING.sub(lambda match: ascii(match[0])[1:-1], text))
 
@@ -175,7 +173,7 @@ def fact_table(title: str, value: str, facts: Mapping[str, Cell]) -> Table:
     return table(rows, columns)
 
 
-def ask(question: str, without_asking: str, yes: bool) -> None:
+def confirm_or_exit(question: str, without_asking: str, yes: bool) -> None:
     """Exit with code 1 unless the user agrees. Raises InvalidRequest without a terminal."""
     if yes:
         return

@@ -1,13 +1,11 @@
 """Load the measurements and base cost models of this installation into a new database."""
 
 import logging
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy.orm import Session
 
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
@@ -44,26 +42,27 @@ class Shipped(BaseModel):
     bases: list[ShippedBase]
 
 
-def rows_in(folder: Path) -> Path:
+def bundled_rows_path(folder: Path) -> Path:
     return folder / "rows"
 
 
-def read_list(folder: Path) -> Shipped | None:
+def read_bases_list(folder: Path) -> Shipped | None:
     """Return the parsed bases.json of a folder, or None if the folder has none."""
     path = folder / LIST
     return Shipped.model_validate_json(path.read_bytes()) if path.is_file() else None
 
 
-def has_bundled(url: str, folder: Path = FOLDER) -> bool:
-    """Return whether a database holds the bundled base models. Raises MallornError without bases.json."""
+def has_bundled_models(url: str, folder: Path = FOLDER) -> bool:
+    """Return whether a database holds the bundled base models. Raises MallornError without
+    bases.json."""
     try:
-        return _has(url, _needed_list(folder))
+        return _has_all_bases(url, _require_bases_list(folder))
     except (OSError, ValueError):
         return False  # bring_along logs the reason
 
 
-def _needed_list(folder: Path) -> Shipped:
-    if (shipped := read_list(folder)) is None:
+def _require_bases_list(folder: Path) -> Shipped:
+    if (shipped := read_bases_list(folder)) is None:
         raise MallornError(
             f"this installation lacks {folder}, the measurements and cost models that come along",
             hint="install Mallorn again, or set MALLORN_SHIPPED=false to begin without them",
@@ -71,12 +70,12 @@ def _needed_list(folder: Path) -> Shipped:
     return shipped
 
 
-def _has(url: str, shipped: Shipped) -> bool:
+def _has_all_bases(url: str, shipped: Shipped) -> bool:
     with Database(url) as database, database.session() as session:
-        return CostModels(session).knows(shipped.snapshot)
+        return CostModels(session).has_trained_on(shipped.snapshot)
 
 
-def bring_along(url: str, folder: Path = FOLDER) -> int:
+def load_bundled_models(url: str, folder: Path = FOLDER) -> int:
     """Store the bundled rows and base models if the database lacks them; return the number of new rows.
 
     The base models are stored last, in one transaction, so a database that has them has the
@@ -84,45 +83,37 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
     are logged, and the service still starts. Raises MallornError if bases.json is missing.
     """
     try:
-        shipped = _needed_list(folder)
-        if _has(url, shipped):
+        shipped = _require_bases_list(folder)
+        if _has_all_bases(url, shipped):
             return 0
         from db.dataset.import_dataset import import_dataset  # late, because it loads Arrow
 
         with Database(url) as database:
             blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}
-            imported = import_dataset(database, rows_in(folder))
-            _store_bases(database, shipped, blobs)
+            imported = import_dataset(database, bundled_rows_path(folder))
+            with database.transaction() as session:
+                for base in shipped.bases[:1]:  # services that start at the same time wait for this lock
+                    CostModels(session).lock_target(Targets(session).ensure(parse_target(base.target)).id)
+                if not CostModels(session).has_trained_on(shipped.snapshot):
+                    for base in shipped.bases:
+                        target_id = Targets(session).ensure(parse_target(base.target)).id
+                        models = CostModels(session)
+                        latest = models.latest(base.family, target_id, base.name)
+                        has_no_user_version = latest is None or (latest.snapshot or "").startswith(PREFIX)
+                        model = NewCostModel(
+                            family=base.family,
+                            target_id=target_id,
+                            name=base.name,
+                            seen_upto=0,
+                            rows=base.rows,
+                            metrics=base.metrics,
+                            blob=blobs[base.file],
+                            parent_id=latest.id if latest and has_no_user_version else None,
+                            snapshot=shipped.snapshot,
+                        )
+                        models.add(model, active=has_no_user_version)
     except (InvalidRequest, NotFound, OSError, ValueError) as error:
         log.warning("what comes along cannot be read, and is left out: %s", error)
         return 0
     log.info("%s rows and %s bases came along (%s)", imported.added, len(shipped.bases), shipped.snapshot)
     return imported.added
-
-
-def _store_bases(database: Database, shipped: Shipped, blobs: Mapping[str, bytes]) -> None:
-    with database.transaction() as session:
-        for base in shipped.bases[:1]:  # services that start at the same time wait for this lock
-            CostModels(session).lock_target(Targets(session).ensure(parse_target(base.target)).id)
-        if not CostModels(session).knows(shipped.snapshot):
-            for base in shipped.bases:
-                _store(session, base, shipped.snapshot, blobs[base.file])
-
-
-def _store(session: Session, base: ShippedBase, snapshot: str, blob: bytes) -> None:
-    target_id = Targets(session).ensure(parse_target(base.target)).id
-    models = CostModels(session)
-    latest = models.latest(base.family, target_id, base.name)
-    has_no_user_version = latest is None or (latest.snapshot or "").startswith(PREFIX)
-    model = NewCostModel(
-        family=base.family,
-        target_id=target_id,
-        name=base.name,
-        seen_upto=0,
-        rows=base.rows,
-        metrics=base.metrics,
-        blob=blob,
-        parent_id=latest.id if latest and has_no_user_version else None,
-        snapshot=snapshot,
-    )
-    models.add(model, active=has_no_user_version)

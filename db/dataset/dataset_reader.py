@@ -1,4 +1,5 @@
-"""Open an exported dataset and check, before anything is stored, that all of it can be read."""
+"""Open an exported dataset and check, before anything is stored, that all of it can be
+read."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from db.dataset.schema import (
+from db.dataset.export_schema import (
     ADDED,
     MEASUREMENT_TABLE,
     SKETCH_TABLE,
@@ -22,8 +23,8 @@ from db.dataset.schema import (
     Table,
 )
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.install_command import upgrade_line
-from mallorn.core.storable_json import read_json, told
+from mallorn.core.install_command import pip_upgrade_command
+from mallorn.core.storable_json import quote_untrusted, read_json
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import unpack_choices
 
@@ -31,25 +32,26 @@ MOST_BYTES: Final = 1 << 30  # limit for a row group, and for the texts of a bat
 AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)"
 
 
-def check_groups(path: Path, file: pq.ParquetFile) -> None:
+def check_row_group_sizes(path: Path, file: pq.ParquetFile) -> None:
     """Raise InvalidRequest if a row group of the file unpacks to more than MOST_BYTES."""
     groups = range(file.metadata.num_row_groups)
-    _check(path, max((file.metadata.row_group(index).total_byte_size for index in groups), default=0))
+    _check_unpacked_size(
+        path, max((file.metadata.row_group(index).total_byte_size for index in groups), default=0)
+    )
 
 
-def check_texts(path: Path, batch: pa.RecordBatch) -> None:
+def check_text_sizes(path: Path, batch: pa.RecordBatch) -> None:
     """Raise InvalidRequest if a batch's texts, counted once per row, exceed MOST_BYTES."""
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):
             lengths = pc.binary_length(column.dictionary).take(column.indices)
-            _check(path, pc.sum(lengths).as_py() or 0)
+            _check_unpacked_size(path, pc.sum(lengths).as_py() or 0)
 
 
-def _check(path: Path, unpacked_bytes: int) -> None:
+def _check_unpacked_size(path: Path, unpacked_bytes: int) -> None:
     if unpacked_bytes > MOST_BYTES:
-        raise InvalidRequest(
-            f"a part of {path} unpacks to {unpacked_bytes} bytes, more than {MOST_BYTES}", hint=AGAIN
-        )
+        message = f"a part of {path} unpacks to {unpacked_bytes} bytes, more than {MOST_BYTES}"
+        raise InvalidRequest(message, hint=AGAIN)
 
 
 BATCH_ROWS: Final = 10_000  # rows in memory, and in one transaction, at a time
@@ -77,7 +79,8 @@ class DatasetReader:
 
 
 def open_export(directory: Path) -> DatasetReader:
-    """Check metadata, columns and checksums of all three files, and that they belong together.
+    """Check metadata, columns and checksums of all three files, and that they belong
+    together.
 
     Raises NotFound if a file is missing, InvalidRequest with one sentence for other faults.
     """
@@ -85,8 +88,7 @@ def open_export(directory: Path) -> DatasetReader:
     heads: list[dict[str, object]] = []
     for table in TABLES:
         try:
-            metadata = files[table.name].schema_arrow.metadata
-            heads.append(dict(read_json(metadata[SNAPSHOT_KEY])))
+            heads.append(dict(read_json(files[table.name].schema_arrow.metadata[SNAPSHOT_KEY])))
         except (KeyError, TypeError, ValueError):
             message = f"{directory / table.file} does not name its snapshot"
             raise InvalidRequest(message, hint=AGAIN) from None
@@ -95,7 +97,8 @@ def open_export(directory: Path) -> DatasetReader:
     rows, expected_rows = files[MEASUREMENT_TABLE.name].metadata.num_rows, heads[0].get("rows")
     if rows != expected_rows:
         raise InvalidRequest(
-            f"{directory} holds {rows} of the {told(expected_rows)} rows of its snapshot", hint=AGAIN
+            f"{directory} holds {rows} of the {quote_untrusted(expected_rows)} rows of its snapshot",
+            hint=AGAIN,
         )
     workloads = {row["key"] for row in _parsed_rows(directory, WORKLOAD_TABLE, "args", "features")}
     widths: dict[str, int] = {}
@@ -115,7 +118,7 @@ def _open(directory: Path, table: Table) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         _check_schema(path, file.schema_arrow, table)
-        check_groups(path, file)
+        check_row_group_sizes(path, file)
     except DAMAGE as error:
         raise _unreadable(path, error) from None
     return file
@@ -124,9 +127,8 @@ def _open(directory: Path, table: Table) -> pq.ParquetFile:
 def _check_schema(path: Path, schema: pa.Schema, table: Table) -> None:
     version = (schema.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
     if version.isdigit() and version != str(VERSION):
-        raise InvalidRequest(
-            f"{path} has schema version {told(version)}, this Mallorn reads {VERSION}", hint=upgrade_line()
-        )
+        message = f"{path} has schema version {quote_untrusted(version)}, this Mallorn reads {VERSION}"
+        raise InvalidRequest(message, hint=pip_upgrade_command())
     if version != str(VERSION):
         raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
     absent_columns = [name for name in table.schema.names if name not in {*schema.names, *ADDED}]
@@ -136,7 +138,8 @@ def _check_schema(path: Path, schema: pa.Schema, table: Table) -> None:
         if schema.field(column.name).type != column.type:
             column_type = schema.field(column.name).type
             raise InvalidRequest(
-                f"the column {column.name} of {path} holds {told(column_type)} instead of {column.type}",
+                f"the column {column.name} of {path} holds {quote_untrusted(column_type)} instead of "
+                f"{column.type}",
                 hint=AGAIN,
             )
 
@@ -149,7 +152,7 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
         try:
             yield row | {name: read_json(row[name]) for name in json_columns}
         except ValueError:
-            message = f"{directory / table.file}: {told(row['key'])} is not JSON"
+            message = f"{directory / table.file}: {quote_untrusted(row['key'])} is not JSON"
             raise InvalidRequest(message, hint=AGAIN) from None
 
 
@@ -163,7 +166,7 @@ def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None
             used_keys = set(batch.column(column).unique().to_pylist())
             if missing_keys := sorted(map(str, used_keys - keys[table] - {None})):
                 path = directory / table.file
-                message = f"{path} lacks {told(missing_keys[0])}, to which a measurement refers"
+                message = f"{path} lacks {quote_untrusted(missing_keys[0])}, to which a measurement refers"
                 raise InvalidRequest(message, hint=AGAIN)
         targets.update(batch.column("target").unique().to_pylist())
         evaluators.update(batch.column("evaluator").unique().to_pylist())
@@ -173,7 +176,8 @@ def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None
         try:
             read_json(text)
         except ValueError:
-            message = f"{directory / MEASUREMENT_TABLE.file} has an evaluator that is not JSON: {told(text)}"
+            file = directory / MEASUREMENT_TABLE.file
+            message = f"{file} has an evaluator that is not JSON: {quote_untrusted(text)}"
             raise InvalidRequest(message, hint=AGAIN) from None
 
 
@@ -187,12 +191,12 @@ def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatc
         ) as file:
             for batch in file.iter_batches(size):
                 batch.validate(full=True)  # checks that texts are valid UTF-8
-                check_texts(path, batch)
+                check_text_sizes(path, batch)
                 yield batch
     except DAMAGE as error:
         raise _unreadable(path, error) from None
 
 
 def _unreadable(path: Path, error: Exception) -> InvalidRequest:
-    reason = told(str(error).partition("\n")[0])
+    reason = quote_untrusted(str(error).partition("\n")[0])
     return InvalidRequest(f"{path} is damaged or not a Parquet file: {reason}", hint=AGAIN)

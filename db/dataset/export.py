@@ -1,4 +1,5 @@
-"""Write a snapshot of measurements as Parquet files, with the workloads and sketches they refer to."""
+"""Write a snapshot of measurements as Parquet files, with the workloads and sketches they
+refer to."""
 
 import errno
 import os
@@ -13,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from db.columnar_rows import Columns
-from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
-from db.dataset.snapshots import Progress, SnapshotReader, describe, silent
+from db.dataset.export_schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
+from db.dataset.take_snapshots import Progress, SnapshotReader, describe, ignore_progress
 from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.sketches import Sketches, trace_of
 from db.repositories.snapshots import SnapshotRows
@@ -31,7 +32,8 @@ TEXTS: Final = 100  # programs and traces in memory at a time
 
 @dataclass(slots=True)
 class Written:
-    """The number of measurements that an export wrote, and the ids of their workloads and sketches."""
+    """The number of measurements that an export wrote, and the ids of their workloads and
+    sketches."""
 
     measurements: int = 0
     workloads: set[int] = field(default_factory=set)
@@ -39,7 +41,7 @@ class Written:
 
 
 def export(
-    database: Database, snapshot: Snapshot, directory: Path, progress: Progress = silent
+    database: Database, snapshot: Snapshot, directory: Path, progress: Progress = ignore_progress
 ) -> dict[str, object]:
     """Write a snapshot's rows into a directory, which appears once it is complete.
 
@@ -62,7 +64,7 @@ def export(
 
         _write(draft, MEASUREMENT_TABLE, head, measurement_groups())
         for table, ids in ((WORKLOAD_TABLE, summary.workloads), (SKETCH_TABLE, summary.sketches)):
-            _write(draft, table, head, _programs(database, table, sorted(ids)))
+            _write(draft, table, head, _iterate_program_tables(database, table, sorted(ids)))
     return {
         "directory": str(directory),
         "snapshot": head,
@@ -74,7 +76,8 @@ def export(
 
 @contextmanager
 def _new_directory(directory: Path) -> Iterator[Path]:
-    """Yield a draft directory, which is renamed to `directory` when the block ends without an error."""
+    """Yield a draft directory, which is renamed to `directory` when the block ends without
+    an error."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise Conflict(f"{directory} is there already", hint=f"mallorn dataset export {directory}-2")
     try:
@@ -87,9 +90,8 @@ def _new_directory(directory: Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFull() from error
-        raise InvalidRequest(
-            f"cannot write {directory}: {error.strerror or error}", hint="mallorn dataset export OTHER_DIR"
-        ) from None
+        message = f"cannot write {directory}: {error.strerror or error}"
+        raise InvalidRequest(message, hint="mallorn dataset export OTHER_DIR") from None
 
 
 def _join_small_pages(pages: Iterable[Columns]) -> Iterator[Columns]:
@@ -124,7 +126,7 @@ def _measurements(page: Columns, own_key: str, contexts: dict[int, Context]) -> 
             source_row if source else row_id
             for source, source_row, row_id in page.rows("source", "source_row", "id")
         ],
-        "kind": [MeasurementKind(kind).measured for kind in page["kind"]],
+        "kind": [MeasurementKind(kind).kind_before_import for kind in page["kind"]],
         "decisions": [unpack_decisions(decisions) for decisions in page["decisions"]],
         "run_us": [unpack_times(times or b"") for times in page["run_us"]],
     }
@@ -133,7 +135,7 @@ def _measurements(page: Columns, own_key: str, contexts: dict[int, Context]) -> 
     return pa.Table.from_pydict(converted_columns | stored_columns, schema=schema)
 
 
-def _programs(database: Database, table: Table, ids: Sequence[int]) -> Iterator[pa.Table]:
+def _iterate_program_tables(database: Database, table: Table, ids: Sequence[int]) -> Iterator[pa.Table]:
     for start in range(0, len(ids), TEXTS):
         part, rows = ids[start : start + TEXTS], list[dict[str, object]]()
         with database.session() as session:

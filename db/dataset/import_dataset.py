@@ -1,7 +1,8 @@
-"""Import an exported dataset. Cost models and searchers learn from its rows; none becomes a schedule.
+"""Import an exported dataset. Cost models and searchers learn from its rows; none becomes a
+schedule.
 
-Each batch is one transaction, and rows that exist already are skipped: an interrupted import
-leaves complete batches, and the same command finishes it.
+Each batch is one transaction, and rows that exist already are skipped: an interrupted
+import leaves complete batches, and the same command finishes it.
 """
 
 import json
@@ -14,8 +15,16 @@ from typing import Any, Final, Protocol
 from sqlalchemy.orm import Session
 
 from db.dataset.dataset_reader import BATCH_ROWS, open_export
-from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, Table, flaw
-from db.dataset.snapshots import Progress, silent
+from db.dataset.export_schema import (
+    CONTEXT,
+    MEASUREMENT_TABLE,
+    SKETCH_TABLE,
+    WORKLOAD_TABLE,
+    Row,
+    Table,
+    find_row_flaw,
+)
+from db.dataset.take_snapshots import Progress, ignore_progress
 from db.measurement_codec import pack_decisions, pack_times
 from db.repositories.measurements import ForeignRows
 from db.repositories.measuring_contexts import Contexts
@@ -70,27 +79,29 @@ class Names:
     sources: dict[str, int] = field(default_factory=dict)
 
 
-def import_dataset(database: Database, directory: Path, progress: Progress = silent) -> Imported:
+def import_dataset(database: Database, directory: Path, progress: Progress = ignore_progress) -> Imported:
     """Import the rows of a Mallorn export that are not stored yet.
 
-    The export's keys are trusted, and not computed again. Raises InvalidRequest or NotFound,
-    and stores nothing, unless all files can be read.
+    The export's keys are trusted, and not computed again. Raises InvalidRequest or
+    NotFound, and stores nothing, unless all files can be read.
     """
     return import_export(database, open_export(directory), progress)
 
 
-def import_export(database: Database, export: CheckedExport, progress: Progress = silent) -> Imported:
+def import_export(
+    database: Database, export: CheckedExport, progress: Progress = ignore_progress
+) -> Imported:
     """Import the rows of a checked export that are not stored yet.
 
     Faulty rows, and rows whose workload or sketch the export refuses, are skipped.
     """
     names = Names()
     for batch in export.batches(WORKLOAD_TABLE, TEXTS):
-        workloads = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]
+        workloads = [NewWorkload(**_parse_json_columns(row, "args", "features")) for row in batch]
         with database.transaction() as session:
             names.workloads |= Workloads(session).ensure_many(workloads)
     for batch in export.batches(SKETCH_TABLE, TEXTS):
-        rows = [_parsed(row, "choices") for row in batch]
+        rows = [_parse_json_columns(row, "choices") for row in batch]
         sketches = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
         with database.transaction() as session:
             names.sketches |= Sketches(session).ensure_many(sketches, imported=True)
@@ -100,13 +111,15 @@ def import_export(database: Database, export: CheckedExport, progress: Progress 
         for row in batch:
             keys = row["workload"], row["sketch"]
             refusal = next((export.refused[key] for key in keys if key in export.refused), None)
-            reason = refusal or flaw(row, export.widths)
+            reason = refusal or find_row_flaw(row, export.widths)
             if reason is None:
                 good_rows.append(row)
             else:
                 result.skipped[reason] += 1
         with database.transaction() as session:
-            count = ForeignRows(session).add([_columns(session, row, names) for row in good_rows])
+            count = ForeignRows(session).add(
+                [_to_measurement_columns(session, row, names) for row in good_rows]
+            )
         result.added += count
         result.known += len(good_rows) - count
         rows_done += len(batch)
@@ -114,11 +127,11 @@ def import_export(database: Database, export: CheckedExport, progress: Progress 
     return result
 
 
-def _parsed(row: Row, *json_columns: str) -> Row:
+def _parse_json_columns(row: Row, *json_columns: str) -> Row:
     return row | {name: json.loads(row[name]) for name in json_columns}
 
 
-def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
+def _to_measurement_columns(session: Session, row: Row, names: Names) -> dict[str, object]:
     target, source, times = row["target"], row["dataset"], row["run_us"]
     if target not in names.targets:
         names.targets[target] = Targets(session).ensure(parse_target(target)).id
@@ -138,7 +151,7 @@ def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
     return {name: row[name] for name in COPIED} | {
         "source_id": names.sources[source],
         "source_row": row["row"],
-        "kind": MeasurementKind(row["kind"]).foreign,
+        "kind": MeasurementKind(row["kind"]).kind_after_import,
         "workload_id": names.workloads[row["workload"]],
         "target_id": target_id,
         "context_id": context_id,

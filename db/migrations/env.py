@@ -20,7 +20,7 @@ def run(connection: Connection) -> None:
         context.run_migrations()
 
 
-def run_by_hand() -> None:
+def run_from_alembic_command() -> None:
     """Called by the command `alembic`, which hands over no connection."""
     engine = create_engine(settings().database_url, foreign_keys=False)
     with engine.execution_options(**{WRITE: True}).begin() as connection:
@@ -30,4 +30,4 @@ def run_by_hand() -> None:
 if (handed := context.config.attributes.get("connection")) is not None:
     run(handed)
 else:
-    run_by_hand()
+    run_from_alembic_command()

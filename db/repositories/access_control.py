@@ -1,4 +1,5 @@
-"""API keys, sign-ins of browsers, bans and quotas of owners, and the audit log of their requests."""
+"""API keys, sign-ins of browsers, bans and quotas of owners, and the audit log of their
+requests."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,14 +12,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import class_mapper
 
 from db.database_clock import now
-from db.migrate import OldTables, check
+from db.migrate import OldTables, check_table_version
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, until
+from db.repositories.base import Repository, seconds_from_now
 from db.repositories.job_transitions import cancel
 from db.repositories.jobs import ACTIVE
 from db.session import Database, read_clock
-from db.tables import ApiKeyRow, AuditRow, Job, Measurement, Model, PutOut, SignIn
-from mallorn.core.api_keys import OwnerDeed, Scope, digest_of, new_id, new_key, new_secret
+from db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, Measurement, Model, SignIn
+from mallorn.core.api_keys import OwnerAction, Scope, hash_secret, new_id, new_key, new_secret
 from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState, MeasurementKind
@@ -40,29 +41,31 @@ class Owners(Repository):
 
     def is_banned(self, owner: str) -> bool:
         """Return whether this owner is banned, so that no key or sign-in is accepted."""
-        return bool(self.session.scalar(select(exists().where(PutOut.owner_digest == digest_of(owner)))))
+        query = select(exists().where(BannedOwner.owner_digest == hash_secret(owner)))
+        return bool(self.session.scalar(query))
 
     def list(self) -> list[OwnerStatus]:
         """Return all owners with a key, a sign-in or a job, past or present, by name."""
-        ban_times = dict(self.session.execute(select(PutOut.owner_digest, PutOut.at)).all())
+        ban_times = dict(self.session.execute(select(BannedOwner.owner_digest, BannedOwner.at)).all())
         names = {name for column in NAMED[:3] for name in self.session.scalars(select(column).distinct())}
-        return [OwnerStatus(owner=name, put_out_at=ban_times.get(digest_of(name))) for name in sorted(names)]
+        return [OwnerStatus(owner=name, banned_at=ban_times.get(hash_secret(name))) for name in sorted(names)]
 
     def sign_out(self, owner: str) -> None:
         """End all sign-ins of an owner, by any key or identity provider."""
-        self.changed(delete(SignIn).where(SignIn.owner == owner))
+        self.execute_and_count(delete(SignIn).where(SignIn.owner == owner))
 
     def ban(self, owner: str) -> None:
         """Ban an owner: revoke all keys permanently and end all sign-ins."""
-        row = self.insert(PutOut).values(owner_digest=digest_of(owner))
-        self.changed(row.on_conflict_do_nothing())
+        row = self.insert(BannedOwner).values(owner_digest=hash_secret(owner))
+        self.execute_and_count(row.on_conflict_do_nothing())
         active_keys = ApiKeyRow.owner == owner, ApiKeyRow.revoked_at.is_(None)
-        self.changed(update(ApiKeyRow).where(*active_keys).values(revoked_at=now()))
+        self.execute_and_count(update(ApiKeyRow).where(*active_keys).values(revoked_at=now()))
         self.sign_out(owner)
 
     def readmit(self, owner: str) -> None:
-        """Lift an owner's ban: the owner may sign in and get new keys; old keys stay revoked."""
-        self.changed(delete(PutOut).where(PutOut.owner_digest == digest_of(owner)))
+        """Lift an owner's ban: the owner may sign in and get new keys; old keys stay
+        revoked."""
+        self.execute_and_count(delete(BannedOwner).where(BannedOwner.owner_digest == hash_secret(owner)))
 
     def cancel(self, owner: str) -> bool:
         """Cancel up to BATCH unfinished jobs of an owner; return whether there were any."""
@@ -70,7 +73,7 @@ class Owners(Repository):
         jobs = self.session.scalars(select(Job.id).where(*unfinished).order_by(Job.id).limit(BATCH)).all()
         for job_id in jobs:
             with suppress(Conflict):  # the job has ended meanwhile
-                cancel(self.session, job_id, None, "as its owner was put out")
+                cancel(self.session, job_id, None, "as its owner was banned")
         return bool(jobs)
 
     def rename(self, column: Any, owner: str, name: str) -> bool:
@@ -79,31 +82,33 @@ class Owners(Repository):
         key = class_mapper(table).primary_key[0]
         rows = self.session.scalars(select(key).where(column == owner).limit(BATCH)).all()
         values = {column.key: name} | ({"name": name} if table is ApiKeyRow else {})
-        return self.changed(update(table).where(key.in_(rows), column == owner).values(values)) > 0
+        return self.execute_and_count(update(table).where(key.in_(rows), column == owner).values(values)) > 0
 
 
 BEGINS: Final = {
-    OwnerDeed.SIGN_OUT: Owners.sign_out,
-    OwnerDeed.PUT_OUT: Owners.ban,
-    OwnerDeed.LET_IN: Owners.readmit,
-    OwnerDeed.ERASE: Owners.ban,
+    OwnerAction.SIGN_OUT: Owners.sign_out,
+    OwnerAction.BAN: Owners.ban,
+    OwnerAction.READMIT: Owners.readmit,
+    OwnerAction.ERASE: Owners.ban,
 }
 
 
-def apply_deed(database: Database, deed: OwnerDeed, owner: str) -> OwnerStatus:
-    """Sign out, ban, readmit or erase an owner, in several transactions; return the owner's new status."""
+def apply_owner_action(database: Database, action: OwnerAction, owner: str) -> OwnerStatus:
+    """Sign out, ban, readmit or erase an owner, in several transactions; return the owner's
+    new status."""
     with database.transaction() as session:
-        BEGINS[deed](Owners(session), owner)
-        ban_time = session.scalar(select(PutOut.at).where(PutOut.owner_digest == digest_of(owner)))
+        BEGINS[action](Owners(session), owner)
+        query = select(BannedOwner.at).where(BannedOwner.owner_digest == hash_secret(owner))
+        ban_time = session.scalar(query)
     if ban_time is not None:
-        _repeat(database, lambda owners: owners.cancel(owner))
-    name = f"erased-{new_id()}" if deed is OwnerDeed.ERASE else owner
-    for column in NAMED if deed is OwnerDeed.ERASE else ():
-        _repeat(database, partial(Owners.rename, column=column, owner=owner, name=name))
-    return OwnerStatus(owner=name, put_out_at=ban_time)
+        _repeat_until_done(database, lambda owners: owners.cancel(owner))
+    name = f"erased-{new_id()}" if action is OwnerAction.ERASE else owner
+    for column in NAMED if action is OwnerAction.ERASE else ():
+        _repeat_until_done(database, partial(Owners.rename, column=column, owner=owner, name=name))
+    return OwnerStatus(owner=name, banned_at=ban_time)
 
 
-def _repeat(database: Database, step: Callable[[Owners], bool]) -> None:
+def _repeat_until_done(database: Database, step: Callable[[Owners], bool]) -> None:
     has_more = True
     while has_more:
         with database.transaction() as session:
@@ -111,15 +116,16 @@ def _repeat(database: Database, step: Callable[[Owners], bool]) -> None:
 
 
 class Usage(Repository):
-    def hold(self, owner: str) -> None:
-        """Lock an owner's usage until the transaction ends, so that no other request counts it."""
-        super().hold(f"usage of {owner}")
+    def lock_owner_usage(self, owner: str) -> None:
+        """Lock an owner's usage until the transaction ends, so that no other request counts
+        it."""
+        super().lock_name(f"usage of {owner}")
 
-    def jobs(self, owner: str) -> int:
+    def count_active_jobs(self, owner: str) -> int:
         """Return the number of an owner's jobs that have neither ended nor been paused."""
         return self.session.scalar(select(func.count()).where(*_active(owner))) or 0
 
-    def trials(self, owner: str) -> int:
+    def count_remaining_trials(self, owner: str) -> int:
         """Return the trials left to an owner's active jobs, except jobs without a limit."""
         budgets = self.session.scalar(select(func.sum(Job.trials)).where(*_active(owner))) or 0
         limited_jobs = select(Job.id).where(*_active(owner), Job.trials.is_not(None))
@@ -142,14 +148,16 @@ USED_SEC: Final = 60.0  # least time between two writes of a key's last use
 class ApiKeys(Repository):
     """API keys; a key's id is its first part. An `owner` of None means all owners."""
 
-    def exist(self) -> bool:
-        """Return whether there ever was a key: after the last is revoked, requests still need one."""
+    def has_ever_existed(self) -> bool:
+        """Return whether there ever was a key: after the last is revoked, requests still
+        need one."""
         return bool(self.session.scalar(select(exists().select_from(ApiKeyRow))))
 
     def create(self, owner: str, name: str, scopes: Sequence[Scope], days: float | None = None) -> NewApiKey:
-        """Create a key; only this call ever returns it. Raises Conflict if the owner is banned."""
+        """Create a key; only this call ever returns it. Raises Conflict if the owner is
+        banned."""
         if Owners(self.session).is_banned(owner):
-            raise Conflict(f"{owner} was put out of this service", hint=f"mallorn owners let-in {owner}")
+            raise Conflict(f"{owner} is banned from this service", hint=f"mallorn owners readmit {owner}")
         key_id = new_id()
         key = new_key(key_id)
         created_at = read_clock(self.session)
@@ -157,7 +165,7 @@ class ApiKeys(Repository):
             id=key_id,
             owner=owner,
             name=name,
-            digest=digest_of(key),
+            digest=hash_secret(key),
             scopes=[str(scope) for scope in scopes],
             created_at=created_at,
             expires_at=None if days is None else created_at + days * DAY_SEC,
@@ -167,7 +175,8 @@ class ApiKeys(Repository):
         return NewApiKey.from_row(row, key=key)
 
     def find_by_digest(self, digest: str) -> ApiKey | None:
-        """Return the key, valid or not, whose secret has this digest; None if there is none.
+        """Return the key, valid or not, whose secret has this digest; None if there is
+        none.
 
         After a rotation, the old secret still counts until its grace period ends.
         """
@@ -177,14 +186,15 @@ class ApiKeys(Repository):
         return None if row is None else ApiKey.from_row(row)
 
     def is_current(self, key_id: str, digest: str) -> bool:
-        """Return whether this digest is of the key's current secret, and not of its previous one."""
+        """Return whether this digest is of the key's current secret, and not of its
+        previous one."""
         is_current = ApiKeyRow.id == key_id, ApiKeyRow.digest == digest
         return bool(self.session.scalar(select(exists().where(*is_current))))
 
     def record_use(self, key_id: str) -> None:
         """Record that a request used this key now, at most once in USED_SEC seconds."""
-        is_old = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < until(-USED_SEC))
-        self.changed(_update(key_id).where(is_old).values(last_used_at=now()))
+        is_old = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < seconds_from_now(-USED_SEC))
+        self.execute_and_count(_update(key_id).where(is_old).values(last_used_at=now()))
 
     def list(self, owner: str | None = None) -> list[ApiKey]:
         """Return an owner's keys, newest first, including revoked ones."""
@@ -209,23 +219,22 @@ class ApiKeys(Repository):
         """
         secret, start = new_key(key.id), read_clock(self.session)
         end = None if key.expires_at is None else start + key.expires_at - key.created_at
-        new = {"digest": digest_of(secret), "created_at": start, "expires_at": end, "last_used_at": None}
+        new = {"digest": hash_secret(secret), "created_at": start, "expires_at": end, "last_used_at": None}
         # The old secret expires no later than it would have without the rotation.
         old_end = start + grace_sec if key.expires_at is None else min(start + grace_sec, key.expires_at)
         old = {"previous_digest": ApiKeyRow.digest, "previous_until": old_end}
         is_unexpired = or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > now())
         is_current = true() if current_digest is None else ApiKeyRow.digest == current_digest
         valid_key = _update(key.id).where(ApiKeyRow.revoked_at.is_(None), is_unexpired, is_current)
-        if not self.changed(valid_key.values(**new, **old)):
+        if not self.execute_and_count(valid_key.values(**new, **old)):
             cause = "has expired, or was rotated before," if key.revoked_at is None else "was revoked,"
-            raise Conflict(
-                f"the API key {key.id} {cause} and cannot be used again", hint="mallorn keys create NAME"
-            )
+            message = f"the API key {key.id} {cause} and cannot be used again"
+            raise Conflict(message, hint="mallorn keys create NAME")
         return NewApiKey(**self.get(key.id).model_dump(), key=secret)
 
     def revoke(self, key_id: str) -> None:
         """Revoke a key permanently; does nothing if it is revoked already."""
-        self.changed(_update(key_id).where(ApiKeyRow.revoked_at.is_(None)).values(revoked_at=now()))
+        self.execute_and_count(_update(key_id).where(ApiKeyRow.revoked_at.is_(None)).values(revoked_at=now()))
 
 
 def _update(key_id: str) -> Update:
@@ -233,12 +242,13 @@ def _update(key_id: str) -> Update:
 
 
 def needs_api_keys(settings: Settings) -> bool:
-    """Return whether callers need a key; True if Postgres does not answer, as it may hold some."""
+    """Return whether callers need a key; True if Postgres does not answer, as it may hold
+    some."""
     if settings.api_keys or settings.oidc_issuer:
         return True
     try:
         with Database(settings.database_url) as database, database.session() as session:
-            return ApiKeys(session).exist()
+            return ApiKeys(session).has_ever_existed()
     except DBAPIError:  # the table does not exist yet
         return False
     except Unavailable:
@@ -246,12 +256,13 @@ def needs_api_keys(settings: Settings) -> bool:
 
 
 def has_api_keys(url: str) -> bool:
-    """Return whether this database ever held a key; False if missing, unreachable or not migrated."""
+    """Return whether this database ever held a key; False if missing, unreachable or not
+    migrated."""
     try:
         with Database(url) as database:
-            check(database)
+            check_table_version(database)
             with database.session() as session:
-                return ApiKeys(session).exist()
+                return ApiKeys(session).has_ever_existed()
     except (OldTables, Unavailable):
         return False
 
@@ -274,26 +285,27 @@ class SignIns(Repository):
     def create(
         self, owner: str, scopes: Sequence[Scope], seconds: float, key_digest: str | None = None
     ) -> str:
-        """Sign in and return a new cookie; delete expired sign-ins, and the owner's oldest over the limit."""
-        self.changed(delete(SignIn).where(SignIn.expires_at < now()))
+        """Sign in and return a new cookie; delete expired sign-ins, and the owner's oldest
+        over the limit."""
+        self.execute_and_count(delete(SignIn).where(SignIn.expires_at < now()))
         newest = select(SignIn.digest).where(SignIn.owner == owner).order_by(SignIn.created_at.desc())
         older = newest.offset(MOST_OF_OWNER - 1).subquery()
-        self.changed(delete(SignIn).where(SignIn.digest.in_(select(older.c.digest))))
+        self.execute_and_count(delete(SignIn).where(SignIn.digest.in_(select(older.c.digest))))
         cookie, expires_at = new_secret(), read_clock(self.session) + seconds
         columns = {"owner": owner, "scopes": [str(scope) for scope in scopes], "key_digest": key_digest}
-        self.session.add(SignIn(digest=digest_of(cookie), expires_at=expires_at, **columns))
+        self.session.add(SignIn(digest=hash_secret(cookie), expires_at=expires_at, **columns))
         return cookie
 
-    def of(self, cookie: str) -> SignInScopes | None:
+    def find_by_cookie(self, cookie: str) -> SignInScopes | None:
         """Return the owner and scopes of a cookie; None if it has expired or is unknown."""
-        query = select(SignIn).where(SignIn.digest == digest_of(cookie), SignIn.expires_at >= now())
+        query = select(SignIn).where(SignIn.digest == hash_secret(cookie), SignIn.expires_at >= now())
         row = self.session.scalars(query).one_or_none()
         if row is None:
             return None
         return SignInScopes(row.owner, tuple(map(Scope, row.scopes)), row.key_digest)
 
     def end(self, cookie: str) -> None:
-        self.changed(delete(SignIn).where(SignIn.digest == digest_of(cookie)))
+        self.execute_and_count(delete(SignIn).where(SignIn.digest == hash_secret(cookie)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +339,9 @@ class Audit(Repository):
         entries = [AuditEntry.from_row(row) for row in self.session.scalars(query)]
         return page(entries, limit, lambda entry: (entry.id,))
 
-    def forget(self, days: float, limit: int) -> int:
-        """Delete up to `limit` entries older than `days` days, oldest first; return how many."""
-        old = select(AuditRow.id).where(AuditRow.at < until(-days * 86400)).order_by(AuditRow.at).limit(limit)
-        return self.changed(delete(AuditRow).where(AuditRow.id.in_(old)))
+    def delete_old_entries(self, days: float, limit: int) -> int:
+        """Delete up to `limit` entries older than `days` days, oldest first; return how
+        many."""
+        old = select(AuditRow.id).where(AuditRow.at < seconds_from_now(-days * 86400))
+        old = old.order_by(AuditRow.at).limit(limit)
+        return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(old)))

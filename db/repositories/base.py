@@ -1,4 +1,5 @@
-"""Base class of all repositories: the session, upserts for both databases, and locks on jobs."""
+"""Base class of all repositories: the session, upserts for both databases, and locks on
+jobs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,32 +28,34 @@ class Repository:
             return postgresql.insert(table)
         return sqlite.insert(table)
 
-    def among(self, column: InstrumentedAttribute[Any], values: Iterable[object]) -> ColumnElement[bool]:
+    def is_among(self, column: InstrumentedAttribute[Any], values: Iterable[object]) -> ColumnElement[bool]:
         """Return the condition that a column is in `values`, sent as one parameter."""
         if self.session.get_bind().dialect.name == "postgresql":
             return column == any_(literal(list(values), postgresql.ARRAY(column.type)))
         elements = func.json_each(json.dumps(list(values))).table_valued("value")
         return column.in_(select(elements.c.value))
 
-    def changed(self, statement: Executable) -> int:
+    def execute_and_count(self, statement: Executable) -> int:
         """Run an UPDATE or DELETE and return the number of affected rows."""
         result = self.session.execute(statement)
         assert isinstance(result, CursorResult)  # noqa: S101 - tells mypy what execute() returns for DML
         return result.rowcount
 
-    def for_each(self, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
-        """Run one prepared statement for any number of rows; return the number of affected rows."""
+    def execute_for_rows(self, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
+        """Run one prepared statement for any number of rows; return the number of affected
+        rows."""
         # Through the connection, because the ORM would put all values into one long statement.
         options = {"preserve_rowcount": True}
         return self.session.connection().execute(statement, rows, execution_options=options).rowcount
 
-    def hold(self, name: str) -> None:
+    def lock_name(self, name: str) -> None:
         """Lock a name until the transaction ends; SQLite, with one writer, needs no lock."""
         if self.session.get_bind().dialect.name == "postgresql":
             self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
     def lock_jobs(self, ids: Select[str]) -> None:
-        """Lock these jobs' rows until the transaction ends; SQLite locks the entire database."""
+        """Lock these jobs' rows until the transaction ends; SQLite locks the entire
+        database."""
         rows = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
         self.session.execute(rows.with_for_update(key_share=True)).all()
 
@@ -61,13 +64,14 @@ class Repository:
         self.session.execute(select(Job.id).where(Job.id == job_id).with_for_update(key_share=True)).all()
 
 
-def until(seconds: float) -> ColumnElement[float]:
+def seconds_from_now(seconds: float) -> ColumnElement[float]:
     """Return the SQL expression for `seconds` from now, by the database's clock."""
     return now() + seconds
 
 
 def reason_columns(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
-    """Return the columns that explain a job's state: the reason as text, and its cause for programs."""
+    """Return the columns that explain a job's state: the reason as text, and its cause for
+    programs."""
     return {"reason": reason, "cause": cause, "cause_detail": detail}
 
 

@@ -26,17 +26,18 @@ class WorkItems(Repository):
     def claim(self, item: WorkItem, worker: str, lease_sec: float) -> LeaseToken | None:
         """Lease a round or stage; None if it is held or its job's state does not allow it.
 
-        A message about one job's import may lease another job's (`_start_import_by_turn`).
+        A message about one job's import may lease another job's (`_start_next_import`).
         """
         if item.kind is WorkKind.ROUND:
             return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
         job_id = item.subject
         if item.kind is WorkKind.IMPORT:
-            job_id = self._start_import_by_turn(message_job_id=job_id)
+            job_id = self._start_next_import(message_job_id=job_id)
         return Jobs(self.session).claim_stage(job_id, STATES[item.kind], worker, lease_sec)
 
-    def _start_import_by_turn(self, message_job_id: str) -> str:
-        """Choose the job that an import message starts, move it to IMPORTING, return its id.
+    def _start_next_import(self, message_job_id: str) -> str:
+        """Choose the job that an import message starts, move it to IMPORTING, return its
+        id.
 
         Each submitted job sends one message. So that an owner with many jobs does not
         delay others, a message starts the next queued job of the owner whose last job
@@ -53,14 +54,9 @@ class WorkItems(Repository):
             LeaseRow.until.is_(None),
             LeaseRow.sent_at.is_not(None),
         )
-        last_start = func.coalesce(func.max(Job.started_at), 0.0)
         # Before PostgreSQL has statistics on new jobs, it would aggregate again for each of them.
-        owner_turns = (
-            select(Job.owner, last_start.label("at"))
-            .group_by(Job.owner)
-            .cte("turn")
-            .prefix_with("MATERIALIZED", dialect="postgresql")
-        )
+        query = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
+        owner_turns = query.group_by(Job.owner).cte("turn").prefix_with("MATERIALIZED", dialect="postgresql")
         next_queued_job = (
             select(Job.id)
             .join(owner_turns, owner_turns.c.owner == Job.owner)
@@ -72,46 +68,50 @@ class WorkItems(Repository):
             job_id = self.session.scalar(next_queued_job)
             if job_id is None:
                 break
-            if Jobs(self.session).move(job_id, [JobState.QUEUED], JobState.IMPORTING):
+            if Jobs(self.session).move_to_state(job_id, [JobState.QUEUED], JobState.IMPORTING):
                 return job_id
             # Another transaction has moved this job meanwhile: look for the next one.
         return message_job_id
 
-    def put_off(self, hold: LeaseToken, error: MallornError) -> bool:
-        """Return unfinished work like `give_back`, but resend its message only after a longer time."""
-        return self.give_back(hold, error, is_delayed=True)
+    def return_work_later(self, hold: LeaseToken, error: MallornError) -> bool:
+        """Return unfinished work like `give_back`, but resend its message only after a
+        longer time."""
+        return self.return_work(hold, error, is_delayed=True)
 
-    def give_back(self, hold: LeaseToken, error: MallornError, *, is_delayed: bool = False) -> bool:
-        """Return unfinished work for another worker, and show in its job what the work waits for."""
+    def return_work(self, hold: LeaseToken, error: MallornError, *, is_delayed: bool = False) -> bool:
+        """Return unfinished work for another worker, and show in its job what the work
+        waits for."""
         job_id, reason = self._job_of(hold), error.reason
         if hold.item.kind is WorkKind.ROUND:
             is_returned = self._close(hold, RoundState.QUEUED, reason)
         else:
             self.lock_job(job_id)
-            is_returned = Leases(self.session).give_back(hold, is_delayed)
+            is_returned = Leases(self.session).return_work(hold, is_delayed)
         if is_returned and reason:
             Jobs(self.session).set_reason(job_id, reason)
         return is_returned
 
-    def expire(self, job_id: str | None) -> Sequence[Loss]:
+    def end_expired_leases(self, job_id: str | None) -> Sequence[Loss]:
         """End a job's expired leases, and record the losses in the job's log."""
-        losses = Leases(self.session).expire(job_id)
+        losses = Leases(self.session).free_expired_work(job_id)
         for loss in losses:
             self._record_loss(loss, None)
         return losses
 
-    def lose(self, hold: LeaseToken, error: MallornError, limit: int = MAX_LOSSES) -> Loss | None:
+    def record_interruption(
+        self, hold: LeaseToken, error: MallornError, limit: int = MAX_LOSSES
+    ) -> Loss | None:
         """Record that work was interrupted; give the work up after `limit` interruptions."""
         self.lock_job(self._job_of(hold))
-        loss = Leases(self.session).lose(hold, limit)
+        loss = Leases(self.session).record_interruption(hold, limit)
         if loss is not None:
             self._record_loss(loss, error)
         return loss
 
-    def die(self, hold: LeaseToken, error: MallornError) -> None:
+    def record_killed_holder(self, hold: LeaseToken, error: MallornError) -> None:
         """Count that this work's holder was killed; give it up after MAX_DEATHS kills."""
         self.lock_job(self._job_of(hold))
-        loss = Leases(self.session).die(hold)
+        loss = Leases(self.session).record_killed_holder(hold)
         if loss is not None:
             self._record_loss(loss, error, MAX_DEATHS)
 
@@ -122,28 +122,28 @@ class WorkItems(Repository):
         pause its job until a user has repaired a host.
         """
         if hold.item.kind is not WorkKind.ROUND:
-            self.give_back(hold, error)
+            self.return_work(hold, error)
             return
         row = Leases(self.session).get(hold.item)
         left_by, workers = [*(row.left_by or ()), row.holder or ""], Workers(self.session)
-        has_tried_all = len(left_by) >= MAX_LOSSES and not workers.able() - set(left_by)
+        has_tried_all = len(left_by) >= MAX_LOSSES and not workers.list_tuning_worker_ids() - set(left_by)
         job_id = row.job_id or ""
         self.lock_job(job_id)
         if has_tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, job_id, error)
-        elif Leases(self.session).leave(hold, left_by):
+        elif Leases(self.session).leave_to_other_hosts(hold, left_by):
             self._record_loss(Loss(hold, job_id, is_given_up=False), error)
             Jobs(self.session).set_reason(job_id, error.reason)
 
     def give_up(self, hold: LeaseToken, error: MallornError) -> None:
         """Do not retry: mark a round as given up, or fail the job if the work is a stage."""
         if hold.item.kind is WorkKind.ROUND:
-            self.lose(hold, error, limit=1)
+            self.record_interruption(hold, error, limit=1)
         else:
-            self.fail(hold, error)
+            self.fail_job_of_work(hold, error)
 
-    def fail(self, hold: LeaseToken, error: MallornError) -> None:
+    def fail_job_of_work(self, hold: LeaseToken, error: MallornError) -> None:
         """Fail the job of this work, because the job cannot be done as requested."""
         job_id = self._job_of(hold)
         if hold.item.kind is not WorkKind.ROUND:
@@ -171,19 +171,21 @@ class WorkItems(Repository):
         elif item.kind in STATES and loss.is_given_up:
             if error is None:
                 reason = f"{SILENT} {MAX_DEATHS} times"
-                failed_event = FailedEvent(why=reason)
+                failed_event = FailedEvent(reason=reason)
             else:
-                reason = _interruption(STATES[item.kind], f"{limit} times", error)
+                reason = _describe_interruption(STATES[item.kind], f"{limit} times", error)
                 failed_event = failure(error)
-            Jobs(self.session).move(job_id, [STATES[item.kind]], JobState.FAILED, reason)
+            Jobs(self.session).move_to_state(job_id, [STATES[item.kind]], JobState.FAILED, reason)
             events.append(job_id, failed_event)
         elif item.kind in STATES:
             stage = STATES[item.kind]
             if error is not None:
-                Jobs(self.session).set_reason(job_id, _interruption(stage, "and is tried again", error))
+                Jobs(self.session).set_reason(
+                    job_id, _describe_interruption(stage, "and is tried again", error)
+                )
             text = SILENT if error is None else error.message
             events.append(job_id, StageReturnedEvent(state=stage, error=text))
 
 
-def _interruption(state: JobState, consequence: str, error: MallornError) -> str:
+def _describe_interruption(state: JobState, consequence: str, error: MallornError) -> str:
     return f"{state} was interrupted {consequence}: {error.headline}\n{error.hint}".strip()

@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, and_, case, or_, select, update
 
 from db.database_clock import now
-from db.repositories.base import Repository, until
+from db.repositories.base import Repository, seconds_from_now
 from db.tables import Device, Job, LeaseRow, Tick, Worker
 
 #: A longer time without a turn is a gap: no process ran, or the clock was set forward.
@@ -16,7 +16,7 @@ AHEAD_SEC: Final = 1.0
 
 
 class LoopTicks(Repository):
-    def begin(self, name: str, every_sec: float) -> float | None:
+    def begin_turn(self, name: str, every_sec: float) -> float | None:
         """Record that a turn of a loop begins; return how long its turns had no gap.
 
         The result is in seconds: 0 in the first turn and after a gap or a clock step. It is
@@ -36,16 +36,16 @@ class LoopTicks(Repository):
         steady_sec: float | None = self.session.scalar(statement)
         return None if steady_sec is None else max(0.0, steady_sec)
 
-    def done(self, name: str) -> None:
+    def record_turn_end(self, name: str) -> None:
         """Record that a turn of the loop has ended without an error."""
-        self.changed(update(Tick).where(Tick.name == name).values(done_at=now()))
+        self.execute_and_count(update(Tick).where(Tick.name == name).values(done_at=now()))
 
-    def since(self, name: str) -> float:
+    def running_since(self, name: str) -> float:
         """Return the time since which a loop has run without a gap, 0 if it never ran.
 
         If it has stopped, this is the current time.
         """
-        has_stopped = Tick.begun_at < until(-GAP_SEC)
+        has_stopped = Tick.begun_at < seconds_from_now(-GAP_SEC)
         since = select(case((has_stopped, now()), else_=Tick.since)).where(Tick.name == name)
         return self.session.scalar(since) or 0.0
 
@@ -55,16 +55,22 @@ class LoopTicks(Repository):
         rows = self.session.execute(ages)
         return dict.fromkeys(names) | {row.name: row.age for row in rows}
 
-    def pull_back(self, lease_sec: float) -> None:
+    def correct_future_times(self, lease_sec: float) -> None:
         """Correct times of jobs, leases, devices and workers that are in the future.
 
         They were stored before the clock was set back, and would delay the loops.
         """
-        self._pull(Job.planned_at, None, tolerance_sec=AHEAD_SEC)
-        self._pull(LeaseRow.until, until(lease_sec), tolerance_sec=lease_sec + AHEAD_SEC)
-        self._pull(LeaseRow.sent_at, now(), tolerance_sec=AHEAD_SEC)
+        self._correct_future_column(Job.planned_at, None, tolerance_sec=AHEAD_SEC)
+        self._correct_future_column(
+            LeaseRow.until, seconds_from_now(lease_sec), tolerance_sec=lease_sec + AHEAD_SEC
+        )
+        self._correct_future_column(LeaseRow.sent_at, now(), tolerance_sec=AHEAD_SEC)
         for table in (Device, Worker):
-            self._pull(table.last_seen, now(), tolerance_sec=AHEAD_SEC)
+            self._correct_future_column(table.last_seen, now(), tolerance_sec=AHEAD_SEC)
 
-    def _pull(self, column: Any, value: ColumnElement[float] | None, tolerance_sec: float) -> None:
-        self.changed(update(column.class_).where(column > until(tolerance_sec)).values({column.key: value}))
+    def _correct_future_column(
+        self, column: Any, value: ColumnElement[float] | None, tolerance_sec: float
+    ) -> None:
+        self.execute_and_count(
+            update(column.class_).where(column > seconds_from_now(tolerance_sec)).values({column.key: value})
+        )

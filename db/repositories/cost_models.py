@@ -1,4 +1,5 @@
-"""Cost models: trained predictors of run times, their versions, and which version is active."""
+"""Cost models: trained predictors of run times, their versions, and which version is
+active."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from sqlalchemy.orm import aliased
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
 from db.tables import CostModelRow, TargetRow
-from mallorn.core.cost_model_name import PRIVATE, CostModelName, base_family, scope_of
+from mallorn.core.cost_model_name import PRIVATE, CostModelName, base_family, private_family_prefix
 from mallorn.core.errors import NotFound
 from mallorn.core.values.cost_model_version import CostModelVersion
 
@@ -67,32 +68,38 @@ class CostModels(Repository):
         """Store a trained model as the next version; by default, activate it."""
         # Two trainers of one family wait for each other here.
         self.lock_target(new.target_id)
-        is_same_model = _line(new.family, new.target_id, new.name)
+        is_same_model = _same_model_conditions(new.family, new.target_id, new.name)
         version = (self.session.scalar(select(func.max(CostModelRow.version)).where(*is_same_model)) or 0) + 1
         if active:
-            self.changed(update(CostModelRow).where(*is_same_model, CostModelRow.active).values(active=False))
+            self.execute_and_count(
+                update(CostModelRow).where(*is_same_model, CostModelRow.active).values(active=False)
+            )
         statement = insert(CostModelRow).values(**asdict(new), version=version, active=active)
         return self.session.scalars(statement.returning(CostModelRow)).one()
 
     def lock_target(self, target_id: int) -> None:
-        """Lock a target's cost models until the transaction ends; SQLite locks the entire database."""
+        """Lock a target's cost models until the transaction ends; SQLite locks the entire
+        database."""
         lock = select(TargetRow.id).where(TargetRow.id == target_id).with_for_update(key_share=True)
         self.session.execute(lock).all()
 
     def latest(self, family: str, target_id: int, name: str) -> CostModelRow | None:
         """Return the active version, including its bytes, or None."""
-        query = select(CostModelRow).where(*_line(family, target_id, name), CostModelRow.active)
+        query = select(CostModelRow).where(
+            *_same_model_conditions(family, target_id, name), CostModelRow.active
+        )
         return self.session.scalars(query).one_or_none()
 
     def head(self, family: str, target_id: int, name: str) -> Head | None:
         """Return the active version and the rows that the newest one has seen, or None.
 
-        After a rollback, the newest version has seen more rows than the active one. The next
-        training waits for more rows than that, or it would undo the rollback at once.
+        After a rollback, the newest version has seen more rows than the active one. The
+        next training waits for more rows than that, or it would undo the rollback at once.
         """
         facts = CostModelRow.version, CostModelRow.seen_upto, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.active, *facts
-        query = select(*columns).where(*_line(family, target_id, name)).order_by(CostModelRow.version.desc())
+        query = select(*columns).where(*_same_model_conditions(family, target_id, name))
+        query = query.order_by(CostModelRow.version.desc())
         newest = self.session.execute(query.limit(1)).one_or_none()
         if newest is None:
             return None
@@ -103,7 +110,8 @@ class CostModels(Repository):
         return Head(active.id, active.version, newest.seen_upto, newest.rows, base, view)
 
     def bases(self, op: str, target_id: int) -> Sequence[BaseHead]:
-        """Return the active versions of the base models for an operator and target, newest first."""
+        """Return the active versions of the base models for an operator and target, newest
+        first."""
         family = base_family(op)
         facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.name, *facts
@@ -111,7 +119,7 @@ class CostModels(Repository):
         rows = self.session.execute(select(*columns).where(*conditions).order_by(CostModelRow.id.desc()))
         return [_base(family, row) for row in rows]
 
-    def bases_elsewhere(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
+    def list_bases_of_other_targets(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
         """Return the active base models for an operator on other targets.
 
         Those with most training rows come first.
@@ -121,12 +129,10 @@ class CostModels(Repository):
         columns = CostModelRow.id, CostModelRow.name, *facts, TargetRow.text
         conditions = CostModelRow.family == family, CostModelRow.target_id != target_id, CostModelRow.active
         query = select(*columns).join(TargetRow, TargetRow.id == CostModelRow.target_id).where(*conditions)
-        return [
-            BaseElsewhere(_base(family, row), row.text)
-            for row in self.session.execute(query.order_by(CostModelRow.rows.desc(), CostModelRow.id.desc()))
-        ]
+        rows = self.session.execute(query.order_by(CostModelRow.rows.desc(), CostModelRow.id.desc()))
+        return [BaseElsewhere(_base(family, row), row.text) for row in rows]
 
-    def knows(self, snapshot: str) -> bool:
+    def has_trained_on(self, snapshot: str) -> bool:
         """Return whether any version was trained on the snapshot of this name."""
         query = select(CostModelRow.id).where(CostModelRow.snapshot == snapshot).limit(1)
         return self.session.scalar(query) is not None
@@ -140,7 +146,7 @@ def _base(family: str, row: Row[*tuple[Any, ...]]) -> BaseHead:
     return BaseHead(row.id, name, row.rows, str(row.metrics.get("view", "")))
 
 
-def _line(family: str, target_id: int, name: str) -> tuple[ColumnElement[bool], ...]:
+def _same_model_conditions(family: str, target_id: int, name: str) -> tuple[ColumnElement[bool], ...]:
     return CostModelRow.family == family, CostModelRow.target_id == target_id, CostModelRow.name == name
 
 
@@ -172,12 +178,8 @@ class CostModelVersions(Repository):
         ]
         if cursor is not None:
             conditions.append(CostModelRow.id < decode_cursor(cursor, int)[0])
-        query = (
-            _versions()
-            .where(*conditions, _is_visible_to(owner))
-            .order_by(CostModelRow.id.desc())
-            .limit(check_limit(limit) + 1)
-        )
+        query = _versions().where(*conditions, _is_visible_to(owner))
+        query = query.order_by(CostModelRow.id.desc()).limit(check_limit(limit) + 1)
         versions = [_version(row) for row in self.session.execute(query)]
         return page(versions, limit, lambda row: (row.id,))
 
@@ -201,8 +203,8 @@ class CostModelVersions(Repository):
         same_name = CostModelRow.target_id == model.target_id, CostModelRow.name == model.name
         line = update(CostModelRow).where(*same_name, CostModelRow.family == model.family)
         # Two statements, because a model may never have two active versions.
-        self.changed(line.where(CostModelRow.active).values(active=False))
-        self.changed(line.where(CostModelRow.id == version_id).values(active=True))
+        self.execute_and_count(line.where(CostModelRow.active).values(active=False))
+        self.execute_and_count(line.where(CostModelRow.id == version_id).values(active=True))
         return self.get(version_id, owner)
 
 
@@ -210,7 +212,7 @@ def _is_visible_to(owner: str | None) -> ColumnElement[bool]:
     if owner is None:
         return true()
     family = CostModelRow.family
-    return or_(~family.startswith(PRIVATE), family.startswith(scope_of(owner)))
+    return or_(~family.startswith(PRIVATE), family.startswith(private_family_prefix(owner)))
 
 
 def _versions() -> Select[*tuple[Any, ...]]:

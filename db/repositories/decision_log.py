@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, cast, func, select
+from sqlalchemy import ColumnElement, Row, ScalarSelect, String, and_, cast, func, select
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
@@ -24,7 +24,27 @@ class DecisionLog(Repository):
         limit: int = 50,
     ) -> Page[RoundStatus]:
         """Return a page of a job's or a task's rounds, in planning order or newest first."""
-        query = _decisions().where(Round.job_id == job_id)
+        model = CostModelRow.family, CostModelRow.name, CostModelRow.version
+        task = Task.index.label("task_index"), Task.name.label("task_name"), Task.weight.label("weight")
+        counts = _count_own_trials().label("trials"), _count_own_trials(has_failed()).label("failures")
+        own_trials = *_own_trials(), is_eligible(), is_same_context()
+        best = select(func.min(Measurement.latency_us)).where(*own_trials)
+        best_us = best.correlate(Round, Job).scalar_subquery().label("best_us")
+        # With one round in flight per workload, rows up to `seen_upto` precede the round.
+        same_workload = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
+        earlier_rows = *same_workload, Measurement.id <= Round.seen_upto, is_eligible(), is_same_context()
+        latency = Measurement.latency_us
+        earlier = select(latency).where(*earlier_rows).order_by(latency).limit(1)
+        previous_best_us = earlier.correlate(Round, Job).scalar_subquery().label("previous_best_us")
+        is_lease = LeaseRow.kind == WorkKind.ROUND, LeaseRow.subject == cast(Round.id, String)
+        query = (
+            select(Round, *model, *task, *counts, previous_best_us, best_us, LeaseRow.attempt)
+            .join(LeaseRow, and_(*is_lease))
+            .join(Task, Task.id == Round.task_id)
+            .join(Job, Job.id == Round.job_id)
+            .join(CostModelRow, CostModelRow.id == Round.cost_model_id, isouter=True)
+            .where(Round.job_id == job_id)
+        )
         if task_index is not None:
             query = query.where(Task.index == task_index)
         if cursor is not None:
@@ -35,29 +55,7 @@ class DecisionLog(Repository):
         return page([_status(row) for row in rows], limit, lambda status: (status.index,))
 
 
-def _decisions() -> Select[*tuple[Any, ...]]:
-    model = CostModelRow.family, CostModelRow.name, CostModelRow.version
-    task = Task.index.label("task_index"), Task.name.label("task_name"), Task.weight.label("weight")
-    counts = _count().label("trials"), _count(has_failed()).label("failures")
-    best = select(func.min(Measurement.latency_us)).where(*_own_trials(), is_eligible(), is_same_context())
-    found_us = best.correlate(Round, Job).scalar_subquery()
-    # With one round in flight per workload, rows up to `seen_upto` precede the round.
-    same_workload = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
-    earlier_rows = *same_workload, Measurement.id <= Round.seen_upto, is_eligible(), is_same_context()
-    earlier_us = select(Measurement.latency_us).where(*earlier_rows).order_by(Measurement.latency_us).limit(1)
-    before_us = earlier_us.correlate(Round, Job).scalar_subquery()
-    times = before_us.label("before_us"), found_us.label("found_us")
-    query = select(Round, *model, *task, *counts, *times, LeaseRow.attempt)
-    is_lease = LeaseRow.kind == WorkKind.ROUND, LeaseRow.subject == cast(Round.id, String)
-    return (
-        query.join(LeaseRow, and_(*is_lease))
-        .join(Task, Task.id == Round.task_id)
-        .join(Job, Job.id == Round.job_id)
-        .join(CostModelRow, CostModelRow.id == Round.cost_model_id, isouter=True)
-    )
-
-
-def _count(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
+def _count_own_trials(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
     query = select(func.count(Measurement.id)).where(*_own_trials(), *conditions)
     return query.correlate(Round).scalar_subquery()
 
@@ -76,15 +74,15 @@ def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
     if record.started_at is not None and record.finished_at is not None:
         seconds = record.finished_at - record.started_at
     gain_us = None  # microseconds saved of the job's weighted total
-    if row.before_us is not None:
-        best_us = row.before_us if row.found_us is None else min(row.before_us, row.found_us)
-        gain_us = row.weight * (row.before_us - best_us)
+    if row.previous_best_us is not None:
+        best_us = row.previous_best_us if row.best_us is None else min(row.previous_best_us, row.best_us)
+        gain_us = row.weight * (row.previous_best_us - best_us)
     # A result that contains upper bounds cannot be compared with the forecast.
     is_in_interval: bool | None = None
     disturbance = None if record.stats is None else record.stats.disturbance
-    has_result = record.state == RoundState.DONE and row.found_us is not None
-    if notes.forecast is not None and has_result and not (disturbance and disturbance.bounds):
-        is_in_interval = notes.forecast.low_us <= row.found_us <= notes.forecast.high_us
+    has_result = record.state == RoundState.DONE and row.best_us is not None
+    if notes.forecast is not None and has_result and not (disturbance and disturbance.upper_bounds):
+        is_in_interval = notes.forecast.low_us <= row.best_us <= notes.forecast.high_us
     return RoundStatus.from_row(
         record,
         **fields,
@@ -93,7 +91,7 @@ def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
         why=notes.why,
         forecast=notes.forecast,
         gain_us=gain_us,
-        in_interval=is_in_interval,
+        is_in_interval=is_in_interval,
         cost_model=None if model is None else str(model),
         cost_model_version=None if model is None else model.version,
         proposal=f"{first}proposed by {model}" if model is not None and model.is_base else None,

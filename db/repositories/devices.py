@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, and_, case, false, func, select, type_coer
 from sqlalchemy.orm import defer
 
 from db.database_clock import now
-from db.repositories.base import Repository, until
+from db.repositories.base import Repository, seconds_from_now
 from db.tables import Context, Device
 from db.tables.base import JsonType
 from mallorn.core.values.fleet import DeviceInfo, DeviceMachine
@@ -49,16 +49,17 @@ _SEEN: Final = tuple(column.name for column in fields(SeenDevice))
 
 
 class Devices(Repository):
-    def seen(self, device: SeenDevice) -> int:
+    def record_seen(self, device: SeenDevice) -> int:
         """Record that a device answers now: insert or update its row; return its id."""
-        self.seen_all([device])
+        self.record_all_seen([device])
         return self.session.scalars(select(Device.id).where(Device.name == device.name)).one()
 
-    def seen_all(self, devices: Iterable[SeenDevice], within_sec: float = 0.0) -> None:
-        """Record that devices answer now; skip unchanged rows that are newer than `within_sec`."""
+    def record_all_seen(self, devices: Iterable[SeenDevice], within_sec: float = 0.0) -> None:
+        """Record that devices answer now; skip unchanged rows that are newer than
+        `within_sec`."""
         # One row per name, in one order for all writers, to prevent deadlocks.
         by_name = {device.name: device for device in sorted(devices, key=lambda device: device.name)}
-        fresh = (Device.last_seen > until(-within_sec)).label("fresh")
+        fresh = (Device.last_seen > seconds_from_now(-within_sec)).label("fresh")
         query = select(Device, fresh).options(defer(Device.machine)).where(Device.name.in_(by_name))
         rows = {row.name: (row, is_fresh) for row, is_fresh in self.session.execute(query)}
         unchanged = {
@@ -84,8 +85,9 @@ class Devices(Repository):
         updates = {name: insert.excluded[name] for name in _SEEN} | {"last_seen": now(), "machine": machine}
         self.session.execute(insert.on_conflict_do_update(index_elements=["name"], set_=updates))
 
-    def unmeasured(self, names: Collection[str]) -> set[str]:
-        """Return which of these devices are on machines that no worker has tried to measure."""
+    def find_unprobed(self, names: Collection[str]) -> set[str]:
+        """Return which of these devices are on machines that no worker has tried to
+        measure."""
         if not names:
             return set()
         rows = self.session.execute(select(Device.name, Device.machine).where(Device.name.in_(names)))
@@ -101,18 +103,15 @@ class Devices(Repository):
         latest = (
             select(Device.machine).where(has_machine_key(key)).order_by(Device.last_seen.desc()).limit(LATEST)
         )
-        machines = self.session.scalars(latest)
-        return max(
-            (machine for machine in machines if machine is not None),
-            key=lambda machine: machine.at or 0.0,
-            default=None,
-        )
+        machines = [machine for machine in self.session.scalars(latest) if machine is not None]
+        return max(machines, key=lambda machine: machine.probed_at or 0.0, default=None)
 
-    def machine_seen(self, target_id: int) -> DeviceMachine | None:
-        """Return the machine measured last among all devices of a target, of any host class."""
+    def find_newest_machine_of_target(self, target_id: int) -> DeviceMachine | None:
+        """Return the machine measured last among all devices of a target, of any host
+        class."""
         machines = self.session.scalars(select(Device.machine).where(Device.target_id == target_id))
         measured_machines = (machine for machine in machines if machine is not None and machine.machine)
-        return max(measured_machines, key=lambda machine: machine.at or 0.0, default=None)
+        return max(measured_machines, key=lambda machine: machine.probed_at or 0.0, default=None)
 
     def fresh_machine_of(self, key: MachineKey, again_sec: float, builder: str) -> DeviceMachine | None:
         """Return `machine_of(key)`, or None if the machine must be measured (again).
@@ -124,11 +123,12 @@ class Devices(Repository):
         if result is None:
             return None
         is_good = result.machine is not None and not result.machine.disturbed and result.builder == builder
-        was_tried = result.builder == builder or (result.machine is not None and bool(result.why))
+        was_tried = result.builder == builder or (result.machine is not None and bool(result.reason))
         return result if is_good or (was_tried and self._age_sec(result) <= again_sec) else None
 
-    def old_machine(self, key: MachineKey, ago_sec: float, builder: str) -> Machine | None:
-        """Return the machine if this builder measured it more than `ago_sec` ago; None otherwise."""
+    def find_outdated_machine(self, key: MachineKey, ago_sec: float, builder: str) -> Machine | None:
+        """Return the machine if this builder measured it more than `ago_sec` ago; None
+        otherwise."""
         result = self.machine_of(key)
         is_old = result is not None and result.builder == builder and self._age_sec(result) > ago_sec
         return result.machine if result is not None and is_old else None
@@ -138,23 +138,22 @@ class Devices(Repository):
     ) -> DeviceMachine:
         """Store, for all devices with this key, what a probe measured or why it failed."""
         time = self.session.execute(select(now())).scalar_one()
-        result = DeviceMachine(machine=machine, why=reason, at=time, builder=builder)
-        self.changed(update(Device).where(has_machine_key(key)).values(machine=result))
+        result = DeviceMachine(machine=machine, reason=reason, probed_at=time, builder=builder)
+        self.execute_and_count(update(Device).where(has_machine_key(key)).values(machine=result))
         return result
 
     def _age_sec(self, machine: DeviceMachine) -> float:
-        return self.session.execute(select(now())).scalar_one() - (machine.at or 0.0)
+        return self.session.execute(select(now())).scalar_one() - (machine.probed_at or 0.0)
 
     def mark_stopped(self, present: Collection[str], silent_sec: float) -> None:
         """Mark unlisted devices (not in `present`), unseen for `silent_sec`, as stopped."""
-        is_gone = Device.name.not_in(present), Device.last_seen < until(-silent_sec)
+        is_gone = Device.name.not_in(present), Device.last_seen < seconds_from_now(-silent_sec)
         is_marked = func.coalesce(type_coerce(Device.info, JsonType)["stopped"].as_boolean(), false())
-        rows = self.session.execute(
-            select(Device.id, Device.info).where(*is_gone, ~is_marked).order_by(Device.name)
-        )
+        query = select(Device.id, Device.info).where(*is_gone, ~is_marked).order_by(Device.name)
+        rows = self.session.execute(query)
         for device_id, info in rows.all():
             new_info = info.model_copy(update={"stopped": True, "busy": False})
-            self.changed(update(Device).where(Device.id == device_id).values(info=new_info))
+            self.execute_and_count(update(Device).where(Device.id == device_id).values(info=new_info))
 
     def list(self, fresh_sec: float | None = None, target_id: int | None = None) -> Sequence[Device]:
         """Return devices by name, only those seen within `fresh_sec` if given."""

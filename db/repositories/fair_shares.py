@@ -9,7 +9,7 @@ from db.database_clock import now
 from db.repositories.base import Repository
 from db.repositories.tasks import workload_is_busy
 from db.tables import Job, Round, Task
-from mallorn.core.finish_reserve import FINISH_SEC, FINISH_SEC_PER_TASK, MOST_OF_BUDGET
+from mallorn.core.estimate_finish_time import FINISH_SEC, FINISH_SEC_PER_TASK, MOST_OF_BUDGET
 from mallorn.core.states import JobState
 
 
@@ -43,7 +43,8 @@ class FairShares(Repository):
     def take_turn(self, job_id: str, share_pass: float | None, owner_pass: float | None) -> None:
         """Store a job's pass values after its turn, and when it was planned: now."""
         passes = {"share_pass": share_pass, "owner_pass": owner_pass, "planned_at": now()}
-        self.changed(update(Job).where(Job.id == job_id, Job.state == JobState.TUNING).values(passes))
+        update_query = update(Job).where(Job.id == job_id, Job.state == JobState.TUNING).values(passes)
+        self.execute_and_count(update_query)
 
     def seconds_left(self, job_id: str) -> float | None:
         """Return the seconds a job may still tune, so that it ends by its deadline.
@@ -52,7 +53,7 @@ class FairShares(Repository):
         """
         return self.session.scalar(select(_seconds_left()).where(Job.id == job_id))
 
-    def due(self, per_target: int) -> Sequence[str]:
+    def list_jobs_to_plan(self, per_target: int) -> Sequence[str]:
         """Return the tuning jobs to plan now.
 
         These are jobs that were never planned, had a round end since, or are out of

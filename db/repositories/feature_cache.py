@@ -27,13 +27,14 @@ class FeatureSource:
 
 
 class Features(Repository):
-    """Features by candidate, as little-endian float32; None if the candidate cannot be lowered."""
+    """Features by candidate, as little-endian float32; None if the candidate cannot be
+    lowered."""
 
     def read(self, source: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
         """Return the stored features of these candidates, by candidate key."""
         conditions = [getattr(FeatureRow, name) == value for name, value in asdict(source).items()]
         unpack = zstandard.ZstdDecompressor().decompress
-        is_candidate = self.among(FeatureRow.candidate, candidates)
+        is_candidate = self.is_among(FeatureRow.candidate, candidates)
         query = select(FeatureRow.candidate, FeatureRow.numbers).where(*conditions, is_candidate)
         return {
             key: None if numbers is None else unpack(numbers, max_output_size=_MOST_BYTES)
@@ -48,4 +49,6 @@ class Features(Repository):
             for key, row in sorted(rows.items())
         ]
         if values:
-            self.for_each(self.insert(FeatureRow).on_conflict_do_nothing(index_elements=list(_KEY)), values)
+            self.execute_for_rows(
+                self.insert(FeatureRow).on_conflict_do_nothing(index_elements=list(_KEY)), values
+            )

@@ -18,12 +18,13 @@ EventType = TypeVar("EventType", bound=JobEvent)
 class Events(Repository):
     """The event log of a job.
 
-    An event's number comes from the job's row, which stays locked until the transaction ends:
-    a reader that sees event n sees all earlier events and may resume after n.
+    An event's number comes from the job's row, which stays locked until the transaction
+    ends: a reader that sees event n sees all earlier events and may resume after n.
     """
 
     def append(self, job_id: str, event: JobEvent) -> int:
-        """Append an event to a job's log and return its number. Raises NotFound if there is no job."""
+        """Append an event to a job's log and return its number. Raises NotFound if there is
+        no job."""
         statement = update(Job).where(Job.id == job_id).values(event_count=Job.event_count + 1)
         seq: int | None = self.session.scalar(statement.returning(Job.event_count))
         if seq is None:
@@ -34,15 +35,17 @@ class Events(Repository):
         return seq
 
     def after(self, job_id: str, seq: int, limit: int = 100) -> list[Event]:
-        """Return up to `limit` events after number `seq`, in order; 0 starts from the first event."""
+        """Return up to `limit` events after number `seq`, in order; 0 starts from the first
+        event."""
         query = select(Event).where(Event.job_id == job_id, Event.seq > seq).order_by(Event.seq).limit(limit)
         return list(self.session.scalars(query))
 
     def newest(self, job_id: str, kind: type[EventType]) -> EventType | None:
-        """Return the last event of a kind, or None if there is none that this version can read."""
-        return self.newest_of([job_id], kind).get(job_id)
+        """Return the last event of a kind, or None if there is none that this version can
+        read."""
+        return self.find_newest_by_job([job_id], kind).get(job_id)
 
-    def newest_of(self, job_ids: Sequence[str], kind: type[EventType]) -> dict[str, EventType]:
+    def find_newest_by_job(self, job_ids: Sequence[str], kind: type[EventType]) -> dict[str, EventType]:
         """Return each job's last event of a kind; leave out jobs without a readable one."""
         name = kind.model_fields["kind"].default
         last_event = select(Event.payload).where(Event.job_id == Job.id, Event.kind == name)
@@ -81,7 +84,7 @@ class Warnings(Repository):
             return
         if is_new:
             warnings.append(new)
-        self.changed(update(Job).where(Job.id == job_id).values(warnings=warnings))
+        self.execute_and_count(update(Job).where(Job.id == job_id).values(warnings=warnings))
         if is_new:
             Events(self.session).append(
                 job_id, WarningEvent(source=warn.source, message=warn.message, hint=warn.hint)

@@ -22,7 +22,7 @@ class Progress:
     """A job's trials, and the best times and call counts of its tasks, by task id."""
 
     spent: int
-    in_flight: int  # candidates of open rounds that are not committed yet
+    open_candidates: int  # candidates of open rounds that are not committed yet
     outcomes: dict[str, int]
     best_us: dict[int, float]
     weights: dict[int, int]  # how often the model calls each task
@@ -36,7 +36,7 @@ class Progress:
         }
 
     @property
-    def left_unbuilt(self) -> int:
+    def unbuilt_candidates(self) -> int:
         return self.outcomes.get(LEFT_UNBUILT, 0)
 
 
@@ -69,7 +69,7 @@ def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
         best_us = {task.id: task.best_us for task in tasks[job_id] if task.best_us is not None}
         progress_by_job[job_id] = Progress(
             spent=sum(outcomes[job_id].values()),
-            in_flight=open_candidates[job_id],
+            open_candidates=open_candidates[job_id],
             outcomes=outcomes[job_id],
             best_us=best_us,
             weights={task.id: task.weight for task in tasks[job_id]},

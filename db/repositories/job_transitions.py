@@ -1,4 +1,5 @@
-"""Fail, pause or cancel a job, or continue it after its code was replaced, with its rounds and log."""
+"""Fail, pause or cancel a job, or continue it after its code was replaced, with its rounds
+and log."""
 
 from typing import Final
 
@@ -21,12 +22,13 @@ from mallorn.core.values.graph_report import GraphReport
 def fail_job(
     session: Session, job_id: str, state: JobState, error: MallornError, hold: LeaseToken | None = None
 ) -> bool:
-    """Fail a job with this error and cancel its rounds; False if its state or lease has changed."""
-    if not Jobs(session).move(job_id, [state], JobState.FAILED, error.reason, hold=hold):
+    """Fail a job with this error and cancel its rounds; False if its state or lease has
+    changed."""
+    if not Jobs(session).move_to_state(job_id, [state], JobState.FAILED, error.reason, hold=hold):
         return False
     Rounds(session).cancel_open(job_id)
     event = failure(error)
-    Jobs(session).record(job_id, suggest=event.suggest)
+    Jobs(session).store_report_columns(job_id, suggest=event.suggest)
     Events(session).append(job_id, event)
     return True
 
@@ -36,12 +38,13 @@ def pause_job(session: Session, job_id: str, error: MallornError) -> None:
     if Jobs(session).get(job_id, None).state == JobState.TUNING:
         next_step = f"{error.hint}   (then: mallorn resume {job_id})"
         Jobs(session).pause(job_id, None, f"{error.message}\n{next_step}")
-        Rounds(session).withdraw(job_id)
-        Events(session).append(job_id, PausedEvent(state=JobState.PAUSED, why=error.message))
+        Rounds(session).cancel_queued(job_id)
+        Events(session).append(job_id, PausedEvent(state=JobState.PAUSED, reason=error.message))
 
 
 def cancel(session: Session, job_id: str, owner: str | None, reason: str) -> Job:
-    """Cancel a job and its rounds. Raises NotFound if there is none, Conflict if it has ended."""
+    """Cancel a job and its rounds. Raises NotFound if there is none, Conflict if it has
+    ended."""
     job = Jobs(session).cancel(job_id, owner, f"cancelled {reason}")
     Rounds(session).cancel_open(job_id)
     Events(session).append(job_id, CancelledEvent(state=JobState(job.state), trials=job.trials))
@@ -61,15 +64,18 @@ IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its task
 class ReplacedCode(Jobs):
     """Adapts jobs to an upgrade that replaced the code with which they began."""
 
-    def rebind(self, job_id: str, old: Context, built_by: str, tvm_version: str | None = None) -> None:
+    def move_to_new_builder(
+        self, job_id: str, old: Context, built_by: str, tvm_version: str | None = None
+    ) -> None:
         """Move a job to a measuring context like `old`, but with another builder.
 
         `tvm_version` is the device's TVM, None if it is the same. The job's machine is
         chosen again. A job with measurements in `old` gets a warning.
         """
-        new = Contexts(self.session).built_by(old, built_by, tvm_version or old.tvm_version)
+        new = Contexts(self.session).ensure_built_by(old, built_by, tvm_version or old.tvm_version)
         is_bound = Job.id == job_id, Job.context_id == old.id
-        has_moved = self.changed(update(Job).where(*is_bound).values(context_id=new.id, machine=None)) == 1
+        update_query = update(Job).where(*is_bound).values(context_id=new.id, machine=None)
+        has_moved = self.execute_and_count(update_query) == 1
         if has_moved and Contexts(self.session).has_measured(old.id, job_id):
             self._warn(
                 job_id,
@@ -80,7 +86,7 @@ class ReplacedCode(Jobs):
                 f"mallorn resume {job_id} --trials N   (to add trials)",
             )
 
-    def import_anew(self, job_id: str) -> bool:
+    def import_again(self, job_id: str) -> bool:
         """Move a tuning or finishing job back to its import stage, and warn its owner.
 
         Its open rounds end but keep their measurements; its finish stage starts again.
@@ -95,20 +101,20 @@ class ReplacedCode(Jobs):
         )
         return True
 
-    def import_with(self, job_id: str, graph: GraphReport, reason: str) -> None:
+    def import_with_graph_passes(self, job_id: str, graph: GraphReport, reason: str) -> None:
         """Store another report of graph passes, and import the job again with these."""
         if self._queue_import(job_id, reason):
-            self.record(job_id, graph=graph)
+            self.store_report_columns(job_id, graph=graph)
 
     def _queue_import(self, job_id: str, reason: str) -> bool:
         states = JobState.TUNING, JobState.FINISHING
-        if not self.move(job_id, states, JobState.QUEUED, reason):
+        if not self.move_to_state(job_id, states, JobState.QUEUED, reason):
             return False
         Rounds(self.session).cancel_open(job_id)
         FinishSteps(self.session).forget(job_id)
         # This process does not send the import's message, so the next sweep must.
         is_import = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.subject == job_id
-        self.changed(update(LeaseRow).where(*is_import).values(sent_at=0.0))
+        self.execute_and_count(update(LeaseRow).where(*is_import).values(sent_at=0.0))
         return True
 
     def _warn(self, job_id: str, message: str, hint: str = "") -> None:

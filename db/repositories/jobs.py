@@ -12,9 +12,10 @@ from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, is_owned_by, reason_columns
 from db.repositories.devices import has_machine_key, machine_key_of
 from db.repositories.job_progress import count_by_outcome
-from db.repositories.leases import Leases, LeaseToken, WorkItem, held
+from db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
 from db.tables import Context, Device, Event, Job, TargetRow
 from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, ZERO_SHOT, Cause, JobState, WorkKind
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
@@ -61,13 +62,10 @@ class Jobs(Repository):
         A repeated request with the same idempotency key returns the first job. Raises
         Conflict if the key was used for another request.
         """
-        private = new.options.get("private") == "on"
+        private = KeptOptions.model_validate(new.options).private
         values = {"id": secrets.token_hex(8), "state": JobState.QUEUED, "private": private, **asdict(new)}
-        insert = (
-            self.insert(Job)
-            .values(values)
-            .on_conflict_do_nothing(index_elements=["owner", "idempotency_key"])
-        )
+        insert = self.insert(Job).values(values)
+        insert = insert.on_conflict_do_nothing(index_elements=["owner", "idempotency_key"])
         job_id = self.session.scalar(insert.returning(Job.id))
         if job_id is not None:
             self._update_leases(job_id, JobState.QUEUED)
@@ -79,7 +77,8 @@ class Jobs(Repository):
         return job, False
 
     def claim_stage(self, job_id: str, state: JobState, worker: str, lease_sec: float) -> LeaseToken | None:
-        """Lease the stage of a job; None if the job is not in `state` or another worker holds it."""
+        """Lease the stage of a job; None if the job is not in `state` or another worker
+        holds it."""
         self.lock_job(job_id)
         if self.session.scalar(select(Job.id).where(Job.id == job_id, Job.state == state)) is None:
             return None
@@ -87,9 +86,9 @@ class Jobs(Repository):
 
     def _update_leases(self, job_id: str, state: JobState) -> None:
         leases = Leases(self.session)
-        leases.rest(STATES, [job_id])
+        leases.close_work(STATES, [job_id])
         if state in STAGES:
-            leases.open(WorkItem(STAGES[state], job_id), job_id)
+            leases.add_or_reopen_work(WorkItem(STAGES[state], job_id), job_id)
 
     def get(self, job_id: str, owner: str | None) -> Job:
         """Return a job. Raises NotFound if there is none, or if it is deleted or another
@@ -102,21 +101,22 @@ class Jobs(Repository):
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
         return job
 
-    def check_measured(self, job_id: str, owner: str | None) -> None:
+    def check_owner_had_job(self, job_id: str, owner: str | None) -> None:
         """Raise NotFound unless the owner has or had this job, even if it is deleted."""
         if self.session.scalar(select(Job.id).where(Job.id == job_id, is_owned_by(owner))) is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
 
-    def imported_before(self, job: Job) -> Sequence[Job]:
+    def list_earlier_imports(self, job: Job) -> Sequence[Job]:
         """Return an owner's newest other jobs with this model and target, once imported."""
         same_model = Job.owner == job.owner, Job.model_id == job.model_id, Job.target_id == job.target_id
         was_imported = Job.id != job.id, Job.graph.is_not(None), Job.deleted_at.is_(None)
         query = select(Job).where(*same_model, *was_imported).order_by(Job.created_at.desc())
         return self.session.scalars(query.limit(LATEST)).all()
 
-    def marks(self, job_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
-        """Return the number of events and the state of each job by id, without deleted jobs."""
-        conditions = self.among(Job.id, job_ids), Job.deleted_at.is_(None)
+    def read_event_marks(self, job_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
+        """Return the number of events and the state of each job by id, without deleted
+        jobs."""
+        conditions = self.is_among(Job.id, job_ids), Job.deleted_at.is_(None)
         rows = self.session.execute(select(Job.id, Job.event_count, Job.state).where(*conditions))
         return {job_id: (count, state) for job_id, count, state in rows}
 
@@ -165,7 +165,7 @@ class Jobs(Repository):
         jobs = self.session.scalars(query.limit(check_limit(limit) + 1)).all()
         return page(jobs, limit, lambda job: (job.created_at, job.id))
 
-    def move(
+    def move_to_state(
         self,
         job_id: str,
         from_states: Collection[JobState],
@@ -184,14 +184,14 @@ class Jobs(Repository):
         values = {
             "state": to_state,
             **reason_columns(reason),
-            "finished_at": now() if to_state.final else None,
+            "finished_at": now() if to_state.is_final else None,
             "resume_state": Job.state if to_state is JobState.FAILED else None,
             "started_at": Job.started_at if to_state is JobState.QUEUED else started_at,
             **NO_TURN,
         }
         conditions = Job.id == job_id, Job.state.in_(from_states)
-        fence = () if hold is None else (held(hold),)
-        has_moved = self.changed(update(Job).where(*conditions, *fence).values(values)) == 1
+        fence = () if hold is None else (is_still_held(hold),)
+        has_moved = self.execute_and_count(update(Job).where(*conditions, *fence).values(values)) == 1
         if has_moved:
             self._update_leases(job_id, to_state)
         return has_moved
@@ -225,7 +225,7 @@ class Jobs(Repository):
         job = self.get(job_id, owner)
         state: JobState = JobState.PAUSED
         next_state: Any = Job.resume_state
-        if (more_trials > 0 or (auto and not job.auto)) and has_reached_finish(job):
+        if (more_trials > 0 or (auto and not job.has_auto_budget)) and has_reached_finish(job):
             state, next_state = JobState(job.state), JobState.TUNING
         elif has_incomplete_finish(job):
             state, next_state = JobState(job.state), JobState.FINISHING
@@ -255,7 +255,7 @@ class Jobs(Repository):
         if state is JobState.CANCELLED:
             changes["finished_at"] = now()
         conditions = Job.id == job_id, Job.state.in_(states), Job.deleted_at.is_(None)
-        if not self.changed(update(Job).where(*conditions).values(changes)):
+        if not self.execute_and_count(update(Job).where(*conditions).values(changes)):
             raise Conflict(f"job {job_id} is {job.state}", hint=f"mallorn show {job_id}")
         job = self.get(job_id, owner)
         self._update_leases(job_id, JobState(job.state))
@@ -264,27 +264,29 @@ class Jobs(Repository):
     def set_reason(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
         """Set why an active job waits; a paused or ended job keeps its own reason."""
         conditions = Job.id == job_id, Job.state.in_(ACTIVE), Job.reason != reason
-        self.changed(update(Job).where(*conditions).values(reason_columns(reason, cause)))
+        self.execute_and_count(update(Job).where(*conditions).values(reason_columns(reason, cause)))
 
-    def record(self, job_id: str, **report: Any) -> None:
+    def store_report_columns(self, job_id: str, **report: Any) -> None:
         """Store results of import, planning or finish; arguments name columns of Job."""
-        self.changed(update(Job).where(Job.id == job_id).values(report))
+        self.execute_and_count(update(Job).where(Job.id == job_id).values(report))
 
     def bind_context(self, job_id: str, context_id: int) -> int:
-        """Bind a job to a measuring context unless it has one; return the id of its context."""
+        """Bind a job to a measuring context unless it has one; return the id of its
+        context."""
         unbound = Job.id == job_id, Job.context_id.is_(None)
-        self.changed(update(Job).where(*unbound).values(context_id=context_id))
+        self.execute_and_count(update(Job).where(*unbound).values(context_id=context_id))
         return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
 
     def retarget(self, job_id: str, target_id: int) -> None:
-        """Change an importing job's target to that of its simulated or replayed device."""
+        """Change an importing job's target to the one that names its virtual device."""
         importing = Job.id == job_id, Job.state == JobState.IMPORTING
-        self.changed(update(Job).where(*importing).values(target_id=target_id))
+        self.execute_and_count(update(Job).where(*importing).values(target_id=target_id))
 
     def bind_machine(self, job_id: str, machine: Machine) -> None:
-        """Bind a job to the machine for which its candidates are proposed, unless it has one."""
+        """Bind a job to the machine for which its candidates are proposed, unless it has
+        one."""
         unbound = Job.id == job_id, Job.machine.is_(None)
-        self.changed(update(Job).where(*unbound).values(machine=machine))
+        self.execute_and_count(update(Job).where(*unbound).values(machine=machine))
 
 
 def has_reached_finish(job: Job) -> bool:
@@ -295,7 +297,7 @@ def has_reached_finish(job: Job) -> bool:
 
 def has_incomplete_finish(job: Job) -> bool:
     """Return whether a repeated finish stage may do what failed or was left out before."""
-    is_incomplete = job.report is not None and bool(job.report.not_done)
+    is_incomplete = job.report is not None and bool(job.report.skipped_steps)
     return has_reached_finish(job) and (job.state == JobState.FAILED or is_incomplete)
 
 
@@ -321,12 +323,13 @@ class JobsWaitingForDevice(Repository):
         """Show in a target's active jobs why no device for it can run on this machine."""
         target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
         conditions = Job.target_id == target_id, Job.state.in_(ACTIVE), _RUNS, Job.reason != reason
-        self.changed(
+        self.execute_and_count(
             update(Job).where(*conditions).values(reason_columns(reason, Cause.NOT_HERE, why_not_here))
         )
 
-    def since(self, job: Job) -> float:
-        """Return the later of the job's last event and the last contact with a suitable device."""
+    def waiting_since(self, job: Job) -> float:
+        """Return the later of the job's last event and the last contact with a suitable
+        device."""
         events = select(func.max(Event.created_at)).where(Event.job_id == job.id)
         last_seen = select(func.max(Device.last_seen)).where(Device.target_id == job.target_id)
         if job.context_id is not None:

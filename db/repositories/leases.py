@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, upd
 from sqlalchemy.orm import InstrumentedAttribute
 
 from db.database_clock import now
-from db.repositories.base import Repository, until
+from db.repositories.base import Repository, seconds_from_now
 from db.tables import Job, LeaseRow
 from mallorn.core.states import WorkKind
 
@@ -24,17 +24,18 @@ FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """Work that one process does at a time: of which kind, and on which round, job or target."""
+    """Work that one process does at a time: of which kind, and on which round, job or
+    target."""
 
     kind: WorkKind
     subject: str
 
     @classmethod
-    def round(cls, round_id: int) -> "WorkItem":
+    def for_round(cls, round_id: int) -> "WorkItem":
         return cls(WorkKind.ROUND, str(round_id))
 
     @classmethod
-    def plan(cls, target_id: int) -> "WorkItem":
+    def for_planning(cls, target_id: int) -> "WorkItem":
         return cls(WorkKind.PLAN, str(target_id))
 
 
@@ -72,9 +73,10 @@ class Loss:
 
 
 class Leases(Repository):
-    """The table of leases. A transaction that locks a lease and a job must lock the job first."""
+    """The table of leases. A transaction that locks a lease and a job must lock the job
+    first."""
 
-    def open(self, item: WorkItem, job_id: str) -> None:
+    def add_or_reopen_work(self, item: WorkItem, job_id: str) -> None:
         """Add work, or reopen it without holder and losses; its message is sent now."""
         counts = {"losses": 0, "deaths": 0, "left_by": []}
         values = {"job_id": job_id, **counts, "holder": None, "until": None, "sent_at": now()}
@@ -82,9 +84,10 @@ class Leases(Repository):
         self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=values))
 
     def claim(self, item: WorkItem, holder: str, lease_sec: float) -> LeaseToken | None:
-        """Lease work that is free or whose lease expired; None while another process holds it."""
+        """Lease work that is free or whose lease expired; None while another process holds
+        it."""
         deaths = case((LeaseRow.until.is_not(None), LeaseRow.deaths + 1), else_=LeaseRow.deaths)
-        lease = {"holder": holder, "until": until(lease_sec)}
+        lease = {"holder": holder, "until": seconds_from_now(lease_sec)}
         insert = self.insert(LeaseRow).values(
             kind=item.kind, subject=item.subject, attempt=1, losses=0, deaths=0, **lease
         )
@@ -98,16 +101,16 @@ class Leases(Repository):
 
     def renew(self, hold: LeaseToken, lease_sec: float) -> bool:
         """Extend a lease; False if it was taken back or its job was paused or cancelled."""
-        return self._change(hold, until=until(lease_sec))
+        return self._change(hold, until=seconds_from_now(lease_sec))
 
-    def give_back(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
+    def return_work(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
         """Free unfinished work without counting a loss; a sweep sends its message again.
 
         Return False if this lease no longer holds it.
         """
         return self._change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
 
-    def leave(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
+    def leave_to_other_hosts(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
         """Free work that the hosts of workers `left_by` cannot do, without counting a loss.
 
         Return False if this lease no longer holds it.
@@ -118,39 +121,46 @@ class Leases(Repository):
         """Free work that is done; False if this lease no longer holds it."""
         return self._change(hold, **RESTING)
 
-    def rest(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
+    def close_work(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
         """Close work, whichever process holds it; the holder's next renewal fails."""
-        conditions = LeaseRow.kind.in_(kinds), self.among(LeaseRow.subject, subjects)
-        self.changed(update(LeaseRow).where(*conditions).values(RESTING))
+        conditions = LeaseRow.kind.in_(kinds), self.is_among(LeaseRow.subject, subjects)
+        self.execute_and_count(update(LeaseRow).where(*conditions).values(RESTING))
 
-    def lose(self, hold: LeaseToken, limit: int = MAX_LOSSES) -> Loss | None:
+    def record_interruption(self, hold: LeaseToken, limit: int = MAX_LOSSES) -> Loss | None:
         """Free interrupted work and count a loss; None if this lease no longer holds it."""
-        return next(iter(self._lose(mine(hold), LeaseRow.losses, limit)), None)
+        return next(iter(self._free_and_count_losses(is_row_held_by(hold), LeaseRow.losses, limit)), None)
 
-    def die(self, hold: LeaseToken) -> Loss | None:
+    def record_killed_holder(self, hold: LeaseToken) -> Loss | None:
         """Free work whose holder was killed, and count a death; None if not held."""
-        return next(iter(self._lose(mine(hold), LeaseRow.deaths, MAX_DEATHS)), None)
+        return next(
+            iter(self._free_and_count_losses(is_row_held_by(hold), LeaseRow.deaths, MAX_DEATHS)), None
+        )
 
-    def silent_jobs(self) -> Sequence[str | None]:
+    def jobs_with_expired_leases(self) -> Sequence[str | None]:
         """Return the jobs with expired leases; None stands for work that belongs to no job."""
         jobs = select(LeaseRow.job_id).where(_has_expired()).distinct().order_by(LeaseRow.job_id)
         return self.session.scalars(jobs).all()
 
-    def expire(self, job_id: str | None) -> Sequence[Loss]:
+    def free_expired_work(self, job_id: str | None) -> Sequence[Loss]:
         """Free a job's work whose lease expired, and count a death of each holder.
 
         `job_id` None stands for work that belongs to no job.
         """
         self.lock_jobs(select(Job.id).where(Job.id == job_id))
         is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
-        return self._lose(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)
+        return self._free_and_count_losses(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)
 
     def waiting(self, older_than_sec: float, limit: int | None = None) -> Sequence[WorkItem]:
         """Return free work whose message was sent over `older_than_sec` ago.
 
-        The owners take turns. An owner's work is ordered by its job's priority, then by age.
+        The owners take turns. An owner's work is ordered by its job's priority, then by
+        age.
         """
-        due = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-older_than_sec), LeaseRow.kind.in_(WorkKind)
+        due = (
+            LeaseRow.until.is_(None),
+            LeaseRow.sent_at < seconds_from_now(-older_than_sec),
+            LeaseRow.kind.in_(WorkKind),
+        )
         # The ids of rounds are in the order of their planning; the age of their jobs is not.
         age = case((LeaseRow.kind != WorkKind.ROUND, Job.created_at), else_=0.0)
         order = Job.priority.desc(), age, func.length(LeaseRow.subject), LeaseRow.subject
@@ -162,8 +172,9 @@ class Leases(Repository):
     def has_other_work_waiting(
         self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float
     ) -> bool:
-        """Return whether other jobs' work of these kinds has waited longer than this for a worker."""
-        waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-longer_than_sec)
+        """Return whether other jobs' work of these kinds has waited longer than this for a
+        worker."""
+        waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < seconds_from_now(-longer_than_sec)
         other_jobs = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
         return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waiting, *other_jobs)))))
 
@@ -171,17 +182,17 @@ class Leases(Repository):
         """Record that messages for this work are sent now."""
         for kind in {item.kind for item in items}:
             subjects = [item.subject for item in items if item.kind is kind]
-            conditions = LeaseRow.kind == kind, self.among(LeaseRow.subject, subjects)
-            self.changed(update(LeaseRow).where(*conditions).values(sent_at=now()))
+            conditions = LeaseRow.kind == kind, self.is_among(LeaseRow.subject, subjects)
+            self.execute_and_count(update(LeaseRow).where(*conditions).values(sent_at=now()))
 
     def get(self, item: WorkItem) -> LeaseRow:
         """Return the row of work that was opened or claimed before."""
         return self.session.get_one(LeaseRow, (item.kind, item.subject))
 
     def _change(self, hold: LeaseToken, **values: Any) -> bool:
-        return self.changed(update(LeaseRow).where(mine(hold)).values(values)) == 1
+        return self.execute_and_count(update(LeaseRow).where(is_row_held_by(hold)).values(values)) == 1
 
-    def _lose(
+    def _free_and_count_losses(
         self, condition: ColumnElement[bool], count: InstrumentedAttribute[int], limit: int
     ) -> Sequence[Loss]:
         statement = update(LeaseRow).where(condition).values({count.key: count + 1, **FREED})
@@ -191,7 +202,7 @@ class Leases(Repository):
             item, is_given_up = WorkItem(WorkKind(row.kind), row.subject), getattr(row, count.key) >= limit
             losses.append(Loss(LeaseToken(item, Token(row.attempt, NOBODY)), row.job_id or "", is_given_up))
             if is_given_up:
-                self.rest([item.kind], [item.subject])
+                self.close_work([item.kind], [item.subject])
         return losses
 
 
@@ -200,7 +211,7 @@ def _has_expired() -> ColumnElement[bool]:
     return and_(LeaseRow.until < now(), LeaseRow.kind.in_(WorkKind))
 
 
-def mine(hold: LeaseToken) -> ColumnElement[bool]:
+def is_row_held_by(hold: LeaseToken) -> ColumnElement[bool]:
     """Return the SQL condition that this lease still holds the row's work."""
     item = hold.item
     is_item = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
@@ -208,6 +219,6 @@ def mine(hold: LeaseToken) -> ColumnElement[bool]:
     return and_(*is_item, *is_token, LeaseRow.until.is_not(None))
 
 
-def held(hold: LeaseToken) -> ColumnElement[bool]:
+def is_still_held(hold: LeaseToken) -> ColumnElement[bool]:
     """Return the SQL condition, for any query, that this lease still holds its work."""
-    return exists(select(LeaseRow.kind).where(mine(hold)))
+    return exists(select(LeaseRow.kind).where(is_row_held_by(hold)))

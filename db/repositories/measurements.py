@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, select, update
 from db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, is_owned_by
-from db.repositories.leases import LeaseToken, Token, WorkItem, held
+from db.repositories.leases import LeaseToken, Token, WorkItem, is_still_held
 from db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
 from db.tables import Device, Job, Measurement, Round, SketchRow, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import LeaseLost
@@ -41,12 +41,13 @@ class Measurements(Repository):
     def add_batch(self, round_id: int, token: Token, rows: Sequence[NewMeasurement]) -> int:
         """Store trials of a round, one per slot, and return how many were new.
 
-        Raises LeaseLost if `token` no longer holds the round, so that a worker that lost its
-        lease cannot write after its successor.
+        Raises LeaseLost if `token` no longer holds the round, so that a worker that lost
+        its lease cannot write after its successor.
         """
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
-        hold = LeaseToken(WorkItem.round(round_id), token)
-        row = self.session.scalars(select(Round).where(Round.id == round_id, held(hold))).one_or_none()
+        hold = LeaseToken(WorkItem.for_round(round_id), token)
+        query = select(Round).where(Round.id == round_id, is_still_held(hold))
+        row = self.session.scalars(query).one_or_none()
         if row is None:
             raise LeaseLost(f"round {round_id} is no longer leased to attempt {token.attempt}")
         columns = {
@@ -66,12 +67,12 @@ class Measurements(Repository):
         """
         self.lock_job(job_id)
         hold = LeaseToken(WorkItem(WorkKind.FINISH, job_id), token)
-        if not self.session.scalar(select(held(hold))):
+        if not self.session.scalar(select(is_still_held(hold))):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {token.attempt}")
         columns = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
         return self._add(columns | {"kind": MeasurementKind.FINISH}, rows)
 
-    def disturb(self, round_id: int, shares: Mapping[int, float | None]) -> None:
+    def mark_disturbed_slots(self, round_id: int, shares: Mapping[int, float | None]) -> None:
         """Turn times of a round into upper bounds; `shares`: disturbed share by slot."""
         for slot, share in shares.items():
             conditions = (
@@ -88,7 +89,7 @@ class Measurements(Repository):
         """
         bound = {"bound_us": Measurement.latency_us, "latency_us": None, "disturbed": share}
         rows = update(Measurement).where(*conditions, Measurement.latency_us.is_not(None))
-        return self.changed(rows.values(bound))
+        return self.execute_and_count(rows.values(bound))
 
     def _add(self, common: Mapping[str, object], rows: Sequence[NewMeasurement]) -> Sequence[int]:
         if not rows:
@@ -141,7 +142,7 @@ class ForeignRows(Repository):
         own_ids = [row["source_row"] for row in rows if row["source_id"] == own_id]
         own_rows: set[tuple[object, ...]] = set()
         if own_ids:
-            is_own = self.among(Measurement.id, own_ids), Measurement.source_id.is_(None)
+            is_own = self.is_among(Measurement.id, own_ids), Measurement.source_id.is_(None)
             pairs = self.session.execute(select(Measurement.id, Measurement.created_at).where(*is_own))
             own_rows = {(own_id, *pair) for pair in pairs}
         new_rows = [dict(row) for row in rows if tuple(row[name] for name in IDENTITY) not in own_rows]
@@ -150,7 +151,7 @@ class ForeignRows(Repository):
         insert = self.insert(Measurement).on_conflict_do_nothing(
             index_elements=IDENTITY, index_where=Measurement.source_id.is_not(None)
         )
-        return self.for_each(insert, new_rows)
+        return self.execute_for_rows(insert, new_rows)
 
 
 class Records(Repository):
@@ -165,7 +166,8 @@ class Records(Repository):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Record]:
-        """Return a page of an owner's measurements, newest first; `workload` and `target` are keys."""
+        """Return a page of an owner's measurements, newest first; `workload` and `target`
+        are keys."""
         names = Workload.key, Workload.name, TargetRow.text, SketchRow.key, Device.name
         query = (
             select(Measurement, *names)

@@ -27,7 +27,8 @@ class Contexts(Repository):
     ) -> Context:
         """Return the context with these fields; insert it if it is new.
 
-        `built_by` is the builder's TVM version and code digest; None if it was not reported.
+        `built_by` is the builder's TVM version and code digest; None if it was not
+        reported.
         """
         fields: dict[str, object] = {
             "target_id": target_id,
@@ -47,11 +48,11 @@ class Contexts(Repository):
         """Return the context with other timing settings (`evaluator`); insert it if new."""
         return self.ensure(**_fields(context) | {"evaluator": evaluator})
 
-    def built_by(self, context: Context, built_by: str, tvm_version: str) -> Context:
+    def ensure_built_by(self, context: Context, built_by: str, tvm_version: str) -> Context:
         """Return the context with another builder and device's TVM; insert it if new."""
         return self.ensure(**_fields(context) | {"built_by": built_by, "tvm_version": tvm_version})
 
-    def built_otherwise(self, context_id: int) -> Sequence[int]:
+    def list_other_builds(self, context_id: int) -> Sequence[int]:
         """Return the contexts that differ from this one only in builder or device's TVM."""
         own = self.get(context_id)
         machine = Context.target_id == own.target_id, Context.host_class == own.host_class
@@ -63,7 +64,7 @@ class Contexts(Repository):
         of_job = Measurement.job_id == job_id, Measurement.context_id == context_id
         return bool(self.session.scalar(select(exists().where(*of_job))))
 
-    def timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context | None:
+    def find_timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context | None:
         """Return the context with other timing settings; None if there is none."""
         key = _key(_fields(context) | {"evaluator": evaluator})
         return self.session.scalars(select(Context).where(Context.key == key)).one_or_none()
@@ -72,7 +73,8 @@ class Contexts(Repository):
         return self.session.get_one(Context, context_id)
 
     def of_workload(self, workload_id: int, target_id: int, *, imported: bool = False) -> Sequence[Context]:
-        """Return the contexts in which a workload was timed, the one with the most times first.
+        """Return the contexts in which a workload was timed, the one with the most times
+        first.
 
         Only times measured here count, or with `imported` only imported times.
         """
@@ -90,7 +92,8 @@ class Contexts(Repository):
 
 
 def count_other_programs(context: Context) -> int | None:
-    """Return how many other programs ran during timing inside a model; None if timed outside a model."""
+    """Return how many other programs ran during timing inside a model; None if timed
+    outside a model."""
     return context.evaluator.get("beside", 0) if is_inside_model(context.evaluator) else None
 
 
@@ -99,8 +102,9 @@ def is_inside_model(evaluator: Mapping[str, object]) -> bool:
     return evaluator.get("cache") == "model"
 
 
-def differ(left: Context, right: Context) -> tuple[bool, bool]:
-    """Return whether two contexts differ in host class, threads or TVM, and whether in their builder."""
+def compare_contexts(left: Context, right: Context) -> tuple[bool, bool]:
+    """Return whether two contexts differ in host class, threads or TVM, and whether in
+    their builder."""
     return machine_key_of(left) != machine_key_of(right), left.built_by != right.built_by
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Select, func, select, text, update
 
 from db.database_clock import now
 from db.repositories.base import Repository
-from db.repositories.leases import Leases, LeaseToken, Token, WorkItem, held
+from db.repositories.leases import Leases, LeaseToken, Token, WorkItem, is_still_held
 from db.tables import Job, Measurement, Round
 from mallorn.core.job_options import DETACHED
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
@@ -21,7 +21,8 @@ class Rounds(Repository):
     """Rounds of all jobs. Changes with an old fencing token are rejected."""
 
     def add(self, job: Job, workload_id: int, plan: PlannedRound, searcher: str) -> Round | None:
-        """Queue a round; None while the workload has another round in flight on this target."""
+        """Queue a round; None while the workload has another round in flight on this
+        target."""
         self.lock_job(job.id)
         new = self.insert(Round).values(
             job_id=job.id,
@@ -42,13 +43,14 @@ class Rounds(Repository):
         if round_id is None:
             return None
         # Read once this round is in flight, so that no other round can still commit rows.
-        newest = newest_of(workload_id, job.target_id).scalar_subquery()
-        self.changed(update(Round).where(Round.id == round_id).values(seen_upto=newest))
-        Leases(self.session).open(WorkItem.round(round_id), job.id)
+        newest = select_newest_measurement(workload_id, job.target_id).scalar_subquery()
+        self.execute_and_count(update(Round).where(Round.id == round_id).values(seen_upto=newest))
+        Leases(self.session).add_or_reopen_work(WorkItem.for_round(round_id), job.id)
         return self.get(round_id)
 
     def get(self, round_id: int) -> Round:
-        """Return the round with this id. Raises sqlalchemy.exc.NoResultFound if there is none."""
+        """Return the round with this id. Raises sqlalchemy.exc.NoResultFound if there is
+        none."""
         return self.session.get_one(Round, round_id)
 
     def queued(self, job_id: str) -> Sequence[int]:
@@ -57,52 +59,49 @@ class Rounds(Repository):
         return self.session.scalars(select(Round.id).where(*conditions).order_by(Round.id)).all()
 
     def next_index(self, job_id: str) -> int:
-        return self.session.execute(
-            select(func.coalesce(func.max(Round.index) + 1, 0)).where(Round.job_id == job_id)
-        ).scalar_one()
+        query = select(func.coalesce(func.max(Round.index) + 1, 0)).where(Round.job_id == job_id)
+        return self.session.execute(query).scalar_one()
 
     def claim(self, round_id: int, worker: str, lease_sec: float) -> LeaseToken | None:
-        """Lease a queued round of a tuning job; None if it is not queued or its job does not tune."""
+        """Lease a queued round of a tuning job; None if it is not queued or its job does
+        not tune."""
         self._lock_job_of(round_id)
         is_tuning = select(Job.id).where(Job.id == Round.job_id, Job.state == JobState.TUNING).exists()
         is_free = Round.id == round_id, Round.state == RoundState.QUEUED, is_tuning
         values = {"state": RoundState.LEASED, "worker": worker, "started_at": now()}
-        if not self.changed(update(Round).where(*is_free).values(values)):
+        if not self.execute_and_count(update(Round).where(*is_free).values(values)):
             return None
-        return Leases(self.session).claim(WorkItem.round(round_id), worker, lease_sec)
+        return Leases(self.session).claim(WorkItem.for_round(round_id), worker, lease_sec)
 
-    def fix_inputs(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
+    def store_inputs(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
         """Store, at its first claim, a round's cost model and the round it continues."""
         values = {"cost_model_id": cost_model_id, "state_from": state_from}
-        self.changed(update(Round).where(Round.id == round_id).values(values))
+        self.execute_and_count(update(Round).where(Round.id == round_id).values(values))
 
-    def revise(self, round_id: int, token: Token, **changes: Any) -> bool:
+    def change_inputs(self, round_id: int, token: Token, **changes: Any) -> bool:
         """Change the inputs of a round while its lease is held; return whether it is."""
         self._lock_job_of(round_id)
-        is_held = Round.id == round_id, held(LeaseToken(WorkItem.round(round_id), token))
-        return self.changed(update(Round).where(*is_held).values(changes)) == 1
+        is_held = Round.id == round_id, is_still_held(LeaseToken(WorkItem.for_round(round_id), token))
+        return self.execute_and_count(update(Round).where(*is_held).values(changes)) == 1
 
     def close(
-        self,
-        round_id: int,
-        token: Token,
-        state: RoundState,
-        stats: RoundStats | None = None,
-        error: str = "",
+        self, round_id: int, token: Token, state: RoundState, stats: RoundStats | None = None, error: str = ""
     ) -> bool:
         """End a round, or free it for another attempt (`state` QUEUED); False if unheld."""
         self._lock_job_of(round_id)
-        leases, hold = Leases(self.session), LeaseToken(WorkItem.round(round_id), token)
-        is_held = leases.give_back(hold) if state is RoundState.QUEUED else leases.end(hold)
+        leases, hold = Leases(self.session), LeaseToken(WorkItem.for_round(round_id), token)
+        is_held = leases.return_work(hold) if state is RoundState.QUEUED else leases.end(hold)
         return is_held and self.move(round_id, state, error=error, stats=stats)
 
     def move(self, round_id: int, state: RoundState, **values: Any) -> bool:
         """Change the state of a round, in the transaction that ended its lease."""
         values |= {"worker": None} if state is RoundState.QUEUED else {"finished_at": now()}
-        return self.changed(update(Round).where(Round.id == round_id).values(state=state, **values)) == 1
+        update_query = update(Round).where(Round.id == round_id).values(state=state, **values)
+        return self.execute_and_count(update_query) == 1
 
-    def withdraw(self, job_id: str | None = None) -> Sequence[int]:
-        """Cancel queued rounds of this job, or of all jobs that are not tuning; return their ids."""
+    def cancel_queued(self, job_id: str | None = None) -> Sequence[int]:
+        """Cancel queued rounds of this job, or of all jobs that are not tuning; return
+        their ids."""
         not_tuning = select(Job.id).where(Job.state != JobState.TUNING)
         is_of_job = Round.job_id.in_(not_tuning) if job_id is None else Round.job_id == job_id
         queued = Round.state == RoundState.QUEUED, is_of_job
@@ -110,7 +109,8 @@ class Rounds(Repository):
         return self._cancel(*queued)
 
     def count_open(self, target_id: int) -> int:
-        """Return the number of rounds of all jobs that are queued or leased for a target's devices."""
+        """Return the number of rounds of all jobs that are queued or leased for a target's
+        devices."""
         detached = Job.id == Round.job_id, Job.options["measurer"].as_string() == DETACHED
         needs_device = ~select(Job.id).where(*detached).exists()
         is_open = Round.target_id == target_id, Round.state.in_(OPEN), needs_device
@@ -122,14 +122,15 @@ class Rounds(Repository):
         return [stats for stats in self.session.scalars(query.order_by(Round.index)) if stats is not None]
 
     def cancel_open(self, job_id: str) -> int:
-        """Cancel all open rounds of a job; a worker that holds one notices at its next lease renewal."""
+        """Cancel all open rounds of a job; a worker that holds one notices at its next
+        lease renewal."""
         self.lock_job(job_id)
         return len(self._cancel(Round.job_id == job_id, Round.state.in_(OPEN)))
 
     def _cancel(self, *conditions: ColumnElement[bool]) -> Sequence[int]:
         rounds = update(Round).where(*conditions).values(state=RoundState.CANCELLED, finished_at=now())
         ids = sorted(self.session.scalars(rounds.returning(Round.id)))
-        Leases(self.session).rest([WorkKind.ROUND], [str(round_id) for round_id in ids])
+        Leases(self.session).close_work([WorkKind.ROUND], [str(round_id) for round_id in ids])
         return ids
 
     def done_slots(self, round_id: int) -> set[int]:
@@ -141,7 +142,7 @@ class Rounds(Repository):
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
 
 
-def newest_of(workload_id: int, target_id: int) -> Select[int]:
+def select_newest_measurement(workload_id: int, target_id: int) -> Select[int]:
     """Return the query for the id of a workload's newest measurement on a target, or 0."""
     conditions = Measurement.workload_id == workload_id, Measurement.target_id == target_id
     return select(func.coalesce(func.max(Measurement.id), 0)).where(*conditions)

@@ -1,4 +1,5 @@
-"""Schedules: store verified best measurements, list them, and read the fastest measurements."""
+"""Schedules: store verified best measurements, list them, and read the fastest
+measurements."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -47,7 +48,8 @@ PLACE = Workload.name, TargetRow.text, CONTEXT, Schedule.workload_id, Schedule.l
 
 class Schedules(Repository):
     def promote(self, new: NewSchedule) -> Schedule:
-        """Store a verified best measurement; a second call for the same measurement changes nothing."""
+        """Store a verified best measurement; a second call for the same measurement changes
+        nothing."""
         values = asdict(new) | {"trace": pack_text(new.trace), "run_us": pack_times(new.run_us)}
         row = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
         self.session.execute(row)
@@ -69,7 +71,7 @@ class Schedules(Repository):
         `workload` and `target` are keys. An owner sees schedules that their own jobs
         promoted. `beaten` adds slower schedules, fastest first.
         """
-        query = _named(owner).options(defer(Schedule.trace), defer(Schedule.run_us))
+        query = _select_named_schedules(owner).options(defer(Schedule.trace), defer(Schedule.run_us))
         query = query.order_by(*PLACE).limit(check_limit(limit) + 1)
         keys = (Workload.key, workload), (TargetRow.key, target)
         query = query.where(*(column == value for column, value in keys if value is not None))
@@ -89,11 +91,13 @@ class Schedules(Repository):
         if cursor is not None:
             position = decode_cursor(cursor, str, str, int, int, float, int)
             query = query.where(tuple_(*PLACE) > tuple_(*position))
-        return page(self.session.execute(query).all(), limit, _place).of(_verified)
+        return page(self.session.execute(query).all(), limit, _page_position).map_items(_verified)
 
     def get(self, schedule_id: int, owner: str | None) -> WholeSchedule:
-        """Return a schedule that a job of the owner promoted. Raises NotFound if there is none."""
-        row = self.session.execute(_named(owner).where(Schedule.id == schedule_id)).one_or_none()
+        """Return a schedule that a job of the owner promoted. Raises NotFound if there is
+        none."""
+        query = _select_named_schedules(owner).where(Schedule.id == schedule_id)
+        row = self.session.execute(query).one_or_none()
         if row is None:
             raise NotFound(f"there is no schedule {schedule_id}", hint="mallorn schedules")
         schedule: Schedule = row[0]
@@ -101,7 +105,7 @@ class Schedules(Repository):
         return WholeSchedule(trace=unpack_text(schedule.trace), **fields)
 
 
-def _named(owner: str | None) -> Select[*Named]:
+def _select_named_schedules(owner: str | None) -> Select[*Named]:
     query = (
         select(Schedule, Workload.key, Workload.name, TargetRow.text, Measurement.bound_us.is_not(None))
         .add_columns(Context.evaluator)
@@ -117,7 +121,7 @@ def _promoted_by(schedule: type[Schedule], owner: str) -> ColumnElement[bool]:
     return schedule.job_id.in_(select(Job.id).where(is_owned_by(owner)))
 
 
-def _place(row: Row[*Named]) -> tuple[str | float, ...]:
+def _page_position(row: Row[*Named]) -> tuple[str | float, ...]:
     schedule, _, name, target, *_ = row
     return name, target, schedule.context_id or 0, schedule.workload_id, schedule.latency_us, -schedule.id
 
@@ -149,8 +153,9 @@ class BestRecord:
 class BestRecords(Repository):
     """Reads the best measurement of each workload and context, without private programs."""
 
-    def knows(self, dataset: str, row: int) -> bool:
-        """Return whether row `row` of the dataset with key `dataset`, ours or another, is stored here."""
+    def has_row(self, dataset: str, row: int) -> bool:
+        """Return whether row `row` of the dataset with key `dataset`, ours or another, is
+        stored here."""
         source = self.session.scalars(select(SourceDataset).where(SourceDataset.key == dataset)).one_or_none()
         if source is None:
             return False
@@ -162,8 +167,8 @@ class BestRecords(Repository):
     def of_target(self, target_id: int, own: str) -> Sequence[BestRecord]:
         """Return the best record of each workload and context on a target, by operator.
 
-        `own` is this dataset's key. Repeated times of a finish come before trials, which may
-        be short by chance. Times taken inside a run of the model are left out if the
+        `own` is this dataset's key. Repeated times of a finish come before trials, which
+        may be short by chance. Times taken inside a run of the model are left out if the
         workload was also timed alone, because TVM would compare both.
         """
         place = func.row_number().over(

@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import delete, func, select
 
 from db.repositories.base import Repository
-from db.repositories.leases import LeaseToken, held
+from db.repositories.leases import LeaseToken, is_still_held
 from db.tables import FinishStep, Round, SearchState
 from mallorn.core.errors import LeaseLost
 from mallorn.core.values.trial import DecidedTask
@@ -16,16 +16,18 @@ KEPT: Final = 2
 
 
 class SearchStates(Repository):
-    """Search states, at most one per round; deleted with its job's log or when newer states come."""
+    """Search states, at most one per round; deleted with its job's log or when newer states
+    come."""
 
-    def newest(self, task_id: int, searcher: str) -> int | None:
+    def find_newest_round(self, task_id: int, searcher: str) -> int | None:
         """Return the last round of a task for which this searcher stored a state."""
         conditions = SearchState.task_id == task_id, SearchState.searcher == searcher
         round_id: int | None = self.session.scalar(select(func.max(SearchState.round_id)).where(*conditions))
         return round_id
 
-    def left_by(self, round_id: int | None) -> bytes | None:
-        """Return the state that a round stored; None if it stored none or the state was deleted."""
+    def read_state(self, round_id: int | None) -> bytes | None:
+        """Return the state that a round stored; None if it stored none or the state was
+        deleted."""
         query = select(SearchState.blob).where(SearchState.round_id == round_id)
         return self.session.scalar(query)
 
@@ -36,16 +38,17 @@ class SearchStates(Repository):
         of_task = select(SearchState.round_id).where(SearchState.task_id == row.task_id)
         newest = of_task.order_by(SearchState.round_id.desc()).limit(KEPT).subquery()
         is_old = SearchState.round_id.not_in(select(newest.c.round_id))
-        self.changed(delete(SearchState).where(SearchState.task_id == row.task_id, is_old))
+        self.execute_and_count(delete(SearchState).where(SearchState.task_id == row.task_id, is_old))
 
 
 class FinishSteps(Repository):
     """Interim decisions of jobs' finish stages, one per task; deleted when a job is done."""
 
-    def of(self, job_id: str, trials: int, code: str) -> Mapping[int, DecidedTask]:
+    def read_decisions(self, job_id: str, trials: int, code: str) -> Mapping[int, DecidedTask]:
         """Return a job's decisions by task, made after this many trials and with this code.
 
-        Others are left out: after more trials, or with other code, other candidates may win.
+        Others are left out: after more trials, or with other code, other candidates may
+        win.
         """
         query = select(FinishStep.task_id, FinishStep.decided)
         conditions = FinishStep.job_id == job_id, FinishStep.trials == trials
@@ -56,7 +59,7 @@ class FinishSteps(Repository):
         """Store a decision. Raises LeaseLost if this lease no longer holds the stage."""
         job_id = hold.item.subject
         self.lock_job(job_id)
-        if not self.session.scalar(select(held(hold))):
+        if not self.session.scalar(select(is_still_held(hold))):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}")
         values = {"trials": trials, "decided": decision}
         insert = self.insert(FinishStep).values(task_id=task_id, job_id=job_id, **values)
@@ -64,4 +67,4 @@ class FinishSteps(Repository):
 
     def forget(self, job_id: str) -> int:
         """Delete the decisions of a job's finish stage; return how many there were."""
-        return self.changed(delete(FinishStep).where(FinishStep.job_id == job_id))
+        return self.execute_and_count(delete(FinishStep).where(FinishStep.job_id == job_id))

@@ -27,7 +27,8 @@ class Sketches(Repository):
     """Sketches by the hash of their trace."""
 
     def ensure_many(self, sketches: Collection[NewSketch], *, imported: bool = False) -> dict[str, int]:
-        """Insert new sketches and return all ids by key. A sketch generated here replaces an imported one."""
+        """Insert new sketches and return all ids by key. A sketch generated here replaces
+        an imported one."""
         values = [
             {
                 "key": new.sketch.key,
@@ -47,24 +48,24 @@ class Sketches(Repository):
             replace_imported = insert.on_conflict_do_update(
                 index_elements=["key"], set_=columns, where=SketchRow.imported.is_(True)
             )
-            self.for_each(keep_old if imported else replace_imported, values)
+            self.execute_for_rows(keep_old if imported else replace_imported, values)
         return self.ids([new.sketch.key for new in sketches])
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Return ids by key, without sketches that are not stored."""
-        query = select(SketchRow.key, SketchRow.id).where(self.among(SketchRow.key, keys))
+        query = select(SketchRow.key, SketchRow.id).where(self.is_among(SketchRow.key, keys))
         return dict(self.session.execute(query).all())
 
     def by_key(self, keys: Collection[str]) -> dict[str, Sketch]:
         """Return sketches by key, in the order of ids, without unknown keys."""
-        query = select(SketchRow).where(self.among(SketchRow.key, keys)).order_by(SketchRow.id)
+        query = select(SketchRow).where(self.is_among(SketchRow.key, keys)).order_by(SketchRow.id)
         return {
             row.key: Sketch(row.key, trace_of(row), unpack_choices(row.choices), row.ordinal)
             for row in self.session.scalars(query)
         }
 
     def rows(self, sketch_ids: Collection[int]) -> Sequence[SketchRow]:
-        query = select(SketchRow).where(self.among(SketchRow.id, sketch_ids)).order_by(SketchRow.id)
+        query = select(SketchRow).where(self.is_among(SketchRow.id, sketch_ids)).order_by(SketchRow.id)
         return self.session.scalars(query).all()
 
 

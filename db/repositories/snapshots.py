@@ -23,8 +23,8 @@ class Snapshots(Repository):
         insert = self.insert(Snapshot).values(
             name=name, upto=upto, filter=selection, rows=rows, digest=digest
         )
-        if not self.changed(insert.on_conflict_do_nothing(index_elements=["name"])):
-            raise name_taken(name)
+        if not self.execute_and_count(insert.on_conflict_do_nothing(index_elements=["name"])):
+            raise name_taken_error(name)
         return self.get(name)
 
     def find(self, name: str) -> Snapshot | None:
@@ -58,7 +58,7 @@ class Sources(Repository):
         return self.session.scalars(select(SourceDataset.id).where(SourceDataset.key == key)).one()
 
 
-def name_taken(name: str) -> Conflict:
+def name_taken_error(name: str) -> Conflict:
     """Return the error for a new snapshot whose name is taken."""
     return Conflict(f"there is a snapshot {name} already", hint=f"mallorn dataset snapshot {name}-2")
 
@@ -92,7 +92,7 @@ _MODEL: Final = case((~Job.private, Job.model_id))  # hides that a private job u
 class SnapshotRows(Repository):
     """Reads measurements up to a fixed id, except those of private programs."""
 
-    def settled_mark(self) -> int:
+    def find_newest_settled_id(self) -> int:
         """Return the newest id; no smaller one can follow. Needs a write transaction."""
         if self.session.get_bind().dialect.name == "postgresql":
             # Rows get their ids before the commit: wait briefly for transactions that have
@@ -102,7 +102,8 @@ class SnapshotRows(Repository):
         return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
 
     def page_end(self, after_id: int, upto: int, size: int) -> int | None:
-        """Return the last id of the next `size` rows, matching or not; None if there are none."""
+        """Return the last id of the next `size` rows, matching or not; None if there are
+        none."""
         ids = select(Measurement.id).where(*_between(after_id, upto)).order_by(Measurement.id).limit(size)
         end: int | None = self.session.scalar(select(func.max(ids.subquery().c.id)))
         return end
@@ -111,8 +112,8 @@ class SnapshotRows(Repository):
         """Return the selected rows with ids above `after_id` up to `upto`, ordered by id.
 
         The columns are those of measurements except job, round and device, and names of
-        related rows: `workload`, `op`, `flops`, `target`, `sketch`, `model`, `source` (null:
-        own).
+        related rows: `workload`, `op`, `flops`, `target`, `sketch`, `model`, `source`
+        (null: own).
         """
         # With this limit both databases use the index of the ids.
         ids = select(Measurement.id).where(*_between(after_id, upto)).order_by(Measurement.id)
@@ -130,7 +131,8 @@ class SnapshotRows(Repository):
         return {context.id: context for context in self.session.scalars(select(Context))}
 
     def check(self, selection: Selection) -> None:
-        """Raise NotFound for a target, operator or model that does not exist, most likely a typing error."""
+        """Raise NotFound for a target, operator or model that does not exist, most likely a
+        typing error."""
         for column, value in _filters(selection):
             if self.session.scalar(select(column).where(column == value).limit(1)) is None:
                 raise NotFound(f"the dataset has no rows of {value}", hint="mallorn dataset stats")

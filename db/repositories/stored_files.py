@@ -25,7 +25,8 @@ class Models(Repository):
     """Models by SHA-256; each owner who uploads the same bytes has a row."""
 
     def add(self, model_id: str, owner: str, name: str, size_bytes: int) -> Model:
-        """Store an uploaded model of an owner; a second upload changes nothing. Return its row."""
+        """Store an uploaded model of an owner; a second upload changes nothing. Return its
+        row."""
         values = {"id": model_id, "owner": owner, "name": name, "size_bytes": size_bytes}
         keys = ["id", "owner"]
         self.session.execute(self.insert(Model).values(values).on_conflict_do_nothing(index_elements=keys))
@@ -39,40 +40,39 @@ class Models(Repository):
             raise NotFound(f"there is no model {model_id}", hint="mallorn models")
         return model
 
-    def hold(self, model_id: str) -> None:
+    def lock_model(self, model_id: str) -> None:
         """Lock a model until commit, so that others cannot store, use or delete it."""
-        super().hold(model_id)
+        super().lock_name(model_id)
 
     def delete(self, model_id: str, owner: str) -> bool:
-        """Delete an owner's row of a model; return whether no owner has these bytes any more.
+        """Delete an owner's row of a model; return whether no owner has these bytes any
+        more.
 
         Raises NotFound if there is none, Conflict while jobs of the owner refer to it.
         """
-        self.hold(model_id)
+        self.lock_model(model_id)
         self.get(model_id, owner)
         users = Job.model_id == model_id, Job.owner == owner, Job.deleted_at.is_(None)
         query = select(Job.id).where(*users).order_by(Job.created_at.desc())
         if jobs := self.session.scalars(query).all():
             suffix = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
             subject = "these jobs refer" if jobs[1:] else "a job refers"
-            raise Conflict(
-                f"{subject} to model {model_id[:12]}: {', '.join(jobs[:NAMED])}{suffix}",
-                hint=f"mallorn rm {' '.join(jobs[:NAMED])}",
-            )
-        self.changed(delete(Model).where(Model.id == model_id, Model.owner == owner))
-        return self.forgotten(model_id)
+            message = f"{subject} to model {model_id[:12]}: {', '.join(jobs[:NAMED])}{suffix}"
+            raise Conflict(message, hint=f"mallorn rm {' '.join(jobs[:NAMED])}")
+        self.execute_and_count(delete(Model).where(Model.id == model_id, Model.owner == owner))
+        return self.lock_if_unowned(model_id)
 
-    def forgotten(self, model_id: str) -> bool:
+    def lock_if_unowned(self, model_id: str) -> bool:
         """Lock these bytes until the transaction ends; return whether no owner has them."""
-        self.hold(model_id)
+        self.lock_model(model_id)
         return not self.session.scalar(select(exists().where(Model.id == model_id)))
 
     def owners(self, model_ids: Collection[str]) -> Sequence[tuple[str, str]]:
         """Return pairs of model id and owner for these models."""
-        query = select(Model.id, Model.owner).where(self.among(Model.id, model_ids))
+        query = select(Model.id, Model.owner).where(self.is_among(Model.id, model_ids))
         return [(row.id, row.owner) for row in self.session.execute(query)]
 
-    def named(self, text: str) -> str:
+    def find_id(self, text: str) -> str:
         """Return the id of any owner's model with this id or name.
 
         Raises NotFound if there is none, Conflict if there are several.
@@ -109,7 +109,7 @@ LOST_EXPORT: Final = NewJobWarning(
 class Repairs(Repository):
     """Records lost files. Deletes no measurement, schedule or cost-model version."""
 
-    def lose_model(self, model_id: str) -> Sequence[str]:
+    def record_lost_model(self, model_id: str) -> Sequence[str]:
         """Warn jobs that their model's file is lost; return their ids.
 
         Also delete the model's rows of owners whose jobs do not use it.
@@ -133,18 +133,19 @@ class Repairs(Repository):
             (with_warning if has_warning else without_warning).add(model_id)
         return with_warning - without_warning
 
-    def lose_export(self, job_id: str) -> None:
+    def record_lost_export(self, job_id: str) -> None:
         """Record that a job's exported files are lost, and add a warning to the job."""
-        Jobs(self.session).record(job_id, export_uri=None, export_deleted_at=now())
+        Jobs(self.session).store_report_columns(job_id, export_uri=None, export_deleted_at=now())
         Warnings(self.session).add(job_id, LOST_EXPORT)
 
-    def retire(self, version_id: int, instead: int | None) -> None:
-        """Activate version `instead` in place of this one; if it is None, only deactivate this one."""
+    def replace_active_version(self, version_id: int, instead: int | None) -> None:
+        """Activate version `instead` in place of this one; if it is None, only deactivate
+        this one."""
         if instead is not None:
             CostModelVersions(self.session).activate(instead)
             return
         version = update(CostModelRow).where(CostModelRow.id == version_id)
-        self.changed(version.values(active=False))
+        self.execute_and_count(version.values(active=False))
 
 
 class StoredCostModel(NamedTuple):
@@ -169,7 +170,8 @@ class StoredFiles(Repository):
         return {job_id: uri for job_id, uri in rows if uri is not None}
 
     def cost_models(self) -> Iterator[StoredCostModel]:
-        """Yield every active version, one at a time, because all their bytes may not fit in memory."""
+        """Yield every active version, one at a time, because all their bytes may not fit in
+        memory."""
         query = select(CostModelRow.id).where(CostModelRow.active).order_by(CostModelRow.id)
         return self._one_by_one(query)
 

@@ -14,14 +14,14 @@ class Targets(Repository):
     """Canonical targets, each stored once."""
 
     def ensure(self, target: Target) -> TargetRow:
-        """Return the row of a target, inserted if new and locked against deletion until the commit."""
+        """Return the row of a target, inserted if new and locked against deletion until the
+        commit."""
         row = select(TargetRow).where(TargetRow.key == target.key).with_for_update(read=True, key_share=True)
         if (existing := self.session.scalars(row).one_or_none()) is not None:
             return existing
         values = {"key": target.key, "text": target.text}
-        self.session.execute(
-            self.insert(TargetRow).values(values).on_conflict_do_nothing(index_elements=["key"])
-        )
+        insertion = self.insert(TargetRow).values(values).on_conflict_do_nothing(index_elements=["key"])
+        self.session.execute(insertion)
         return self.session.scalars(row).one()
 
     def get(self, target_id: int) -> TargetRow:
@@ -35,16 +35,17 @@ class Targets(Repository):
         return self.session.scalars(select(TargetRow).order_by(TargetRow.id)).all()
 
     def texts(self, ids: Iterable[int]) -> dict[int, str]:
-        rows = self.session.scalars(select(TargetRow).where(self.among(TargetRow.id, set(ids))))
+        rows = self.session.scalars(select(TargetRow).where(self.is_among(TargetRow.id, set(ids))))
         return {row.id: row.text for row in rows}
 
     def forget_unused(self, ids: Iterable[int]) -> int:
-        """Delete the targets among these to which no row of any table refers; return how many."""
+        """Delete the targets among these to which no row of any table refers; return how
+        many."""
         targets = Base.metadata.tables[TargetRow.__tablename__]
         keys = (key for table in Base.metadata.tables.values() for key in table.foreign_keys)
         users = [key.parent for key in keys if key.references(targets)]
         unused = [~exists().where(column == TargetRow.id) for column in users]
-        return self.changed(delete(TargetRow).where(self.among(TargetRow.id, set(ids)), *unused))
+        return self.execute_and_count(delete(TargetRow).where(self.is_among(TargetRow.id, set(ids)), *unused))
 
     def find(self, key: str) -> TargetRow | None:
         """Return the target with this key (mallorn.core.targets.Target.key), or None."""

@@ -67,7 +67,7 @@ class Tasks(Repository):
         if tasks:
             defaults = {"job_id": job_id, "retired": "", "family_why": "", "family_since": 0}
             rows = [defaults | asdict(task) for task in tasks]
-            self.for_each(self.insert(Task).on_conflict_do_nothing(), rows)
+            self.execute_for_rows(self.insert(Task).on_conflict_do_nothing(), rows)
 
     def replace(self, job_id: str, tasks: Sequence[NewTask]) -> None:
         """Replace a job's tasks with these, after a repeated import of its model.
@@ -80,7 +80,7 @@ class Tasks(Repository):
         for task_id, workload_id in self.session.execute(query):
             old_ids[workload_id].append(task_id)
         if old_ids:  # frees the indices, which must be unique within a job at any time
-            self.changed(update(Task).where(Task.job_id == job_id).values(index=-1 - Task.index))
+            self.execute_and_count(update(Task).where(Task.job_id == job_id).values(index=-1 - Task.index))
         matches = [
             (old_ids[task.workload_id].pop(0), task) for task in tasks if old_ids.get(task.workload_id)
         ]
@@ -100,7 +100,7 @@ class Tasks(Repository):
                 "weight": bindparam("calls"),
                 "retired": bindparam("why"),
             }
-            self.for_each(update(Task).where(Task.id == bindparam("of")).values(new), rows)
+            self.execute_for_rows(update(Task).where(Task.id == bindparam("of")).values(new), rows)
         old_indices = {task.index for _, task in matches}
         self.add_many(job_id, [task for task in tasks if task.index not in old_indices])
 
@@ -108,19 +108,20 @@ class Tasks(Repository):
         return self.session.get_one(Task, task_id)
 
     def list(self, job_id: str) -> Sequence[Task]:
-        return self.session.scalars(select(Task).where(_of(job_id)).order_by(Task.index)).all()
+        query = select(Task).where(_is_current_task_of(job_id)).order_by(Task.index)
+        return self.session.scalars(query).all()
 
-    def programs(self, job_id: str) -> Sequence[tuple[Task, Workload]]:
+    def list_with_workloads(self, job_id: str) -> Sequence[tuple[Task, Workload]]:
         """Return a job's tasks with their workloads, in the order of the model."""
         query = select(Task, Workload).join(Workload, Workload.id == Task.workload_id)
-        rows = self.session.execute(query.where(_of(job_id)).order_by(Task.index))
+        rows = self.session.execute(query.where(_is_current_task_of(job_id)).order_by(Task.index))
         return [(task, workload) for task, workload in rows]
 
     def retire(self, reasons: Mapping[int, str]) -> None:
         """Plan no more rounds for these tasks; `reasons` has a reason for each task id."""
         rows = [{"of": task_id, "why": reason} for task_id, reason in sorted(reasons.items())]
         if rows:
-            self.for_each(
+            self.execute_for_rows(
                 update(Task).where(Task.id == bindparam("of")).values(retired=bindparam("why")), rows
             )
 
@@ -139,7 +140,7 @@ class Tasks(Repository):
         for task_id, state, size, trials, failures in self.session.execute(rounds):
             counts["trials"][task_id] += trials
             counts["failures"][task_id] += failures
-            counts["in_flight"][task_id] += size - trials if RoundState(state).open else 0
+            counts["in_flight"][task_id] += size - trials if RoundState(state).is_open else 0
         # Only some columns: a job may have ten thousand tasks, and a workload holds a program.
         task = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.family_why, Task.retired
         workload = Workload.key.label("workload_key"), Workload.flops
@@ -147,7 +148,7 @@ class Tasks(Repository):
             select(*task, *workload, best_of_task().label("best_us"))
             .join(Workload, Workload.id == Task.workload_id)
             .join(Job, Job.id == Task.job_id)
-            .where(_of(job_id))
+            .where(_is_current_task_of(job_id))
             .order_by(Task.index)
         )
         return [
@@ -156,7 +157,7 @@ class Tasks(Repository):
         ]
 
 
-def _of(job_id: str) -> ColumnElement[bool]:
+def _is_current_task_of(job_id: str) -> ColumnElement[bool]:
     """Return the condition that a task is this job's, and still in its newest import."""
     return and_(Task.job_id == job_id, Task.weight > 0)
 

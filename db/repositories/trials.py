@@ -1,4 +1,4 @@
-"""Measurements as searchers, training and recordings read them: candidates and their outcomes."""
+"""Measurements as searchers, training and exports read them: candidates and their outcomes."""
 
 import itertools
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class Trials(Repository):
             query = query.where(or_(*in_context))
         return self._read(query if upto is None else query.where(Measurement.id <= upto))
 
-    def outlines(self, family: str, target_id: int) -> Columns:
+    def read_family_columns(self, family: str, target_id: int) -> Columns:
         """Return columns of all trials of a family's workloads on a target, oldest first.
 
         The columns `id`, `workload_id`, `context_id`, `outcome` and `latency_us` suffice to
@@ -71,10 +71,11 @@ class Trials(Repository):
         return Columns.of(self.session.execute(query))
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
-        """Return the trials with these ids, which must be in ascending order, in that order."""
-        return self._read(select_trials().where(self.among(Measurement.id, ids)).order_by(Measurement.id))
+        """Return the trials with these ids, which must be in ascending order, in that
+        order."""
+        return self._read(select_trials().where(self.is_among(Measurement.id, ids)).order_by(Measurement.id))
 
-    def family_growth(self, family: str, target_id: int, after_id: int = 0) -> int:
+    def count_new_family_rows(self, family: str, target_id: int, after_id: int = 0) -> int:
         """Return the number of rows with ids above `after_id` that `outlines` would read."""
         of_family = self._of_family(family, target_id, after_id)
         query = select(func.count()).select_from(Measurement).where(*of_family)
@@ -83,7 +84,8 @@ class Trials(Repository):
     def best(
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
     ) -> Sequence[Trial]:
-        """Return the fastest distinct candidates, best first, without those that gave wrong results.
+        """Return the fastest distinct candidates, best first, without those that gave wrong
+        results.
 
         If there are only upper bounds, return the candidates with the lowest upper bounds.
         """
@@ -93,7 +95,7 @@ class Trials(Repository):
         fastest = self._fastest([*conditions, is_eligible()], count)
         return fastest or self._fastest([*conditions, is_bound_only()], count, Measurement.bound_us)
 
-    def first(
+    def list_fastest_of_first(
         self,
         workload_id: int,
         target_id: int,
@@ -114,7 +116,7 @@ class Trials(Repository):
         trials = select(Measurement.id).where(*conditions).order_by(Measurement.round_id, Measurement.slot)
         return self._fastest([*program, is_eligible(), Measurement.id.in_(trials.limit(count))], count)
 
-    def any_failed_with(self, job_id: str, words: str) -> bool:
+    def has_failure_with(self, job_id: str, words: str) -> bool:
         """Return whether a trial of a job failed with an error that begins with `words`."""
         is_trial = Measurement.job_id == job_id, Measurement.kind == MeasurementKind.TRIAL
         query = select(Measurement.id).where(*is_trial, Measurement.error.startswith(words, autoescape=True))
@@ -137,12 +139,13 @@ class Trials(Repository):
         They come from other datasets, or from other builders than that of `context_id`.
         """
         conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
-        context_ids = () if context_id is None else Contexts(self.session).built_otherwise(context_id)
+        context_ids = () if context_id is None else Contexts(self.session).list_other_builds(context_id)
         built_otherwise = and_(Measurement.context_id.in_(context_ids), is_eligible())
         return self._fastest([*conditions, or_(is_imported(), built_otherwise)], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
-        """Return a round's valid candidates from all attempts, by slot, with their context ids."""
+        """Return a round's valid candidates from all attempts, by slot, with their context
+        ids."""
         is_valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.latency_us.is_not(None)
         query = select_trials(Measurement.predicted, Measurement.context_id)
         rows = self.session.execute(
@@ -169,9 +172,9 @@ class Trials(Repository):
                 break
         return list(trials.values())[:count]
 
-    def known(self, workload_ids: Sequence[int], target_id: int) -> dict[int, int]:
+    def count_learnable_by_workload(self, workload_ids: Sequence[int], target_id: int) -> dict[int, int]:
         """Return each workload's number of trials that models learn from, if it has any."""
-        conditions = self.among(Measurement.workload_id, workload_ids), Measurement.target_id == target_id
+        conditions = self.is_among(Measurement.workload_id, workload_ids), Measurement.target_id == target_id
         query = select(Measurement.workload_id, func.count()).where(*conditions, *_learnable())
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
@@ -182,7 +185,7 @@ class Trials(Repository):
         # Read first: with a subquery, Postgres would scan all measurements.
         ids = self.session.scalars(members).all()
         of_target = Measurement.target_id == target_id, Measurement.id > after_id
-        return self.among(Measurement.workload_id, ids), *of_target, *_learnable(), was_given_usual_time()
+        return self.is_among(Measurement.workload_id, ids), *of_target, *_learnable(), was_given_usual_time()
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
         return [trial_of(row) for row in self.session.execute(query)]
@@ -201,7 +204,8 @@ def select_trials(
 
 
 def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
-    """Return a row of a `select_trials` query as a trial, with the fields that the query selected."""
+    """Return a row of a `select_trials` query as a trial, with the fields that the query
+    selected."""
     sketch, decisions, outcome, latency_us, origin, build_ms, *extra_values = row
     fields = row._mapping if extra_values else {}  # a mapping per row is slow, and a round reads thousands
     return Trial(
@@ -229,8 +233,8 @@ class MeasuredTask:
     context_id: int
 
 
-class Recordings(Repository):
-    def measured(self) -> Sequence[MeasuredTask]:
+class MeasuredTasks(Repository):
+    def list(self) -> Sequence[MeasuredTask]:
         """Return the tasks with non-private trials, in the order of their first one."""
         key = Measurement.workload_id, Measurement.target_id, Measurement.context_id
         query = select(*key).join(Workload, Workload.id == Measurement.workload_id)
@@ -243,7 +247,8 @@ class Recordings(Repository):
         ]
 
     def trials(self, task: MeasuredTask) -> Sequence[Trial]:
-        """Return a task's trials, oldest first; trials that reached no device belong to all contexts."""
+        """Return a task's trials, oldest first; trials that reached no device belong to all
+        contexts."""
         same_task = Measurement.workload_id == task.workload_id, Measurement.target_id == task.target_id
         is_in_context = or_(Measurement.context_id == task.context_id, Measurement.context_id.is_(None))
         query = (
@@ -257,9 +262,8 @@ class Recordings(Repository):
     def devices(self) -> Sequence[Device]:
         """Return the devices that have measured anything, by name."""
         device_ids = select(Measurement.device_id).where(Measurement.device_id.is_not(None)).distinct()
-        return self.session.scalars(
-            select(Device).where(Device.id.in_(device_ids)).order_by(Device.name)
-        ).all()
+        query = select(Device).where(Device.id.in_(device_ids)).order_by(Device.name)
+        return self.session.scalars(query).all()
 
 
 def _is_trial() -> ColumnElement[bool]:

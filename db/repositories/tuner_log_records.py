@@ -49,7 +49,8 @@ class ForeignTrial:
 
     @cached_property
     def key(self) -> bytes:
-        """Key of the record, a hash of all its fields, so that a file that grew can be imported again."""
+        """Key of the record, a hash of all its fields, so that a file that grew can be
+        imported again."""
         return _hash(self.task_key, self.steps, self.outcome, self.failure, self.run_us, self.measured_at)
 
 
@@ -94,8 +95,8 @@ class ForeignRecords(Repository):
             {"key": key, "format": record.format, "task": record.task, "target": record.target}
             for key, record in sorted({record.task_key: record for record in records}.items())
         ]
-        self.for_each(self.insert(ForeignTask).on_conflict_do_nothing(index_elements=["key"]), tasks)
-        keys = self.among(ForeignTask.key, [task["key"] for task in tasks])
+        self.execute_for_rows(self.insert(ForeignTask).on_conflict_do_nothing(index_elements=["key"]), tasks)
+        keys = self.is_among(ForeignTask.key, [task["key"] for task in tasks])
         task_ids = dict(self.session.execute(select(ForeignTask.key, ForeignTask.id).where(keys)).all())
         values = [
             {
@@ -110,7 +111,7 @@ class ForeignRecords(Repository):
             }
             for record in records
         ]
-        return self.for_each(
+        return self.execute_for_rows(
             self.insert(ForeignRecord).on_conflict_do_nothing(index_elements=["key"]), values
         )
 
@@ -120,9 +121,10 @@ def _hash(*parts: object) -> bytes:
 
 
 class Stock(Repository):
-    """Times from MetaSchedule's logs, on unknown hosts: shown for comparison, never a task's best."""
+    """Times from MetaSchedule's logs, on unknown hosts: shown for comparison, never a
+    task's best."""
 
-    def best_us(self, job_id: str) -> dict[int, float]:
+    def best_us_by_task(self, job_id: str) -> dict[int, float]:
         """Return MetaSchedule's best time on the job's target for each task that has one."""
         same_task = and_(Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id)
         query = (

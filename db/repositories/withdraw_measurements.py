@@ -28,11 +28,11 @@ _NOT_FROM_DEVICE: Final = (Outcome.WITHDRAWN, Outcome.CANCELLED, Outcome.NOT_REC
 class Withdrawals(Repository):
     """Withdraws a device's measurements, and what was derived from them.
 
-    A withdrawn measurement has the outcome WITHDRAWN and no latency or bound, so that no query
-    for times returns it, and training on failures leaves it out (`is_not_withdrawn`). Its run
-    times stay, and its error names its former outcome. Schedules based on it are deleted. Cost
-    models that may have been trained on it become inactive, so that the next round trains new
-    versions from the other rows.
+    A withdrawn measurement has the outcome WITHDRAWN and no latency or bound, so that no
+    query for times returns it, and training on failures leaves it out (`is_not_withdrawn`).
+    Its run times stay, and its error names its former outcome. Schedules based on it are
+    deleted. Cost models that may have been trained on it become inactive, so that the next
+    round trains new versions from the other rows.
     """
 
     def count(self, name: str, since: float | None = None) -> Withdrawn:
@@ -40,7 +40,7 @@ class Withdrawals(Repository):
 
         Raises NotFound if there is no such device.
         """
-        from_device = self._came_from(name, since)
+        from_device = self._is_measured_by(name, since)
         rows = self.session.scalar(select(func.count()).select_from(Measurement).where(from_device)) or 0
         is_based_on_them = Schedule.measurement_id.in_(_ids(from_device))
         schedules = select(func.count()).select_from(Schedule).where(is_based_on_them)
@@ -48,7 +48,7 @@ class Withdrawals(Repository):
         return Withdrawn(
             measurements=rows,
             schedules=self.session.scalar(schedules) or 0,
-            cost_models=len(self._learned(from_device)),
+            cost_models=len(self._cost_models_trained_on(from_device)),
             jobs=sorted(job for job in self.session.scalars(jobs) if job is not None),
         )
 
@@ -58,37 +58,43 @@ class Withdrawals(Repository):
         Raises NotFound if there is no such device. A million rows take minutes; each
         statement changes a few thousand.
         """
-        from_device = self._came_from(name, since)
+        from_device = self._is_measured_by(name, since)
         counts = Counts(self.session)
-        counts.hold(COUNTS)
+        counts.lock_name(COUNTS)
         targets = select(Measurement.target_id).where(from_device).distinct()
         for target_id in self.session.scalars(targets).all():
             CostModels(self.session).lock_target(target_id)  # so that no training runs meanwhile
         withdrawn = self.count(name, since)
-        models = update(CostModelRow).where(self.among(CostModelRow.id, self._learned(from_device)))
-        self.changed(models.values(active=False))
-        self.changed(delete(Schedule).where(Schedule.measurement_id.in_(_ids(from_device))))
+        models = update(CostModelRow).where(
+            self.is_among(CostModelRow.id, self._cost_models_trained_on(from_device))
+        )
+        self.execute_and_count(models.values(active=False))
+        self.execute_and_count(delete(Schedule).where(Schedule.measurement_id.in_(_ids(from_device))))
         jobs = select(Measurement.job_id).where(from_device).distinct()
-        self.changed(delete(FinishStep).where(FinishStep.job_id.in_(jobs)))  # their finish decides again
+        self.execute_and_count(
+            delete(FinishStep).where(FinishStep.job_id.in_(jobs))
+        )  # their finish decides again
         error = Measurement.outcome + ": " + func.coalesce(Measurement.error, "")
         values = {"outcome": Outcome.WITHDRAWN, "latency_us": None, "bound_us": None, "error": error}
         last_id = 0
         query = _ids(from_device).order_by(Measurement.id).limit(AT_A_TIME)
         while ids := self.session.scalars(query.where(Measurement.id > last_id)).all():
             last_id = ids[-1]
-            is_in_portion = self.among(Measurement.id, ids)
-            counts.move(-1, is_in_portion)
-            self.changed(update(Measurement).where(is_in_portion).values(values))
-            counts.move(1, is_in_portion)
+            is_in_portion = self.is_among(Measurement.id, ids)
+            counts.adjust_outcome_counts(-1, is_in_portion)
+            self.execute_and_count(update(Measurement).where(is_in_portion).values(values))
+            counts.adjust_outcome_counts(1, is_in_portion)
         return withdrawn
 
     def turn_into_bounds(self, condition: ColumnElement[bool], share: float) -> int:
         """Turn these rows' times into upper bounds; deactivate models trained on them."""
-        models = update(CostModelRow).where(self.among(CostModelRow.id, self._learned(condition)))
-        self.changed(models.values(active=False))
+        models = update(CostModelRow).where(
+            self.is_among(CostModelRow.id, self._cost_models_trained_on(condition))
+        )
+        self.execute_and_count(models.values(active=False))
         return Measurements(self.session).mark_as_bounds(share, condition)
 
-    def _came_from(self, name: str, since: float | None) -> ColumnElement[bool]:
+    def _is_measured_by(self, name: str, since: float | None) -> ColumnElement[bool]:
         device_id = self.session.scalar(select(Device.id).where(Device.name == name))
         if device_id is None:
             raise NotFound(f"there is no device {name}", hint="mallorn devices")
@@ -96,7 +102,7 @@ class Withdrawals(Repository):
         recent = () if since is None else (Measurement.created_at >= since,)
         return and_(*from_device, *recent)
 
-    def _learned(self, condition: ColumnElement[bool]) -> Sequence[int]:
+    def _cost_models_trained_on(self, condition: ColumnElement[bool]) -> Sequence[int]:
         place = Measurement.workload_id, Measurement.target_id
         # Grouped before the join, because many jobs have a workload as a task.
         rows = select(*place, func.min(Measurement.id).label("first")).where(condition).group_by(*place)
@@ -114,12 +120,9 @@ class Withdrawals(Repository):
         has_seen = CostModelRow.active, CostModelRow.seen_upto >= of_family.c.first
         model_ids = list(self.session.scalars(query.where(*has_seen)))
         # Base models learn from the rows of an operator on every target.
-        oldest_by_op = (
-            select(Workload.op, func.min(Measurement.id))
-            .join(Workload, Workload.id == Measurement.workload_id)
-            .where(condition)
-            .group_by(Workload.op)
-        )
+        oldest_by_op = select(Workload.op, func.min(Measurement.id))
+        oldest_by_op = oldest_by_op.join(Workload, Workload.id == Measurement.workload_id)
+        oldest_by_op = oldest_by_op.where(condition).group_by(Workload.op)
         for op, oldest in self.session.execute(oldest_by_op).all():
             is_base = CostModelRow.family == base_family(op), CostModelRow.seen_upto >= oldest
             model_ids += self.session.scalars(select(CostModelRow.id).where(CostModelRow.active, *is_base))
@@ -182,7 +185,7 @@ class BusyHours(Repository):
                 busy_hours.append(BusyHour(job_id, since, rows, median(high_ratios)))
         return busy_hours
 
-    def mark(self, hour: BusyHour) -> int:
+    def mark_as_bounds(self, hour: BusyHour) -> int:
         """Mark a busy hour's times as mere upper bounds; return the number of rows."""
         return Withdrawals(self.session).turn_into_bounds(
             _of_hour(hour.job_id, hour.since), 1 - 1 / hour.times

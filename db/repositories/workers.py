@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import Row, case, delete, func, insert, or_, select, update
 
 from db.database_clock import now
-from db.repositories.base import Repository, is_owned_by, until
+from db.repositories.base import Repository, is_owned_by, seconds_from_now
 from db.repositories.measurement_filters import has_failed
 from db.tables import Device, Job, Measurement, Round, StageRun, Task, Worker
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind
@@ -16,35 +16,38 @@ FRESH_SEC: Final = 30.0  # a worker not seen for longer than this does not count
 
 
 class Workers(Repository):
-    def seen(self, worker_id: str, host_id: str, info: WorkerInfo, busy_with: str = "") -> None:
+    def record_seen(self, worker_id: str, host_id: str, info: WorkerInfo, busy_with: str = "") -> None:
         """Record that a worker is alive now: insert or update its row."""
         values = {"host_id": host_id, "info": info, "busy_with": busy_with, "last_seen": now()}
         insert = self.insert(Worker).values(id=worker_id, started_at=now(), **values)
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=values))
 
-    def able(self) -> set[str]:
-        """Return the live workers that run rounds: not stopped, not resting, not only importing."""
-        tuning = [worker for worker in self.list(FRESH_SEC) if worker.info.tunes and not worker.info.stopped]
-        return {worker.id for worker in tuning if not worker.info.resting}
+    def list_tuning_worker_ids(self) -> set[str]:
+        """Return the live workers that run rounds: not stopped, not resting, not only
+        importing."""
+        tuning = [
+            worker for worker in self.list(FRESH_SEC) if worker.info.can_tune and not worker.info.stopped
+        ]
+        return {worker.id for worker in tuning if not worker.info.missing_resource}
 
     def builder(self) -> str | None:
         """Return the builder of the newest live worker that runs rounds; None if unknown."""
-        able = self.able()
+        able = self.list_tuning_worker_ids()
         builders = [row.info.builder for row in self.list(FRESH_SEC) if row.id in able and row.info.builder]
         return builders[-1] if builders else None
 
     def builders(self, tuning: bool = True) -> set[str]:
         """Return live workers' builders or TVM versions, by default of tuning ones."""
         infos = [row.info for row in self.list(FRESH_SEC) if not row.info.stopped]
-        return {info.builder or info.tvm_version for info in infos if info.tunes or not tuning}
+        return {info.builder or info.tvm_version for info in infos if info.can_tune or not tuning}
 
     def hosts(self, ids: Collection[str]) -> set[str]:
         return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))
 
-    def forget(self, days: float, limit: int) -> int:
+    def delete_unseen(self, days: float, limit: int) -> int:
         """Delete up to `limit` workers not seen for `days` days; return how many."""
-        worker_ids = select(Worker.id).where(Worker.last_seen < until(-days * 86400)).limit(limit)
-        return self.changed(delete(Worker).where(Worker.id.in_(worker_ids)))
+        worker_ids = select(Worker.id).where(Worker.last_seen < seconds_from_now(-days * 86400)).limit(limit)
+        return self.execute_and_count(delete(Worker).where(Worker.id.in_(worker_ids)))
 
     def list(self, fresh_sec: float | None = None) -> Sequence[Worker]:
         """Return workers by start time, only those seen within `fresh_sec` if given."""
@@ -60,8 +63,9 @@ WAITING = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISH
 
 class Activity(Repository):
     def rounds(self, owner: str | None, since_sec: float, limit: int) -> list[RoundOnWorker]:
-        """Return the newest `limit` rounds that ran within the last `since_sec`, oldest first."""
-        since = self.session.scalar(select(until(-since_sec)))  # with a number the index is used
+        """Return the newest `limit` rounds that ran within the last `since_sec`, oldest
+        first."""
+        since = self.session.scalar(select(seconds_from_now(-since_sec)))  # with a number the index is used
         has_run = Round.started_at.is_not(None), Round.worker.is_not(None)
         recent = or_(Round.finished_at.is_(None), Round.finished_at > since)
         newest = select(Round.id).where(*has_run, recent).order_by(Round.id.desc()).limit(limit).subquery()
@@ -85,16 +89,17 @@ class Activity(Repository):
             .group_by(Round.id, Job.id, Task.id, Device.id)
             .order_by(Round.started_at, Round.id)
         )
-        return [RoundOnWorker.model_validate(without_names(row)) for row in self.session.execute(query)]
+        return [RoundOnWorker.model_validate(hide_foreign_names(row)) for row in self.session.execute(query)]
 
-    def queued(self) -> dict[str, int]:
-        """Return the number of rounds that wait for a worker, and of jobs in each active state."""
+    def count_waiting(self) -> dict[str, int]:
+        """Return the number of rounds that wait for a worker, and of jobs in each active
+        state."""
         waiting = select(func.count()).select_from(Round).where(Round.state == RoundState.QUEUED)
         jobs = select(Job.state, func.count()).where(Job.state.in_(WAITING)).group_by(Job.state)
         return {"rounds": self.session.scalar(waiting) or 0} | dict(self.session.execute(jobs).all())
 
 
-def without_names(row: Row[*tuple[Any, ...]]) -> dict[str, object]:
+def hide_foreign_names(row: Row[*tuple[Any, ...]]) -> dict[str, object]:
     """Return a row as a dictionary, without the ids and names of another owner's job.
 
     They are None unless the row's column `mine` is true.
@@ -117,7 +122,7 @@ class StageRuns(Repository):
 
     def end(self, run_id: int) -> None:
         """Record that a stage ended now, with or without success."""
-        self.changed(update(StageRun).where(StageRun.id == run_id).values(finished_at=now()))
+        self.execute_and_count(update(StageRun).where(StageRun.id == run_id).values(finished_at=now()))
 
     def seconds(self, job_id: str, kind: StageKind) -> float:
         """Return the total seconds of all ended attempts of a job's stage."""
@@ -130,7 +135,7 @@ class StageRuns(Repository):
 
         A run that a dead worker did not end counts as ended when that worker was last seen.
         """
-        is_silent = Worker.last_seen < until(-SILENT_SEC)
+        is_silent = Worker.last_seen < seconds_from_now(-SILENT_SEC)
         lost_at = case((Worker.id.is_(None), StageRun.started_at), (is_silent, Worker.last_seen))
         ended_at = func.coalesce(StageRun.finished_at, lost_at)
         query = (
@@ -146,10 +151,10 @@ class StageRuns(Repository):
             )
             .join(Job, Job.id == StageRun.job_id)
             .join(Worker, Worker.id == StageRun.worker, isouter=True)
-            .where(Job.deleted_at.is_(None), StageRun.started_at > until(-since_sec - LONGEST_SEC))
-            .where(or_(ended_at.is_(None), ended_at > until(-since_sec)))
+            .where(Job.deleted_at.is_(None), StageRun.started_at > seconds_from_now(-since_sec - LONGEST_SEC))
+            .where(or_(ended_at.is_(None), ended_at > seconds_from_now(-since_sec)))
             .order_by(StageRun.id.desc())
             .limit(limit)
         )
         rows = reversed(self.session.execute(query).all())
-        return [StageOnWorker.model_validate(without_names(row)) for row in rows]
+        return [StageOnWorker.model_validate(hide_foreign_names(row)) for row in rows]

@@ -30,7 +30,8 @@ class FamilyMember:
 
 @dataclass(frozen=True, slots=True)
 class RankedRound:
-    """A done round, the family of the cost model that ranked its candidates, and its statistics."""
+    """A done round, the family of the cost model that ranked its candidates, and its
+    statistics."""
 
     id: int
     family: str
@@ -43,7 +44,7 @@ class WorkloadFamilies(Repository):
     Jobs that group workloads in the same way share families.
     """
 
-    def without_family(self, job_id: str) -> set[int]:
+    def workloads_without_family(self, job_id: str) -> set[int]:
         """Return the workloads of a job's tasks that have no family yet."""
         workloads = select(Task.workload_id).where(Task.job_id == job_id, Task.family == "")
         return set(self.session.scalars(workloads))
@@ -56,11 +57,11 @@ class WorkloadFamilies(Repository):
         """
         of_job = select(Task.workload_id, Task.family).where(Task.job_id == job_id)
         families = dict(self.session.execute(of_job).all())
-        is_related: ColumnElement[bool] = self.among(
+        is_related: ColumnElement[bool] = self.is_among(
             Task.family, {family for family in families.values() if family}
         )
         if "" in families.values():
-            ops = select(Workload.op).where(self.among(Workload.id, families))
+            ops = select(Workload.op).where(self.is_among(Workload.id, families))
             is_related = or_(is_related, Workload.op.in_(ops))
         has_grouping = Task.family.startswith(f"{grouping}:", autoescape=True)
         newest = (
@@ -74,13 +75,15 @@ class WorkloadFamilies(Repository):
         query = _members(Task.family, Task.family_why, Task.family_since)
         query = query.join(Task, Task.workload_id == Workload.id).where(Task.id.in_(newest))
         members = {row[0]: FamilyMember(*row) for row in self.session.execute(query)}
-        for row in self.session.execute(_members().where(self.among(Workload.id, families))):
+        for row in self.session.execute(_members().where(self.is_among(Workload.id, families))):
             members.setdefault(row[0], FamilyMember(*row))
         return [members[workload_id] for workload_id in sorted(members)]
 
-    def ranked(self, workload_ids: Iterable[int], target_id: int) -> Mapping[int, Sequence[RankedRound]]:
+    def list_ranked_rounds(
+        self, workload_ids: Iterable[int], target_id: int
+    ) -> Mapping[int, Sequence[RankedRound]]:
         """Return, by workload id, those of its newest done rounds that had a cost model."""
-        match = self.among(Round.workload_id, workload_ids), Round.target_id == target_id
+        match = self.is_among(Round.workload_id, workload_ids), Round.target_id == target_id
         place = func.row_number().over(partition_by=Round.workload_id, order_by=Round.id.desc())
         columns = Round.id, Round.workload_id, Round.cost_model_id, Round.stats
         done_rounds = (
@@ -103,14 +106,19 @@ class WorkloadFamilies(Repository):
         for member in members:
             groups[replace(member, workload_id=0, key="", op="", structure="")].append(member.workload_id)
         for member, ids in groups.items():
-            conditions = Task.job_id == job_id, self.among(Task.workload_id, sorted(ids)), Task.family == ""
-            self.changed(update(Task).where(*conditions).values(_family_columns(member)))
+            conditions = (
+                Task.job_id == job_id,
+                self.is_among(Task.workload_id, sorted(ids)),
+                Task.family == "",
+            )
+            self.execute_and_count(update(Task).where(*conditions).values(_family_columns(member)))
 
     def move(self, target_id: int, old: FamilyMember, new: FamilyMember) -> None:
-        """Move a workload of a target to another family, in every job where it is in the old one."""
+        """Move a workload of a target to another family, in every job where it is in the
+        old one."""
         jobs = select(Job.id).where(Job.target_id == target_id)
         conditions = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
-        self.changed(update(Task).where(*conditions).values(_family_columns(new)))
+        self.execute_and_count(update(Task).where(*conditions).values(_family_columns(new)))
 
 
 def _members(*columns: Any) -> Select[*tuple[Any, ...]]:

@@ -37,17 +37,16 @@ class Workloads(Repository):
     def ensure_many(
         self, workloads: Collection[NewWorkload], *, private: bool = False, code: str | None = None
     ) -> dict[str, int]:
-        """Insert new workloads, in the order of keys, to avoid deadlocks; return all ids by key.
+        """Insert new workloads, in the order of keys, to avoid deadlocks; return all ids by
+        key.
 
         A workload extracted here, by `code`, replaces one that was imported or extracted by
-        other code. An imported one (`code` None) replaces nothing. A workload of private jobs
-        becomes shared once a job that is not private, or an import, adds it, too.
+        other code. An imported one (`code` None) replaces nothing. A workload of private
+        jobs becomes shared once a job that is not private, or an import, adds it, too.
         """
         columns = {"kept_upto": KEPT if private else 0, "code": code}
-        values = [
-            asdict(new) | columns | {"tir": pack_text(new.tir)}
-            for new in sorted(workloads, key=lambda new: new.key)
-        ]
+        in_order = sorted(workloads, key=lambda new: new.key)
+        values = [asdict(new) | columns | {"tir": pack_text(new.tir)} for new in in_order]
         insert = self.insert(Workload)
         if code is None:
             upsert = insert.on_conflict_do_nothing(index_elements=["key"])
@@ -61,25 +60,28 @@ class Workloads(Repository):
             replaced = {name: new_row[name] for name in (*REPLACED, "code")}
             upsert = insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=is_older)
         if values:
-            self.for_each(upsert, values)
+            self.execute_for_rows(upsert, values)
         if not private:
             # Shared from now on. Snapshots still leave out the rows that exist now.
-            was_private = self.among(Workload.key, [new.key for new in workloads]), Workload.kept_upto == KEPT
+            was_private = (
+                self.is_among(Workload.key, [new.key for new in workloads]),
+                Workload.kept_upto == KEPT,
+            )
             if self.session.scalar(select(exists().where(*was_private))):
-                upto = SnapshotRows(self.session).settled_mark()
-                self.changed(update(Workload).where(*was_private).values(kept_upto=upto))
+                upto = SnapshotRows(self.session).find_newest_settled_id()
+                self.execute_and_count(update(Workload).where(*was_private).values(kept_upto=upto))
         return self.ids([new.key for new in workloads])
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Return ids by key, without keys that are not in the dataset."""
-        query = select(Workload.key, Workload.id).where(self.among(Workload.key, keys))
+        query = select(Workload.key, Workload.id).where(self.is_among(Workload.key, keys))
         return dict(self.session.execute(query).all())
 
     def get(self, workload_id: int) -> Workload:
         return self.session.get_one(Workload, workload_id)
 
     def get_many(self, workload_ids: Collection[int]) -> Sequence[Workload]:
-        query = select(Workload).where(self.among(Workload.id, workload_ids)).order_by(Workload.id)
+        query = select(Workload).where(self.is_among(Workload.id, workload_ids)).order_by(Workload.id)
         return self.session.scalars(query).all()
 
     def of_structure(self, structure: str, owner: str) -> Sequence[Workload]:
@@ -99,7 +101,7 @@ def tir_of(workload: Workload) -> str:
 class Networks(Repository):
     """Reads the workloads of all owners' models, except those of private jobs."""
 
-    def weights(self) -> Mapping[str, Mapping[str, int]]:
+    def call_counts_by_network(self) -> Mapping[str, Mapping[str, int]]:
         """Return how often each network calls each workload, by name and workload key."""
         name = func.coalesce(func.min(Model.name), Job.model_id)
         query = (

@@ -1,4 +1,5 @@
-"""API keys, sign-ins, banned owners and the audit log. Secrets are stored only as SHA-256 digests."""
+"""API keys, sign-ins, banned owners and the audit log. Secrets are stored only as SHA-256
+digests."""
 
 from typing import Any
 
@@ -26,7 +27,7 @@ class ApiKeyRow(Base):
     previous_until: Mapped[Timestamp | None]  # when the previous secret expires
 
 
-class PutOut(Base):
+class BannedOwner(Base):
     """A ban of an owner, stored as the name's SHA-256, so that it outlasts an erasure."""
 
     __tablename__ = "put_out"
@@ -36,7 +37,8 @@ class PutOut(Base):
 
 
 class SignIn(Base):
-    """A signed-in browser, by an API key (valid only while the key is) or by an identity provider."""
+    """A signed-in browser, by an API key (valid only while the key is) or by an identity
+    provider."""
 
     __tablename__ = "sign_ins"
     __table_args__ = (Index("ix_sign_ins_expires_at", "expires_at"),)

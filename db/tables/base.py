@@ -26,7 +26,8 @@ CreatedAt = Annotated[float, mapped_column(Float(53), server_default=now(), defa
 
 
 class Base(DeclarativeBase):
-    """Declarative base that gives constraints the same names on both databases, for migrations."""
+    """Declarative base that gives constraints the same names on both databases, for
+    migrations."""
 
     metadata = MetaData(
         naming_convention={
@@ -46,7 +47,8 @@ def partial_index(name: str, *columns: str, condition: str, unique: bool = False
 
 
 class ValueType(TypeDecorator[Kind]):
-    """JSON column of a pydantic value or a list of them. Only fields that were set are stored.
+    """JSON column of a pydantic value or a list of them. Only fields that were set are
+    stored.
 
     Reading accepts the fields of any version; storing an unknown field raises.
     """

@@ -1,4 +1,5 @@
-"""The performance dataset: workloads, measured candidates, schedules, and trained cost models."""
+"""The performance dataset: workloads, measured candidates, schedules, and trained cost
+models."""
 
 from typing import Any
 
@@ -175,7 +176,8 @@ class Schedule(Base):
 
 
 class CostModelRow(Base):
-    """A trained version of a cost model, for a family and a target. New rounds use the active version."""
+    """A trained version of a cost model, for a family and a target. New rounds use the
+    active version."""
 
     __tablename__ = "cost_models"
     __table_args__ = (
@@ -201,7 +203,8 @@ class CostModelRow(Base):
 
 
 class FeatureRow(Base):
-    """Features of a candidate in a view that needs a compiler. A cache: rows may be deleted any time."""
+    """Features of a candidate in a view that needs a compiler. A cache: rows may be deleted
+    any time."""
 
     __tablename__ = "feature_rows"
 
@@ -215,7 +218,8 @@ class FeatureRow(Base):
 
 
 class SearchState(Base):
-    """State that a searcher saved for a task's next round; the newest few per task stay (ADR 0024)."""
+    """State that a searcher saved for a task's next round; the newest few per task stay
+    (ADR 0024)."""
 
     __tablename__ = "search_states"
     __table_args__ = (Index("ix_search_states_task", "task_id"),)

@@ -90,7 +90,7 @@ class Job(Base):
     deleted_at: Mapped[Timestamp | None]  # hidden from all (ADR 0013); its rows still train models
 
     @property
-    def auto(self) -> bool:
+    def has_auto_budget(self) -> bool:
         """Whether the job has no budget and tunes as long as that is worthwhile."""
         return self.trials is None and self.minutes is None
 

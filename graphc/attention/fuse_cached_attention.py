@@ -54,7 +54,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
     It compares shapes after setting the length to the number `sample`.
     """
 
-    name, match = "attention.fuse_cached", (PRODUCT,)
+    name, match = "fuse_cached_attention", (PRODUCT,)
     any_size = True
 
     def __init__(self, length: Any, sample: int) -> None:
@@ -64,10 +64,10 @@ class FuseCachedAttention(Pass[CachedAttention]):
     def check(self, call: Any, g: Graph) -> CachedAttention:
         weights, value = call.args
         scores = _scores(weights, g)
-        if not self._grows(weights):
+        if not self._has_growing_size(weights):
             raise Leave("it reads no cache")
         query, stack = scores.product.args[0], self._sizes(call)[:-2]
-        if len(stack) > 2 or self._grows(query):
+        if len(stack) > 2 or self._has_growing_size(query):
             raise Leave("its queries are a stack, or grow with the cache")
         keys = self._cache(scores.product.args[1], prod(stack), g, is_transposed=True)
         values = self._cache(value, prod(stack), g, is_transposed=False)
@@ -95,7 +95,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
         """Return the cache that a matmul operand is a scaled view of, or raise Leave."""
         views, scale, tensor = [], 1.0, factor
         while (value := g.producer(tensor)) is not None:
-            if (scaled := _scaled(value, g)) is not None:
+            if (scaled := _split_scalar_factor(value, g)) is not None:
                 scale, tensor = scale * scaled[0], scaled[1]
             elif operator_name(value) in _VIEWS:
                 views.append(value)
@@ -103,7 +103,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
             else:
                 break
         shape = self._sizes(tensor)
-        if len(shape) != 4 or not self._grows(tensor) or tensor.ty.dtype != "float32":
+        if len(shape) != 4 or not self._has_growing_size(tensor) or tensor.ty.dtype != "float32":
             raise Leave("its keys or values are no cache of four axes")
         places = viewed_places = np.arange(prod(shape)).reshape(shape)
         for view in reversed(views):
@@ -114,22 +114,22 @@ class FuseCachedAttention(Pass[CachedAttention]):
                 viewed_places = np.broadcast_to(viewed_places, shape)
             else:
                 viewed_places = viewed_places.reshape(shape)
-        if not _is_heads_in_order(viewed_places, places, count, is_transposed):
+        if not _has_heads_in_order(viewed_places, places, count, is_transposed):
             raise Leave("its keys or values are no heads of a cache in order")
         return CacheView(tensor, scale)
 
     def _sizes(self, value: Any) -> list[int]:
         return sizes_at(value.ty.shape, self._length, self._sample)
 
-    def _grows(self, value: Any) -> bool:
+    def _has_growing_size(self, value: Any) -> bool:
         return self._sizes(value) != sizes_at(value.ty.shape, self._length, self._sample + 1)
 
 
-def _is_heads_in_order(viewed: Any, places: Any, count: int, is_transposed: bool) -> bool:
-    batch, heads, length, numbers = places.shape
+def _has_heads_in_order(viewed: Any, positions: Any, count: int, is_transposed: bool) -> bool:
+    batch, heads, length, numbers = positions.shape
     if count % (batch * heads):
         return False
-    ordered = np.repeat(places.reshape(batch * heads, length, numbers), count // (batch * heads), axis=0)
+    ordered = np.repeat(positions.reshape(batch * heads, length, numbers), count // (batch * heads), axis=0)
     ordered = ordered.swapaxes(1, 2) if is_transposed else ordered
     return bool(viewed.size == ordered.size and np.array_equal(viewed.reshape(ordered.shape), ordered))
 
@@ -145,26 +145,26 @@ def _scores(weights: Any, g: Graph) -> Scores:
     scores, mask = g.producer(value.args[0]), None
     if scores is not None and operator_name(scores) == "relax.add":
         left, right = scores.args
-        _, product = _unscaled(g.producer(left), g)
+        _, product = _strip_scalar_factors(g.producer(left), g)
         is_left = product is not None and operator_name(product) == PRODUCT
         scores, mask = (left, right) if is_left else (right, left)
         scores = g.producer(scores)
-    scale, product = _unscaled(scores, g)
+    scale, product = _strip_scalar_factors(scores, g)
     is_deep = mask is not None and mask.ty.ndim > 4
     if is_deep or product is None or operator_name(product) != PRODUCT:
         raise Leave("its softmax is of no product of queries and keys")
     return Scores(product, mask, scale)
 
 
-def _unscaled(value: Any | None, g: Graph) -> tuple[float, Any | None]:
+def _strip_scalar_factors(value: Any | None, g: Graph) -> tuple[float, Any | None]:
     """Return the product of scalars that multiply a call's result, and the unscaled call."""
     scale = 1.0
-    while value is not None and (scaled := _scaled(value, g)) is not None:
+    while value is not None and (scaled := _split_scalar_factor(value, g)) is not None:
         scale, value = scale * scaled[0], g.producer(scaled[1])
     return scale, value
 
 
-def _scaled(value: Any, g: Graph) -> tuple[float, Any] | None:
+def _split_scalar_factor(value: Any, g: Graph) -> tuple[float, Any] | None:
     """Return the scalar factor and the tensor if a call scales by a constant, else None."""
     name = operator_name(value)
     if name not in ("relax.multiply", "relax.divide"):
@@ -207,7 +207,7 @@ def cached_attention_function(
     b, g = f"vj // {heads * blocks}", f"vj // {blocks} % {heads}"
     query, key = f"vj % {blocks} * {block} + r", f"p * {PIECE} + t"
     mask_param, mask_region, mask_term = (
-        _masked(masks[0], (b, g, query, key), queries // rows, rows) if masks else ("", "", "")
+        _format_mask(masks[0], (b, g, query, key), queries // rows, rows) if masks else ("", "", "")
     )
     dot = [
         _vector(
@@ -262,11 +262,11 @@ def main(
                     for r in T.unroll({block}):
                         {_vector("a[r, i] = T.float32(0)", wide)}
                         {_lines(dot, 24)}
-                        {_lines(_halves("a", wide, "{} + {}"), 24)}
+                        {_lines(_format_halving_reduction("a", wide, "{} + {}"), 24)}
                         s[r, t] = a[r, 0] * T.float32({scale!r}){mask_term}
                 for r in range({block}):
                     {_vector("z[r, i] = s[r, i]", PIECE)}
-                    {_lines(_halves("z", PIECE, "T.max({}, {})"), 20)}
+                    {_lines(_format_halving_reduction("z", PIECE, "T.max({}, {})"), 20)}
                     fades[r] = most[r]
                     most[r] = T.max(most[r], z[r, 0])
                     fades[r] = T.exp(fades[r] - most[r])
@@ -276,7 +276,7 @@ def main(
                     {_vector(f"s[r, i] = {power}", PIECE)}
                     {_vector(f"s[r, i] = s[r, i] * {_POWER}", PIECE)}
                     {_vector("z[r, i] = s[r, i]", PIECE)}
-                    {_lines(_halves("z", PIECE, "{} + {}"), 20)}
+                    {_lines(_format_halving_reduction("z", PIECE, "{} + {}"), 20)}
                     total[r] = total[r] * fades[r] + z[r, 0]
                     {_vector("o[r, i] = o[r, i] * fades[r]", numbers)}
                 for t in range(T.min(T.int64({PIECE}), n - p * {PIECE})):
@@ -288,7 +288,7 @@ def main(
 """)
 
 
-def _masked(
+def _format_mask(
     sizes: list[int], places: tuple[str, str, str, str], heads: int, rows: int
 ) -> tuple[str, str, str]:
     """Return TVMScript for the mask: the parameter, the region read, and the term to add."""
@@ -301,9 +301,9 @@ def _masked(
     return f'm: T.Buffer(({shape}), "float32"),\n    ', f", m[{region}]", f" + m[{term}]"
 
 
-def _halves(name: str, wide: int, combine: str) -> list[str]:
+def _format_halving_reduction(name: str, width: int, combine: str) -> list[str]:
     """Return statements that combine the `wide` numbers of each row in its first one."""
-    statements, half = [], wide // 2
+    statements, half = [], width // 2
     while half:
         left, right = f"{name}[r, i]", f"{name}[r, {half} + i]"
         statements.append(_vector(f"{left} = {combine.format(left, right)}", half))

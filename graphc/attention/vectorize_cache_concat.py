@@ -12,7 +12,7 @@ from graphc.core.graph_rewriting import OPAQUE, OPERATOR, parse_tvmscript, sizes
 class VectorizeCacheConcat(Pass[list[Any]]):
     """Appends to caches of variable `length` by copying rows; checks shapes at `sample`."""
 
-    name, match = "attention.vectorize_cache_concat", ("relax.concat",)
+    name, match = "vectorize_cache_concat", ("relax.concat",)
     any_size = True
 
     def __init__(self, length: Any, sample: int) -> None:

@@ -36,12 +36,12 @@ class Form:
         return len(self.unpack)
 
     @property
-    def span(self) -> int:
+    def input_tile_size(self) -> int:
         return len(self.pack)
 
     @property
-    def products(self) -> int:
-        return self.span**2
+    def products_per_tile(self) -> int:
+        return self.input_tile_size**2
 
 
 SMALL = Form(
@@ -96,7 +96,7 @@ class Shape:
     dtype: str = "float32"
 
     @property
-    def unpacked(self) -> tuple[int, int, int, int]:
+    def result_shape(self) -> tuple[int, int, int, int]:
         return self.batch, self.out_height, self.out_width, self.out_channels
 
 
@@ -113,23 +113,23 @@ class WinogradPlan:
         return self.shape.dtype if self.form.rounds else "float32"
 
     @property
-    def high(self) -> int:
+    def tile_rows(self) -> int:
         return -(-self.shape.out_height // self.form.tile)
 
     @property
-    def wide(self) -> int:
+    def tile_columns(self) -> int:
         return -(-self.shape.out_width // self.form.tile)
 
     @property
     def tiles(self) -> int:
         """The number of output tiles per image."""
-        return self.high * self.wide
+        return self.tile_rows * self.tile_columns
 
     @property
     def padded(self) -> tuple[int, int, int, int]:
         """The shape of the data after padding to whole tiles."""
-        rim = self.form.span - self.form.tile
-        high, wide = (count * self.form.tile + rim for count in (self.high, self.wide))
+        rim = self.form.input_tile_size - self.form.tile
+        high, wide = (count * self.form.tile + rim for count in (self.tile_rows, self.tile_columns))
         return self.shape.batch, high, wide, self.shape.channels
 
     @property
@@ -141,12 +141,12 @@ class WinogradPlan:
 
     @property
     def packed(self) -> tuple[int, int, int]:
-        return self.form.products, self.shape.batch * self.tiles, self.shape.channels
+        return self.form.products_per_tile, self.shape.batch * self.tiles, self.shape.channels
 
     @property
-    def gain(self) -> float:
+    def net_operations_saved(self) -> float:
         """Arithmetic operations saved, minus those that the extra memory traffic costs."""
-        shape, products, size = self.shape, self.form.products, BYTES[self.dtype]
+        shape, products, size = self.shape, self.form.products_per_tile, BYTES[self.dtype]
         tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
         direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]
         bytes_moved = 2 * products * tiles * (shape.channels * size + shape.out_channels * 4)
@@ -155,16 +155,16 @@ class WinogradPlan:
         return saved_operations - OPERATIONS_A_BYTE * bytes_moved - OPERATIONS_A_FAR_BYTE * fetched
 
 
-def best_plan(shape: Shape) -> WinogradPlan | None:
+def choose_winograd_plan(shape: Shape) -> WinogradPlan | None:
     """Return the plan with the largest gain, or None if direct convolution is cheaper."""
-    plan = max((WinogradPlan(shape, form) for form in FORMS), key=lambda plan: plan.gain)
-    return plan if plan.gain > 0 else None
+    plan = max((WinogradPlan(shape, form) for form in FORMS), key=lambda plan: plan.net_operations_saved)
+    return plan if plan.net_operations_saved > 0 else None
 
 
 class Conv3x3ToWinograd(Pass[WinogradPlan]):
     """Computes 3 x 3 convolutions by Winograd's algorithm where that should be faster."""
 
-    name, match = "conv.winograd", ("relax.nn.conv2d",)
+    name, match = "conv3x3_to_winograd", ("relax.nn.conv2d",)
 
     def __init__(self, precision: str = "float32") -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
         top, left = map(int, list(attrs.padding)[:2])
         _, out_height, out_width, out_channels = sizes_of(call)
         has_pairs = channels % PAIR == 0 and out_channels % LANES == 0
-        plan = best_plan(
+        plan = choose_winograd_plan(
             Shape(
                 batch=batch,
                 height=height,
@@ -204,22 +204,22 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
         data, weights = call.args[0], g.array(call.args[1])
         padded_data = relax.op.nn.pad(data, facts.margins) if any(facts.margins) else data
         packed_type = relax.TensorType(facts.packed, facts.dtype)
-        tiles = g.call_function("winograd_pack", _pack(facts), [padded_data], packed_type)
+        tiles = g.call_function("winograd_pack", _build_pack_function(facts), [padded_data], packed_type)
         # Transform the weights at compile time, in float64.
         matrix = np.array(facts.form.weights)
         transformed = np.einsum("ea,abio,fb->efio", matrix, weights.astype("float64"), matrix)
-        transformed = transformed.reshape(facts.form.products, *weights.shape[2:]).astype("float32")
+        transformed = transformed.reshape(facts.form.products_per_tile, *weights.shape[2:]).astype("float32")
         products = relax.op.matmul(tiles, relax.const(transformed, facts.dtype), out_dtype="float32")
-        return g.call_function("winograd_unpack", _unpack(facts), [products], call.ty)
+        return g.call_function("winograd_unpack", _build_unpack_function(facts), [products], call.ty)
 
 
 @lru_cache
-def _pack(plan: WinogradPlan) -> Any:
-    tile, span = plan.form.tile, plan.form.span
+def _build_pack_function(plan: WinogradPlan) -> Any:
+    tile, span = plan.form.tile, plan.form.input_tile_size
 
     def read(i: int, j: int) -> str:
-        row = f"p % {plan.tiles} // {plan.wide} * {tile} + {i}"
-        return f"x[p // {plan.tiles}, {row}, p % {plan.wide} * {tile} + {j}, c]"
+        row = f"p % {plan.tiles} // {plan.tile_columns} * {tile} + {i}"
+        return f"x[p // {plan.tiles}, {row}, p % {plan.tile_columns} * {tile} + {j}, c]"
 
     def store(i: int, j: int, value: str) -> str:
         cast = value if plan.dtype == "float32" else f'T.Cast("{plan.dtype}", {value})'
@@ -229,12 +229,12 @@ def _pack(plan: WinogradPlan) -> Any:
 
 
 @lru_cache
-def _unpack(plan: WinogradPlan) -> Any:
+def _build_unpack_function(plan: WinogradPlan) -> Any:
     """Build the function that transforms matrix products to output tiles.
 
     Pixels of a tile beyond the image are stored to its last row or column, then overwritten.
     """
-    shape, tile, span = plan.shape, plan.form.tile, plan.form.span
+    shape, tile, span = plan.shape, plan.form.tile, plan.form.input_tile_size
 
     def read(i: int, j: int) -> str:
         return f"x[{i * span + j}, p, c]"
@@ -243,12 +243,12 @@ def _unpack(plan: WinogradPlan) -> Any:
         return f"T.min({index}, {size - 1})" if size % tile else index
 
     def store(i: int, j: int, value: str) -> str:
-        row = up_to(shape.out_height, f"p % {plan.tiles} // {plan.wide} * {tile} + {i}")
-        column = up_to(shape.out_width, f"p % {plan.wide} * {tile} + {j}")
+        row = up_to(shape.out_height, f"p % {plan.tiles} // {plan.tile_columns} * {tile} + {i}")
+        column = up_to(shape.out_width, f"p % {plan.tile_columns} * {tile} + {j}")
         return f"y[p // {plan.tiles}, {row}, {column}, c] = {value}"
 
     products = (*plan.packed[:2], shape.out_channels)
-    return _function(plan.form.unpack, products, shape.unpacked, products[1:], read, store)
+    return _function(plan.form.unpack, products, shape.result_shape, products[1:], read, store)
 
 
 def _function(

@@ -1,9 +1,9 @@
 """Compute a pointwise convolution and the depthwise one after it in one tensor function.
 
-Depthwise convolutions are limited by memory bandwidth, and the tensor between the two is the
-largest in such networks. So the function computes that tensor strip by strip, and each strip
-stays in the caches until it is read. The schedule rule `schedule_strips` loops over strips
-of rows and groups of channels; `int8_depthwise_conv` uses it as well.
+Depthwise convolutions are limited by memory bandwidth, and the tensor between the two is
+the largest in such networks. So the function computes that tensor strip by strip, and each
+strip stays in the caches until it is read. The schedule rule `schedule_strips` loops over
+strips of rows and groups of channels; `int8_depthwise_conv` uses it as well.
 """
 
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class Pair:
 class FusePointwiseIntoDepthwise(Pass[Pair]):
     """Computes a pointwise convolution and the depthwise one after it in one function."""
 
-    name, match = "conv.fuse_pointwise_depthwise", ("relax.nn.conv2d",)
+    name, match = "fuse_pointwise_into_depthwise", ("relax.nn.conv2d",)
     rules = (STRIPS,)
 
     def check(self, call: Any, g: Graph) -> Pair:
@@ -77,11 +77,11 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
         unit_sizes = (*unit_attributes, *sizes_of(source.args[1])[:2])
         if any(int(size) != 1 for size in unit_sizes) or any(map(int, source.attrs.padding)):
             raise Leave(NO_POINTWISE)
-        operands = [operand for link in chain.calls for operand in link.args[1:]]
         if not all(
             isinstance(operand, tvm.ir.GenericConst)
             and (operand.ty.ndim == 0 or sizes_of(operand) == (1, 1, 1, channels))
-            for operand in operands
+            for link in chain.calls
+            for operand in link.args[1:]
         ):
             raise Leave("an operand before it is neither a number nor a constant by channel")
         return Pair(chain.source, chain.calls, call)
@@ -90,7 +90,7 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
         return g.call_function("strips", _function(facts, g.lanes), facts.arguments, call.ty)
 
 
-def strip_rule(lanes: int) -> str:
+def format_strip_attributes(lanes: int) -> str:
     """Return TVMScript block attributes that select the schedule rule `schedule_strips`."""
     return f'"schedule_rule": "{STRIPS}"' + (
         f', "{WIDTH}": {lanes}' if lanes != graph_rewriting.LANES else ""
@@ -142,7 +142,7 @@ def main(
     for n, i, j, c, r, s in T.grid({numbers((*sizes_of(pair.depthwise), high, wide))}):
         with T.sblock("depthwise"):
             vn, vi, vj, vc, vr, vs = T.axis.remap("SSSSRR", [n, i, j, c, r, s])
-            T.sblock_attr({{{strip_rule(lanes)}}})
+            T.sblock_attr({{{format_strip_attributes(lanes)}}})
             with T.init():
                 y[vn, vi, vj, vc] = T.float32(0)
             y[vn, vi, vj, vc] = (

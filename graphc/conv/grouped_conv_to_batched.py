@@ -18,8 +18,8 @@ NAME, RESHAPE = "grouped_", "relax.reshape"
 class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
     """Computes grouped, non-depthwise convolutions with the groups as a separate axis."""
 
-    name, match = "conv.grouped_to_batched", tuple(pad_conv_to_vectors.LAYOUTS)
-    after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
+    name, match = "grouped_conv_to_batched", tuple(pad_conv_to_vectors.LAYOUTS)
+    after = ("conv3x3_to_winograd", "fuse_pointwise_into_depthwise")
 
     def check(self, call: Any, g: Graph) -> pad_conv_to_vectors.Sizes:
         if not pad_conv_to_vectors.is_supported(call):
@@ -33,7 +33,7 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
         vector = min(g.lanes, 1 << (outputs - 1).bit_length())
         if graph_rewriting.is_worth_padding(outputs, vector):
             outputs = graph_rewriting.round_up_to_vectors(outputs, vector)
-        return pad_conv_to_vectors.sizes_of(call, outputs)
+        return pad_conv_to_vectors.compute_padded_sizes(call, outputs)
 
     def rewrite(self, call: Any, facts: pad_conv_to_vectors.Sizes, g: Graph) -> Any:
         weights, count = g.array(call.args[1]), int(call.attrs.groups)
@@ -50,12 +50,12 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
 class KeepJoinedGroupsApart(Pass[None]):
     """Keeps the reshape after a grouped convolution a separate function, to avoid a copy."""
 
-    name, match = "conv.keep_joined_groups_apart", (RESHAPE,)
+    name, match = "keep_joined_groups_apart", (RESHAPE,)
     dtype = ""
-    after = ("conv.grouped_to_batched", "layout.move_elementwise_before_reshape")
+    after = ("grouped_conv_to_batched", "move_elementwise_before_reshape")
 
     def check(self, call: Any, g: Graph) -> None:
-        if not _joins_groups(g, call.args[0]):
+        if not _is_grouped_conv_result(g, call.args[0]):
             raise Leave("no grouped convolution is before it")
 
     def rewrite(self, call: Any, facts: None, g: Graph) -> Any:
@@ -79,11 +79,11 @@ def main(
         return g.call_function("joined", function, [call.args[0]], call.ty)
 
 
-def _joins_groups(g: Graph, value: Any) -> bool:
+def _is_grouped_conv_result(g: Graph, value: Any) -> bool:
     """Return whether the value comes from GroupedConvToBatched with no reshape between."""
     call = g.producer(value)
     if call is None or operator_name(call) == RESHAPE:
         return False
     if operator_name(call) == "relax.call_tir":
         return str(call.args[0].name_hint).startswith(NAME)
-    return bool(call.args) and _joins_groups(g, call.args[0])
+    return bool(call.args) and _is_grouped_conv_result(g, call.args[0])

@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import convolution, is_channels_last, sizes_of
+from graphc.core.graph_rewriting import copy_convolution, is_channels_last, sizes_of
 from graphc.fold.channel_affine import ChannelAffine, affine_chain, identity
 
 POOL = "relax.nn.avg_pool2d"
@@ -26,8 +26,8 @@ class PooledConvolution:
 class MovePoolBeforePointwise(Pass[PooledConvolution]):
     """Pools the input of a pointwise convolution instead of its output, to multiply fewer pixels."""
 
-    name, match = "conv.move_pool_before_pointwise", (POOL,)
-    after = ("fold.batch_norm",)
+    name, match = "move_pool_before_pointwise", (POOL,)
+    after = ("fold_batch_norm",)
 
     def check(self, call: Any, g: Graph) -> PooledConvolution:
         if any(map(int, call.attrs.padding)) or call.attrs.ceil_mode or call.attrs.layout != "NHWC":
@@ -47,7 +47,7 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
     def rewrite(self, call: Any, facts: PooledConvolution, g: Graph) -> Any:
         data, weights = facts.convolution.args
         pooled = relax.Call(call.op, [data], call.attrs)
-        product = convolution(facts.convolution, pooled, weights)
+        product = copy_convolution(facts.convolution, pooled, weights)
         if not facts.affine.is_shifted():
             return product
         return relax.op.add(product, relax.const(facts.affine.shift.astype("float32")))
@@ -58,6 +58,6 @@ def _split_added_constants(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
     call = g.producer(value, "relax.add") if g.has_one_reader(value) else None
     affine, links = affine_chain(call, g) if call is not None else (identity(value.ty.ndim), [])
     last = value.ty.ndim - 1
-    if not links or affine.is_scaled() or any(axis != last for axis in affine.channels()):
+    if not links or affine.is_scaled() or any(axis != last for axis in affine.varying_axes()):
         return identity(value.ty.ndim), value
     return affine, links[0].value

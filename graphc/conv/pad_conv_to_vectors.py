@@ -1,7 +1,7 @@
 """Pad convolutions whose output sizes do not fill vectors or register tiles.
 
-For example, 24 channels need three vectors of 8, but only two of 16 if padded to 32. A width
-of 37 has no divisor that makes a good register tile; 39 has one (13).
+For example, 24 channels need three vectors of 8, but only two of 16 if padded to 32. A
+width of 37 has no divisor that makes a good register tile; 39 has one (13).
 """
 
 from dataclasses import dataclass
@@ -33,28 +33,28 @@ class Sizes:
     dilation: tuple[int, ...]
 
     @property
-    def sums(self) -> tuple[int, ...]:
+    def padded_result_shape(self) -> tuple[int, ...]:
         return (*self.result[:-2], self.width, self.outputs)
 
     @property
-    def around(self) -> tuple[int, ...]:
+    def conv_padded_data_shape(self) -> tuple[int, ...]:
         """The shape of the data after the convolution's own padding with zeros."""
         sides = zip(self.low_padding, self.data[1:-1], self.high_padding, strict=True)
         return (self.data[0], *map(sum, sides), self.data[-1])
 
     @property
-    def filled(self) -> tuple[int, ...]:
+    def enlarged_data_shape(self) -> tuple[int, ...]:
         """The shape of the data, with zeros added for all that padded results read."""
-        places = zip(self.sums[1:-1], self.kernel, self.strides, self.dilation, strict=True)
+        places = zip(self.padded_result_shape[1:-1], self.kernel, self.strides, self.dilation, strict=True)
         reach = ((size - 1) * stride + (taps - 1) * step + 1 for size, taps, stride, step in places)
-        return (self.data[0], *map(max, self.around[1:-1], reach), self.data[-1])
+        return (self.data[0], *map(max, self.conv_padded_data_shape[1:-1], reach), self.data[-1])
 
 
 class PadConvToVectors(Pass[Sizes]):
     """Pads the width of convolutions, and output channels if at most a third is padding."""
 
-    name, match = "conv.pad_to_vectors", tuple(LAYOUTS)
-    after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
+    name, match = "pad_conv_to_vectors", tuple(LAYOUTS)
+    after = ("conv3x3_to_winograd", "fuse_pointwise_into_depthwise")
 
     def check(self, call: Any, g: Graph) -> Sizes:
         if not is_supported(call):
@@ -62,8 +62,8 @@ class PadConvToVectors(Pass[Sizes]):
         if int(call.attrs.groups) > 1:
             raise Leave("it has groups")
         result = graph_rewriting.sizes_of(call)
-        sizes = sizes_of(call, graph_rewriting.round_up_columns(result[-1], g.lanes))
-        if sizes.sums == result:
+        sizes = compute_padded_sizes(call, graph_rewriting.round_up_columns(result[-1], g.lanes))
+        if sizes.padded_result_shape == result:
             raise Leave("its sizes fill vectors and tiles")
         return sizes
 
@@ -86,7 +86,7 @@ def is_supported(call: Any) -> bool:
     return bool(constant and layouts == LAYOUTS[call.op.name])
 
 
-def sizes_of(call: Any, outputs: int) -> Sizes:
+def compute_padded_sizes(call: Any, outputs: int) -> Sizes:
     """Return a convolution's sizes with `outputs` output channels and the width padded."""
     attrs, result = call.attrs, graph_rewriting.sizes_of(call)
     padding, places = tuple(map(int, attrs.padding)), len(result) - 2
@@ -113,10 +113,10 @@ def padded_convolution(sizes: Sizes, groups: tuple[int, ...] = ()) -> Any:
     result = ["n", *(f"i{axis}" for axis in spatial_axes), *outputs]
     terms = [*(f"r{axis}" for axis in spatial_axes), "c"]
     channels, real_outputs = sizes.data[-1] // prod(groups), sizes.result[-1] // prod(groups)
-    is_padded = sizes.filled != sizes.data
+    is_padded = sizes.enlarged_data_shape != sizes.data
     channel = f"vg * {channels} + vc" if groups else "vc"
     source = f"{'filled' if is_padded else 'x'}[vn, {data_indices(sizes)}, {channel}]"
-    sums = (*sizes.sums[:-1], *groups, sizes.outputs)
+    sums = (*sizes.padded_result_shape[:-1], *groups, sizes.outputs)
     real_sums = (*sizes.result[:-1], *groups, real_outputs)
     kinds, z = "S" * len(result) + "R" * len(terms), f"z[{join_names(result, 'v')}]"
     return graph_rewriting.parse_tvmscript(f"""
@@ -135,7 +135,7 @@ def main(
             with T.init():
                 {z} = T.float32(0)
             {z} = {z} + {source} * w[{join_names([*terms, *outputs], "v")}]
-{graph_rewriting.copy_result(real_sums)}""")
+{graph_rewriting.format_result_copy(real_sums)}""")
 
 
 def data_indices(sizes: Sizes) -> str:
@@ -153,8 +153,8 @@ def padding_block(sizes: Sizes) -> str:
     condition, place = inside_condition(sizes)
     value = f"T.if_then_else({condition}, x[vn, {place}, vc], T.float32(0))"
     return f"""
-    filled = T.sblock_alloc_buffer({buffer_shape(sizes.filled)}, "float32")
-    for {join_names(axes)} in T.grid{buffer_shape(sizes.filled)}:
+    filled = T.sblock_alloc_buffer({buffer_shape(sizes.enlarged_data_shape)}, "float32")
+    for {join_names(axes)} in T.grid{buffer_shape(sizes.enlarged_data_shape)}:
         with T.sblock("fill"):
             {join_names(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{join_names(axes)}])
             filled[{join_names(axes, "v")}] = {value}

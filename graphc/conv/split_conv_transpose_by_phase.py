@@ -3,8 +3,8 @@
 With stride s, results whose row and column have the same remainders modulo s read the same
 weights. They form s x s interleaved images. Each is a plain convolution with every s-th
 weight, and one function computes all of them. Where that is wasteful (see
-`Deconvolution.interleaves`), a pointwise convolution multiplies inputs by weights, and a
-second function adds up the products. With stride 1, flipped weights are enough.
+`Deconvolution.needs_phase_split`), a pointwise convolution multiplies inputs by weights,
+and a second function adds up the products. With stride 1, flipped weights are enough.
 """
 
 from collections.abc import Callable
@@ -38,41 +38,41 @@ class StridedAxis:
     result: int
 
     @property
-    def taps(self) -> int:
+    def inputs_per_result(self) -> int:
         """The most inputs along this axis that contribute to one result."""
         return -(-self.kernel // self.stride)
 
     @property
-    def steps(self) -> int:
+    def results_per_phase(self) -> int:
         """The most results along this axis with the same index modulo the stride."""
         return -(-self.result // self.stride)
 
     @property
     def margins(self) -> tuple[int, int]:
         """Zeros to add before and after the inputs, so that every weight has an input."""
-        last = self.steps - 1 + (self.stride - 1 + self.cut) // self.stride
-        return max(0, self.taps - 1 - self.cut // self.stride), max(0, last - self.size + 1)
+        last = self.results_per_phase - 1 + (self.stride - 1 + self.cut) // self.stride
+        return max(0, self.inputs_per_result - 1 - self.cut // self.stride), max(0, last - self.size + 1)
 
     @property
     def padded(self) -> int:
         return self.size + sum(self.margins)
 
     @property
-    def first(self) -> int:
+    def first_input_offset(self) -> int:
         """Offset from (result index // stride) to the first padded input it reads."""
-        return self.margins[0] - self.taps + 1
+        return self.margins[0] - self.inputs_per_result + 1
 
     @property
-    def waste(self) -> float:
+    def padded_weight_ratio(self) -> float:
         """Number of weights, padded to a multiple of the stride, relative to `kernel`."""
-        return self.taps * self.stride / self.kernel
+        return self.inputs_per_result * self.stride / self.kernel
 
     def weights(self, kernels: Any, axis: int) -> Any:
         """Split the kernel axis by result index modulo stride, then by input in order."""
-        taps = [[(image + self.cut) % self.stride + self.stride * tap for tap in reversed(range(self.taps))]
-                  for image in range(self.stride)]  # fmt: skip
+        steps = [self.stride * tap for tap in reversed(range(self.inputs_per_result))]
+        taps = [[(image + self.cut) % self.stride + step for step in steps] for image in range(self.stride)]
         margins = [(0, 0)] * kernels.ndim
-        margins[axis] = (0, self.taps * self.stride - self.kernel)
+        margins[axis] = (0, self.inputs_per_result * self.stride - self.kernel)
         return np.take(np.pad(kernels, margins), taps, axis=axis)
 
 
@@ -88,7 +88,7 @@ class Deconvolution:
     wide: StridedAxis
 
     @property
-    def data(self) -> tuple[int, ...]:
+    def padded_data_shape(self) -> tuple[int, ...]:
         return self.batch, self.high.padded, self.wide.padded, self.inputs
 
     @property
@@ -96,13 +96,20 @@ class Deconvolution:
         return self.batch, self.high.result, self.wide.result, self.outputs
 
     @property
-    def images(self) -> tuple[int, ...]:
+    def phase_result_shape(self) -> tuple[int, ...]:
         """Shape of the result, with each spatial axis split into i // stride, i % stride."""
         high, wide = self.high, self.wide
-        return self.batch, high.steps, high.stride, wide.steps, wide.stride, self.outputs
+        return (
+            self.batch,
+            high.results_per_phase,
+            high.stride,
+            wide.results_per_phase,
+            wide.stride,
+            self.outputs,
+        )
 
     @property
-    def margins(self) -> tuple[int, ...]:
+    def plain_conv_padding(self) -> tuple[int, ...]:
         """Padding of the plain convolution that replaces a stride-1 one; may be negative."""
         axes = self.high, self.wide
         low_margins = (axis.kernel - 1 - axis.cut for axis in axes)
@@ -113,33 +120,33 @@ class Deconvolution:
         return max(self.high.stride, self.wide.stride) > 1
 
     @property
-    def has_equal_images(self) -> bool:
+    def has_equal_phase_sizes(self) -> bool:
         """True if the stride divides the result's height and width."""
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
-    def interleaves(self, lanes: int) -> bool:
+    def needs_phase_split(self, lanes: int) -> bool:
         """Return whether to run one convolution per result index modulo the stride."""
-        waste = self.high.waste * self.wide.waste
+        waste = self.high.padded_weight_ratio * self.wide.padded_weight_ratio
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
-        return self.is_strided and self.has_equal_images and (self.groups > 1 or cheap)
+        return self.is_strided and self.has_equal_phase_sizes and (self.groups > 1 or cheap)
 
 
 INJECTIVE = 2  # TVM's pattern kind
 
 
-def images_function(sizes: Deconvolution, weights: tuple[int, ...], dtype: str) -> Any:
+def build_phase_function(sizes: Deconvolution, weights: tuple[int, ...], dtype: str) -> Any:
     """Build the function that computes results grouped by their index modulo the stride."""
     high, wide, channels = sizes.high, sizes.wide, weights[4]
-    row = f"vi + (va + {high.cut}) // {high.stride} + {high.first} + vr"
-    column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first} + vs"
+    row = f"vi + (va + {high.cut}) // {high.stride} + {high.first_input_offset} + vr"
+    column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first_input_offset} + vs"
     channel = f"vo // {sizes.outputs // sizes.groups} * {channels} + vc" if sizes.groups > 1 else "vc"
-    extents = *sizes.images, high.taps, wide.taps, channels
+    extents = *sizes.phase_result_shape, high.inputs_per_result, wide.inputs_per_result, channels
     return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer(({numbers(sizes.data)}), "{dtype}"),
+    x: T.Buffer(({numbers(sizes.padded_data_shape)}), "{dtype}"),
     w: T.Buffer(({numbers(weights)}), "{dtype}"),
-    y: T.Buffer(({numbers(sizes.images)}), "{dtype}"),
+    y: T.Buffer(({numbers(sizes.phase_result_shape)}), "{dtype}"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OUT_ELEMENTWISE_FUSABLE}}})
     for n, i, a, j, b, o, r, s, c in T.grid({numbers(extents)}):
@@ -156,11 +163,13 @@ def main(
 def sums_function(sizes: Deconvolution, dtype: str) -> Any:
     """Build the function that adds up the products of inputs and weights for each result."""
     high, wide = sizes.high, sizes.wide
-    taps = [(down, across) for down in range(high.taps) for across in range(wide.taps)]
+    taps = [
+        (down, across) for down in range(high.inputs_per_result) for across in range(wide.inputs_per_result)
+    ]
     terms = []
     for down, across in taps:  # one tap's product each; zero outside the image and the kernel
-        row, weight_row, row_conditions = _tap(high, "vi", down)
-        column, weight_column, column_conditions = _tap(wide, "vj", across)
+        row, weight_row, row_conditions = _format_tap_indices(high, "vi", down)
+        column, weight_column, column_conditions = _format_tap_indices(wide, "vj", across)
         place = f"({weight_row} * {wide.kernel} + {weight_column}) * {sizes.outputs} + vo"
         value = f"x[vn, {row}, {column}, {place}]"
         conditions = " and ".join([*row_conditions, *column_conditions])
@@ -180,7 +189,7 @@ def main(
 """)
 
 
-def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
+def _format_tap_indices(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
     """Return clamped indices of one input and weight, and conditions that both exist."""
     place, weight = (
         f"(({result} + {axis.cut}) // {axis.stride} - {tap})",
@@ -204,7 +213,7 @@ Way = Callable[[Any, Deconvolution, Graph], Any]
 class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     """Computes transposed convolutions as plain ones, without multiplying inserted zeros."""
 
-    name = "conv.split_transpose_by_phase"
+    name = "split_conv_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
     dtype, any_size = "", True
     is_required, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
@@ -223,11 +232,11 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
         axes = [StridedAxis(n, (k - 1) * int(d) + 1, int(s), int(p), r) for n, k, s, d, p, r in steps]
         high, wide = axes if len(axes) == 2 else (StridedAxis(1, 1, 1, 0, 1), *axes)
         sizes = Deconvolution(batch, inputs, outputs, int(attrs.groups), high, wide)
-        if sizes.interleaves(g.lanes):
-            return _interleaved, sizes
+        if sizes.needs_phase_split(g.lanes):
+            return _rewrite_as_phase_convolutions, sizes
         if sizes.is_strided:
             return (_products_and_sums, sizes) if sizes.groups == 1 else None
-        return (_flipped_convolution, sizes) if min(sizes.margins) >= 0 else None
+        return (_flipped_convolution, sizes) if min(sizes.plain_conv_padding) >= 0 else None
 
     def rewrite(self, call: Any, facts: tuple[Way, Deconvolution] | None, g: Graph) -> Any:
         if facts is None:
@@ -248,7 +257,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
             return relax.op.permute_dims(result, back)
         way, sizes = facts
         result = way(call, sizes, g)
-        direct = call.ty.ndim == 4 and way is not _interleaved
+        direct = call.ty.ndim == 4 and way is not _rewrite_as_phase_convolutions
         return result if direct else relax.op.reshape(result, sizes_of(call))
 
 
@@ -263,29 +272,33 @@ def _kernels(call: Any, sizes: Deconvolution) -> Any:
     return grouped.swapaxes(2, 3).reshape(*spread.shape[:2], -1, sizes.outputs)
 
 
-def _data(call: Any) -> Any:
+def _expand_data_to_2d(call: Any) -> Any:
     return call.args[0] if call.ty.ndim == 4 else relax.op.expand_dims(call.args[0], 1)
 
 
 def _flipped_convolution(call: Any, sizes: Deconvolution, _: Graph) -> Any:
     flipped = relax.const(np.ascontiguousarray(_kernels(call, sizes)[::-1, ::-1]))
-    return relax.op.nn.conv2d(_data(call), flipped, padding=sizes.margins, groups=sizes.groups, **_LAST)
+    return relax.op.nn.conv2d(
+        _expand_data_to_2d(call), flipped, padding=sizes.plain_conv_padding, groups=sizes.groups, **_LAST
+    )
 
 
-def _interleaved(call: Any, sizes: Deconvolution, g: Graph) -> Any:
+def _rewrite_as_phase_convolutions(call: Any, sizes: Deconvolution, g: Graph) -> Any:
     high, wide = sizes.high, sizes.wide
     margins = 0, 0, *high.margins, *wide.margins, 0, 0
-    padded_data = relax.op.nn.pad(_data(call), margins) if any(margins) else _data(call)
+    padded_data = (
+        relax.op.nn.pad(_expand_data_to_2d(call), margins) if any(margins) else _expand_data_to_2d(call)
+    )
     split = wide.weights(high.weights(_kernels(call, sizes), 0), 2).swapaxes(1, 2)
-    function = images_function(sizes, split.shape, str(split.dtype))
+    function = build_phase_function(sizes, split.shape, str(split.dtype))
     arguments = [padded_data, relax.const(np.ascontiguousarray(split))]
-    result = relax.TensorType(sizes.images, str(split.dtype))
+    result = relax.TensorType(sizes.phase_result_shape, str(split.dtype))
     return g.call_function("transposed_conv2d", function, arguments, result)
 
 
 def _products_and_sums(call: Any, sizes: Deconvolution, g: Graph) -> Any:
     kernels = _kernels(call, sizes)
     pointwise = np.ascontiguousarray(kernels.transpose(2, 0, 1, 3)).reshape(1, 1, sizes.inputs, -1)
-    products = relax.op.nn.conv2d(_data(call), relax.const(pointwise), **_LAST)
+    products = relax.op.nn.conv2d(_expand_data_to_2d(call), relax.const(pointwise), **_LAST)
     result = relax.TensorType(sizes.result, str(kernels.dtype))
     return g.call_function("transposed_sums", sums_function(sizes, str(kernels.dtype)), [products], result)

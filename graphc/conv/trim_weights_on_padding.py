@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import convolution, sizes_of
+from graphc.core.graph_rewriting import copy_convolution, sizes_of
 
 LAYOUTS = {
     "relax.nn.conv1d": ("NCW", "OIW"),
@@ -51,9 +51,9 @@ class PaddedAxis:
 class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
     """Removes weights of convolutions that are only ever multiplied by padding."""
 
-    name, match = "conv.trim_on_padding", tuple(LAYOUTS)
+    name, match = "trim_weights_on_padding", tuple(LAYOUTS)
     dtype = ""
-    after = ("layout.prepare_convert_layout",)  # that pass folds pads into convolutions
+    after = ("prepare_convert_layout",)  # that pass folds pads into convolutions
 
     def check(self, call: Any, g: Graph) -> list[PaddedAxis]:
         if (call.attrs.data_layout, call.attrs.kernel_layout) != LAYOUTS[call.op.name]:
@@ -83,11 +83,10 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
         pairs = zip(facts, axes, strict=True)
         begins = [(old.low_padding - new.low_padding) // old.dilation for old, new in pairs]
         places = (slice(low, low + axis.taps) for low, axis in zip(begins, axes, strict=True))
-        weights = g.array(call.args[1])
-        return convolution(
+        return copy_convolution(
             call,
             call.args[0],
-            g.constant(np.ascontiguousarray(weights[(..., *places)])),
+            g.constant(np.ascontiguousarray(g.array(call.args[1])[(..., *places)])),
             padding=[*(axis.low_padding for axis in axes), *(axis.high_padding for axis in axes)],
             dilation=[axis.dilation if axis.taps > 1 else 1 for axis in axes],
         )

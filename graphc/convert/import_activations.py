@@ -34,7 +34,7 @@ def _hard_sigmoid(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
     return _between(builder.normalize(line), 0, 1)
 
 
-def _exponential(x: Any, height: float, width: float) -> Any:
+def _scaled_elu(x: Any, height: float, width: float) -> Any:
     """Return x where it is positive, otherwise height * (exp(x / width) - 1)."""
     negative = _op.minimum(_number(0, x), x)
     scaled = negative if width == 1 else _op.divide(negative, _number(width, x))
@@ -44,16 +44,16 @@ def _exponential(x: Any, height: float, width: float) -> Any:
 
 def _celu(_: Any, inputs: Any, attrs: Any, __: Any) -> Any:
     alpha = float(attrs.get("alpha", 1.0))
-    return _exponential(inputs[0], alpha, alpha)
+    return _scaled_elu(inputs[0], alpha, alpha)
 
 
 def _selu(_: Any, inputs: Any, attrs: Any, __: Any) -> Any:
     alpha = float(attrs.get("alpha", 1.67326319217681884765625))
     gamma = float(attrs.get("gamma", 1.05070102214813232421875))
-    return _op.multiply(_exponential(inputs[0], alpha, 1.0), _number(gamma, inputs[0]))
+    return _op.multiply(_scaled_elu(inputs[0], alpha, 1.0), _number(gamma, inputs[0]))
 
 
-def _where(mask: Any, x: Any) -> Any:
+def _select_or_zero(mask: Any, x: Any) -> Any:
     """Return x where the mask is true, else 0. It multiplies, so x must be finite."""
     return _op.multiply(_op.astype(mask, x.ty.dtype), x)
 
@@ -61,7 +61,7 @@ def _where(mask: Any, x: Any) -> Any:
 def _thresholded_relu(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
     (x,) = inputs
     least = _number(float(attrs.get("alpha", 1.0)), x)
-    return _where(_op.greater(x, least), builder.normalize(_op.maximum(x, least)))
+    return _select_or_zero(_op.greater(x, least), builder.normalize(_op.maximum(x, least)))
 
 
 def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
@@ -70,7 +70,9 @@ def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
     upper_edge, lower_edge = _number(edge, x), _number(-edge, x)
     high = builder.normalize(_op.subtract(_op.maximum(x, upper_edge), _number(bias, x)))
     low = builder.normalize(_op.add(_op.minimum(x, lower_edge), _number(bias, x)))
-    return _op.add(_where(_op.greater(x, upper_edge), high), _where(_op.less(x, lower_edge), low))
+    return _op.add(
+        _select_or_zero(_op.greater(x, upper_edge), high), _select_or_zero(_op.less(x, lower_edge), low)
+    )
 
 
 def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
@@ -82,18 +84,15 @@ def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
     return convert
 
 
-def _mean(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    total = CONVERTERS["Sum"](builder, inputs, attrs, params)
-    return _op.divide(total, _number(len(inputs), inputs[0]))
-
-
 CONVERTERS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "Celu": _celu,
-    "Elu": lambda _, inputs, attrs, __: _exponential(inputs[0], float(attrs.get("alpha", 1.0)), 1.0),
+    "Elu": lambda _, inputs, attrs, __: _scaled_elu(inputs[0], float(attrs.get("alpha", 1.0)), 1.0),
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish,
     "Max": _left_to_right(_op.maximum),
-    "Mean": _mean,
+    "Mean": lambda builder, inputs, *others: _op.divide(
+        CONVERTERS["Sum"](builder, inputs, *others), _number(len(inputs), inputs[0])
+    ),
     "Min": _left_to_right(_op.minimum),
     "Selu": _selu,
     "Shrink": _shrink,

@@ -22,7 +22,26 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     weights, recurrent, bias = (constant_array(value, params) for value in inputs[1:4])
     if weights is None or recurrent is None or (inputs[3] is not None and bias is None):
         raise ValueError(f"its {kind} computes its weights")
-    scan = _scan(kind, data, recurrent, attrs)
+    data_shape = data.ty.shape
+    if data_shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in data_shape):
+        raise ValueError("its sequences have no fixed length")
+    if data.ty.dtype != "float32":
+        raise ValueError(f"its sequences are of {data.ty.dtype}, not float32")
+    steps, batch, _ = map(int, data_shape)
+    direction = _lowercase_text(attrs.get("direction", b"forward"))
+    backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
+    resets_late = kind != "GRU" or bool(attrs.get("linear_before_reset", 0))
+    is_rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
+    scan = scan_function.Scan(
+        kind,
+        steps=steps,
+        batch=batch,
+        units=int(recurrent.shape[-1]),
+        backwards=backwards,
+        lanes=vector_lanes.lanes(),
+        resets_late=resets_late,
+        is_rectified=is_rectified,
+    )
     lengths = constant_array(inputs[_SEQUENCE_LENGTHS], params)
     functions = _activations(attrs, scan.kind, len(scan.backwards))
     defaults = _PLAIN[scan.kind] * len(scan.backwards)
@@ -65,34 +84,11 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     return relax.Tuple([builder.emit(relax.TupleGetItem(results, index)) for index in range(len(result))])
 
 
-def _scan(kind: str, data: Any, recurrent: Any, attrs: Any) -> Any:
-    shape = data.ty.shape
-    if shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in shape):
-        raise ValueError("its sequences have no fixed length")
-    if data.ty.dtype != "float32":
-        raise ValueError(f"its sequences are of {data.ty.dtype}, not float32")
-    steps, batch, _ = map(int, shape)
-    direction = _word(attrs.get("direction", b"forward"))
-    backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
-    resets_late = kind != "GRU" or bool(attrs.get("linear_before_reset", 0))
-    is_rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
-    return scan_function.Scan(
-        kind,
-        steps=steps,
-        batch=batch,
-        units=int(recurrent.shape[-1]),
-        backwards=backwards,
-        lanes=vector_lanes.lanes(),
-        resets_late=resets_late,
-        is_rectified=is_rectified,
-    )
-
-
 def _activations(attrs: Any, kind: str, directions: int) -> tuple[str, ...]:
-    return tuple(map(_word, attrs.get("activations", ()))) or _PLAIN[kind] * directions
+    return tuple(map(_lowercase_text, attrs.get("activations", ()))) or _PLAIN[kind] * directions
 
 
-def _word(value: Any) -> str:
+def _lowercase_text(value: Any) -> str:
     return (value.decode() if isinstance(value, bytes) else str(value)).lower()
 
 

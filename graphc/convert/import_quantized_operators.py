@@ -34,7 +34,7 @@ def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> 
     return builder.emit(op.reshape(numbers, data.shape))
 
 
-def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def convert_block_dequantize_linear(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert DequantizeLinear with blocks. Raises ValueError unless inputs are constant."""
     data, scale, zero = (constant_array(value, params) for value in first_inputs(inputs, 3))
     if data is None or scale is None or (zero is None and first_inputs(inputs, 3)[2] is not None):
@@ -89,15 +89,15 @@ def _unpacked(rows: Any, bits: int, count: int) -> Any:
     """Unpack the first `count` numbers of each row; a byte's low half comes first."""
     if bits == _BYTE:
         return rows[:, :count]
-    return _halves(rows)[:, :count]
+    return _split_into_nibbles(rows)[:, :count]
 
 
-def _halves(numbers: Any) -> Any:
+def _split_into_nibbles(numbers: Any) -> Any:
     """Split each byte into its two 4-bit numbers, side by side along the last axis."""
     return np.stack([numbers & 0xF, numbers >> _NIBBLE], -1).reshape(*numbers.shape[:-1], -1)
 
 
-def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _convert_gather_block_quantized(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert GatherBlockQuantized. Raises ValueError unless its table is constant."""
     data, indices, scale, zero = first_inputs(inputs, 4)
     table, scales, zeros = (constant_array(value, params) for value in (data, scale, zero))
@@ -107,8 +107,8 @@ def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     size = scales.shape[axis] * int(attrs.get("block_size", 128))
     is_packed = bits == _NIBBLE and size == 2 * table.shape[axis]  # 4-bit types may also come as bytes
     if is_packed:
-        table = _halves(table)
-        zeros = None if zeros is None else _halves(zeros)[..., : scales.shape[-1]]
+        table = _split_into_nibbles(table)
+        zeros = None if zeros is None else _split_into_nibbles(zeros)[..., : scales.shape[-1]]
     if size != table.shape[axis]:
         raise ValueError("its blocks are not of one size")
     if zeros is None and (is_packed or bits == _BYTE):
@@ -141,7 +141,7 @@ class Node:
         result = convert(self.builder, onnx_frontend.onnx_input(inputs), self.attrs, self.params)
         return self.emit(self.builder.normalize(result))
 
-    def scalar(self, value: Any) -> Any:
+    def squeeze_to_scalar(self, value: Any) -> Any:
         """Return a scale or zero point; a constant with one element becomes a scalar."""
         array = self.array(value)
         if array is not None:
@@ -149,13 +149,17 @@ class Node:
         return value
 
     def dequantize(self, data: Any, scale: Any, zero: Any, axis: int = 0) -> Any:
-        scale = self.scalar(scale)
-        zero = relax.const(np.zeros((), _type(data))) if zero is None else self.scalar(zero)
-        return self.emit(_coded(relax.op.dequantize, data, scale, zero, axis, "float32"))
+        scale = self.squeeze_to_scalar(scale)
+        zero = relax.const(np.zeros((), _type(data))) if zero is None else self.squeeze_to_scalar(zero)
+        return self.emit(_call_quantize_operator(relax.op.dequantize, data, scale, zero, axis, "float32"))
 
     def quantize(self, data: Any, scale: Any, zero: Any) -> Any:
-        zero = relax.const(np.zeros((), "uint8")) if zero is None else self.scalar(zero)
-        return self.emit(_coded(relax.op.quantize, data, self.scalar(scale), zero, 0, _type(zero)))
+        zero = relax.const(np.zeros((), "uint8")) if zero is None else self.squeeze_to_scalar(zero)
+        return self.emit(
+            _call_quantize_operator(
+                relax.op.quantize, data, self.squeeze_to_scalar(scale), zero, 0, _type(zero)
+            )
+        )
 
     def subtract_zero_point(self, data: Any, zero: Any, *, is_column: bool = False) -> Any:
         """Subtract a zero point: a scalar, or one per row (column if `is_column`)."""
@@ -172,7 +176,7 @@ class Node:
         return self.emit(relax.op.subtract(*wide))
 
 
-def _coded(make: Any, data: Any, scale: Any, zero: Any, axis: int, dtype: str) -> Any:
+def _call_quantize_operator(make: Any, data: Any, scale: Any, zero: Any, axis: int, dtype: str) -> Any:
     if scale.ty.ndim and not zero.ty.ndim:
         zero = relax.const(np.full([int(size) for size in scale.ty.shape], zero.value.numpy()))
     return make(data, scale, zero, axis=axis, out_dtype=dtype)
@@ -190,13 +194,15 @@ def _broadcastable(zero: Any, is_column: bool) -> Any:
     return steps.reshape(() if zero.size == 1 else zero.shape)
 
 
-def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _convert_quantize_or_dequantize(
+    kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any
+) -> Any:
     """Convert QuantizeLinear or DequantizeLinear; with a block size, by `dequantize`."""
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
-        return dequantize(builder, inputs, node.attrs, params)
+        return convert_block_dequantize_linear(builder, inputs, node.attrs, params)
     data, scale, zero = first_inputs(inputs, 3)
-    scale, zero = node.scalar(scale), None if zero is None else node.scalar(zero)
+    scale, zero = node.squeeze_to_scalar(scale), None if zero is None else node.squeeze_to_scalar(zero)
     node.attrs.setdefault("axis", axis)
     if not scale.ty.ndim:
         node.attrs["axis"] = 0
@@ -207,12 +213,7 @@ def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params:
     return convert(builder, onnx_frontend.onnx_input([data, scale, zero]), node.attrs, params)
 
 
-def _dynamic(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert DynamicQuantizeLinear, whose scale covers 0 and all of the data."""
-    return relax.Tuple(list(_measured(Node(builder, attrs, params), inputs[0])))
-
-
-def _measured(node: Node, data: Any) -> tuple[Any, Any, Any]:
+def _quantize_by_range(node: Node, data: Any) -> tuple[Any, Any, Any]:
     emit, op, number = node.emit, relax.op, partial(relax.const, dtype="float32")
     high = emit(op.maximum(emit(op.max(data)), number(0.0)))
     low = emit(op.minimum(emit(op.min(data)), number(0.0)))
@@ -220,10 +221,10 @@ def _measured(node: Node, data: Any) -> tuple[Any, Any, Any]:
     scale = emit(op.where(emit(op.equal(span, number(0.0))), number(1.0), span))
     zero = emit(op.round(emit(op.divide(emit(op.negative(low)), scale))))
     quantized = emit(op.add(emit(op.round(emit(op.divide(data, scale)))), zero))
-    return _byte(node, quantized), scale, _byte(node, zero)
+    return _clip_to_uint8(node, quantized), scale, _clip_to_uint8(node, zero)
 
 
-def _byte(node: Node, value: Any) -> Any:
+def _clip_to_uint8(node: Node, value: Any) -> Any:
     return node.emit(relax.op.astype(node.emit(relax.op.clip(value, 0, 255)), "uint8"))
 
 
@@ -250,11 +251,11 @@ def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QLinearMatMul with one scale per tensor, or one per column of the weights."""
     node = Node(builder, attrs, params)
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = first_inputs(inputs, 8)
-    left, right = node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, _last(b))
+    left, right = node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, _last_axis(b))
     return node.quantize(node.emit(relax.op.matmul(left, right)), y_scale, y_zero)
 
 
-def _last(value: Any) -> int:
+def _last_axis(value: Any) -> int:
     return int(value.ty.ndim) - 1
 
 
@@ -266,12 +267,12 @@ def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     factors = [node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, across)]
     if c is not None:
         scale = _product(node, a_scale, b_scale) * np.float32(alpha)
-        factors.append(node.dequantize(c, relax.const(scale), None, _last(c)))
+        factors.append(node.dequantize(c, relax.const(scale), None, _last_axis(c)))
     result = node.convert("Gemm", factors)
     return result if y_scale is None else node.quantize(result, y_scale, y_zero)
 
 
-def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _convert_unary_qlinear(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert a unary QLinear operator; the float operator `kind` reads dequantized data."""
     node = Node(builder, attrs, params)
     node.attrs.pop("opset", None)
@@ -279,7 +280,7 @@ def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> An
     return node.quantize(node.convert(kind, [node.dequantize(x, x_scale, x_zero)]), y_scale, y_zero)
 
 
-def _of_two(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _convert_binary_qlinear(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
     parameters = first_inputs(inputs, 8)
     factors = node.dequantize(*parameters[:3]), node.dequantize(*parameters[3:6])
@@ -300,12 +301,7 @@ def _where(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     return node.quantize(node.convert("Where", factors), *parameters[6:])
 
 
-def _matmul_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert MatMulInteger to an integer matmul that accumulates in int32."""
-    return _integers(Node(builder, attrs, params), *first_inputs(inputs, 4))
-
-
-def _integers(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
+def _integer_matmul(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
     left, right = node.subtract_zero_point(a, a_zero), node.subtract_zero_point(b, b_zero, is_column=True)
     return node.emit(relax.op.matmul(left, right, out_dtype="int32"))
 
@@ -316,7 +312,7 @@ def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     x, w, x_zero, w_zero = first_inputs(inputs, 4)
     if w_zero is not None and w_zero.ty.ndim and int(w_zero.ty.shape[0]) != 1:
         # One zero point per output: reshape them so that they broadcast along outputs.
-        shape, zeros = (-1, *[1] * _last(w)), node.array(w_zero)
+        shape, zeros = (-1, *[1] * _last_axis(w)), node.array(w_zero)
         if zeros is None:
             w_zero = node.emit(relax.op.reshape(w_zero, shape))
         else:
@@ -325,15 +321,15 @@ def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     return node.convert("Conv", [node.emit(relax.op.astype(factor, "int32")) for factor in factors])
 
 
-def _to_real(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _convert_matmul_integer_to_float(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert MatMulIntegerToFloat: an int32 matmul, then scales and an optional bias."""
     a, b, a_scale, b_scale, a_zero, b_zero, bias = first_inputs(inputs, 7)
     node = Node(builder, attrs, params)
-    return _real(node, _integers(node, a, b, a_zero, b_zero), a_scale, b_scale, bias)
+    return _scale_integer_sums(node, _integer_matmul(node, a, b, a_zero, b_zero), a_scale, b_scale, bias)
 
 
-def _real(node: Node, sums: Any, a_scale: Any, b_scale: Any, bias: Any | None) -> Any:
-    scale = node.emit(relax.op.multiply(node.scalar(a_scale), node.scalar(b_scale)))
+def _scale_integer_sums(node: Node, sums: Any, a_scale: Any, b_scale: Any, bias: Any | None) -> Any:
+    scale = node.emit(relax.op.multiply(node.squeeze_to_scalar(a_scale), node.squeeze_to_scalar(b_scale)))
     result = node.emit(relax.op.multiply(node.emit(relax.op.astype(sums, "float32")), scale))
     return result if bias is None else node.emit(relax.op.add(result, bias))
 
@@ -342,8 +338,8 @@ def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert DynamicQuantizeMatMul, which quantises the data by its range at run time."""
     a, b, b_scale, b_zero, bias = first_inputs(inputs, 5)
     node = Node(builder, attrs, params)
-    data, a_scale, a_zero = _measured(node, a)
-    return _real(node, _integers(node, data, b, a_zero, b_zero), a_scale, b_scale, bias)
+    data, a_scale, a_zero = _quantize_by_range(node, a)
+    return _scale_integer_sums(node, _integer_matmul(node, data, b, a_zero, b_zero), a_scale, b_scale, bias)
 
 
 def _attention(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
@@ -358,26 +354,30 @@ def _attention(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 CONVERTERS: Mapping[str, Callable[[Any, Any, Any, Any], Any]] = {
-    "QuantizeLinear": partial(_stored, "QuantizeLinear", 1),
-    "DequantizeLinear": partial(_stored, "DequantizeLinear", 1),
-    "DynamicQuantizeLinear": _dynamic,
+    "QuantizeLinear": partial(_convert_quantize_or_dequantize, "QuantizeLinear", 1),
+    "DequantizeLinear": partial(_convert_quantize_or_dequantize, "DequantizeLinear", 1),
+    "DynamicQuantizeLinear": lambda builder, inputs, *others: relax.Tuple(
+        list(_quantize_by_range(Node(builder, *others), inputs[0]))
+    ),
     "QLinearConv": _conv,
     "QLinearMatMul": _matmul,
     "QGemm": _gemm,
     "QLinearConcat": _concat,
     "QLinearWhere": _where,
-    "QLinearAdd": partial(_of_two, "Add"),
-    "QLinearMul": partial(_of_two, "Mul"),
-    "QLinearSigmoid": partial(_of_one, "Sigmoid"),
-    "QLinearLeakyRelu": partial(_of_one, "LeakyRelu"),
-    "QLinearSoftmax": partial(_of_one, "Softmax"),
-    "QLinearAveragePool": partial(_of_one, "AveragePool"),
-    "QLinearGlobalAveragePool": partial(_of_one, "GlobalAveragePool"),
-    "MatMulInteger": _matmul_integer,
+    "QLinearAdd": partial(_convert_binary_qlinear, "Add"),
+    "QLinearMul": partial(_convert_binary_qlinear, "Mul"),
+    "QLinearSigmoid": partial(_convert_unary_qlinear, "Sigmoid"),
+    "QLinearLeakyRelu": partial(_convert_unary_qlinear, "LeakyRelu"),
+    "QLinearSoftmax": partial(_convert_unary_qlinear, "Softmax"),
+    "QLinearAveragePool": partial(_convert_unary_qlinear, "AveragePool"),
+    "QLinearGlobalAveragePool": partial(_convert_unary_qlinear, "GlobalAveragePool"),
+    "MatMulInteger": lambda builder, inputs, *others: _integer_matmul(
+        Node(builder, *others), *first_inputs(inputs, 4)
+    ),
     "ConvInteger": _conv_integer,
-    "MatMulIntegerToFloat": _to_real,
+    "MatMulIntegerToFloat": _convert_matmul_integer_to_float,
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "QAttention": _attention,
     "MatMulNBits": _matmul_nbits,
-    "GatherBlockQuantized": _gather,
+    "GatherBlockQuantized": _convert_gather_block_quantized,
 }

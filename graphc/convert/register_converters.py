@@ -28,15 +28,11 @@ def patch_importer() -> None:
     """
     if not hasattr(onnx_frontend, "_original_convert_map"):
         onnx_frontend._original_convert_map = onnx_frontend._get_convert_map
-        onnx_frontend._get_convert_map = _extended_convert_map
+        onnx_frontend._get_convert_map = lambda: {**onnx_frontend._original_convert_map(), **_TYPES}
         onnx_frontend._original_axis_extent = onnx_frontend._axis_extent
         onnx_frontend._original_normalize_negative_indices = onnx_frontend._normalize_negative_indices
         onnx_frontend._axis_extent = _extent
-        onnx_frontend._normalize_negative_indices = _from_the_front
-
-
-def _extended_convert_map() -> dict[str, Any]:
-    return {**onnx_frontend._original_convert_map(), **_TYPES}
+        onnx_frontend._normalize_negative_indices = _normalize_negative_indices
 
 
 def _type(kind: str, convert: Convert) -> type:
@@ -59,7 +55,7 @@ def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:
     return onnx_frontend._original_axis_extent(builder, data, axis, kind)
 
 
-def _from_the_front(builder: Any, indices: Any, extent: Any) -> Any:
+def _normalize_negative_indices(builder: Any, indices: Any, extent: Any) -> Any:
     """Make negative indices count from the front; constant if indices and extent are."""
     constants = [value for value in (indices, extent) if isinstance(value, tvm.ir.GenericConst)]
     if len(constants) < len((indices, extent)):

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
-from graphc.core.graph_rewriting import LANES, has_known_sizes, has_static_shapes
+from graphc.core.graph_rewriting import LANES, has_known_sizes, has_static_tir_shapes
 
 
 class Leave(Exception):
@@ -45,7 +45,7 @@ class Report:
     def matched(self) -> int:
         return self.fired + self.left.total()
 
-    def leave(self, reason: Leave) -> None:
+    def count_unchanged(self, reason: Leave) -> None:
         """Count a match that the pass left unchanged, unless `reason` is empty."""
         if reason.args:
             self.left[str(reason)] += 1
@@ -54,7 +54,7 @@ class Report:
 class ReportingPass(ABC):
     """A pass that reports what it rewrote. It keeps no state between two rewrites."""
 
-    name: ClassVar[str]  # FOLDER.VERB_PHRASE, used by reports and --without
+    name: ClassVar[str]  # the class's name in snake_case, as graphc/core/pass_registry.py lists it
     rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
     targets: ClassVar[tuple[str, ...]] = ()  # CPU features, one of which it needs, if any
     after: ClassVar[tuple[str, ...]] = ()  # passes that run earlier if a recipe has them
@@ -64,7 +64,7 @@ class ReportingPass(ABC):
     def __init__(self, lanes: int = LANES) -> None:
         self.lanes = lanes
 
-    def leave_after(self, error: Exception, report: Report) -> None:
+    def count_error(self, error: Exception, report: Report) -> None:
         """Count an error as a reason for which the pass left a call or function unchanged.
 
         Raises the error instead if the module cannot be compiled without the pass
@@ -104,18 +104,18 @@ class Graph:
         self._builder, self._function = builder, function
         self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
 
-    def look_up(self, look_up: Callable[[Any], Any]) -> None:
+    def set_lookup(self, lookup: Callable[[Any], Any]) -> None:
         """Look up variables by this function from now on; it also finds rewritten calls."""
-        self._look_up = look_up
+        self._look_up = lookup
 
     def producer(self, value: Any, *operators: str) -> Any | None:
         """Return the call bound to a variable, if it is of `operators` (or any)."""
-        call = self.bound(value)
+        call = self.bound_expression(value)
         if not isinstance(call, relax.Call):
             return None
         return call if not operators or operator_name(call) in operators else None
 
-    def bound(self, value: Any) -> Any | None:
+    def bound_expression(self, value: Any) -> Any | None:
         """Return the expression bound to a variable; None for inputs and non-variables."""
         return self._look_up(value) if isinstance(value, relax.Var) else None
 
@@ -151,11 +151,11 @@ class Graph:
         """Return a variable's only reader if it is a call of these operators, else None."""
         return self.producer(*self._readers[value], *operators) if self.has_one_reader(value) else None
 
-    def chain(self, value: Any, through: Collection[str]) -> Chain:
+    def chain(self, value: Any, operators: Collection[str]) -> Chain:
         """Return the longest chain of calls of `through` operators that ends in a value."""
         calls: list[Any] = []
         while self.has_one_reader(value) and (call := self.producer(value)) is not None:
-            if operator_name(call) not in through:
+            if operator_name(call) not in operators:
                 return Chain(tuple(calls), call)
             calls.insert(0, call)
             value = call.args[0]
@@ -218,12 +218,12 @@ class CallWalk(PyExprMutator):  # type: ignore[misc]
         super().visit_var_binding_(binding)
 
     def visit_var_(self, var: Any) -> Any:
-        return self._read(super().visit_var_(var))
+        return self._inline_constant(super().visit_var_(var))
 
     def visit_dataflow_var_(self, var: Any) -> Any:
-        return self._read(super().visit_dataflow_var_(var))
+        return self._inline_constant(super().visit_dataflow_var_(var))
 
-    def _read(self, var: Any) -> Any:
+    def _inline_constant(self, var: Any) -> Any:
         bound = self.lookup_binding(var) if self._read_constants and isinstance(var, relax.Var) else None
         return bound if isinstance(bound, tvm.ir.GenericConst) else var
 
@@ -237,7 +237,7 @@ class Pass(ReportingPass, Generic[Facts]):
 
     `check` decides whether a call is rewritten, and `rewrite` builds the replacement. Calls
     stay unchanged if they have unknown sizes or a scalar result (unless `any_size`), or if
-    the result is not of `dtype`. `leave_after` counts or raises errors other than Leave.
+    the result is not of `dtype`. `count_error` counts or raises errors other than Leave.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators to rewrite
@@ -257,46 +257,43 @@ class Pass(ReportingPass, Generic[Facts]):
         builder, report = relax.BlockBuilder(mod), Report(self.name)
         for var, function in mod.functions.items():
             if isinstance(function, relax.Function):
-                builder.update_func(var, self._rewritten(builder, function, report))
+                builder.update_func(var, self._rewrite_function(builder, function, report))
         rewritten = builder.get()
         # Readers of one value often get equal replacements.
         return (relax.transform.EliminateCommonSubexpr()(rewritten) if report.fired else rewritten), report
 
-    def _rewritten(self, builder: Any, function: Any, report: Report) -> Any:
+    def _rewrite_function(self, builder: Any, function: Any, report: Report) -> Any:
         graph = Graph(builder, function, self.lanes)
 
         def visit(variable: Any, call: Any) -> Any:
             graph.variable = variable
             try:
-                replacement = self.rewrite(call, self._facts(call, graph), graph)
+                if not self.any_size and not has_known_sizes(call):
+                    raise Leave("its sizes are known only when it runs")
+                if not self.any_size and call.ty.ndim == 0:
+                    raise Leave("its result is a single number")
+                if self.dtype and call.ty.dtype != self.dtype:
+                    raise Leave(f"its numbers are {call.ty.dtype}, not {self.dtype}")
+                replacement = self.rewrite(call, self.check(call, graph), graph)
             except Leave as reason:
-                report.leave(reason)
+                report.count_unchanged(reason)
                 return call
             except Exception as error:
-                self.leave_after(error, report)
+                self.count_error(error, report)
                 return call
             report.fired += 1
             return replacement
 
         walk = CallWalk(builder, self.match, visit, read_constants=self.forward)
         if self.forward:
-            graph.look_up(walk.lookup_binding)
+            graph.set_lookup(walk.lookup_binding)
         return relax.analysis.remove_all_unused(walk.visit_expr(function))
-
-    def _facts(self, call: Any, graph: Graph) -> Facts:
-        if not self.any_size and not has_known_sizes(call):
-            raise Leave("its sizes are known only when it runs")
-        if not self.any_size and call.ty.ndim == 0:
-            raise Leave("its result is a single number")
-        if self.dtype and call.ty.dtype != self.dtype:
-            raise Leave(f"its numbers are {call.ty.dtype}, not {self.dtype}")
-        return self.check(call, graph)
 
 
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
     """A pass that rewrites tensor functions, one at a time.
 
-    Functions of unknown sizes stay unchanged. `leave_after` counts errors, or raises them.
+    Functions of unknown sizes stay unchanged. `count_error` counts errors, or raises them.
     """
 
     @abstractmethod
@@ -310,21 +307,21 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
     def apply(self, mod: Any) -> tuple[Any, Report]:
         report = Report(self.name)
         functions = {
-            var: self._rewritten(function, report) if isinstance(function, PrimFunc) else function
+            var: self._rewrite_function(function, report) if isinstance(function, PrimFunc) else function
             for var, function in mod.functions.items()
         }
         return tvm.IRModule(functions, attrs=mod.attrs), report
 
-    def _rewritten(self, function: Any, report: Report) -> Any:
+    def _rewrite_function(self, function: Any, report: Report) -> Any:
         try:
-            if not has_static_shapes(function):
+            if not has_static_tir_shapes(function):
                 raise Leave("its sizes are known only when it runs")
             replacement = self.rewrite(function, self.check(function))
         except Leave as reason:
-            report.leave(reason)
+            report.count_unchanged(reason)
             return function
         except Exception as error:
-            self.leave_after(error, report)
+            self.count_error(error, report)
             return function
         report.fired += 1
         return replacement

@@ -30,7 +30,7 @@ def parse_tvmscript(text: str) -> Any:
     return tvm.script.from_source(text)
 
 
-def has_static_shapes(function: Any) -> bool:
+def has_static_tir_shapes(function: Any) -> bool:
     """Return whether all tensor parameters of a tensor function have known sizes."""
     tensors = [param.ty for param in function.params]
     return all(isinstance(size, IntImm) for ty in tensors for size in getattr(ty, "shape", ()))
@@ -48,7 +48,7 @@ def annotate_blocks(function: Any, blocks: Iterable[Any], rule: str, width: int)
     return schedule.mod["main"]
 
 
-def collect(root: Any, kind: type) -> list[Any]:
+def collect_nodes(root: Any, kind: type) -> list[Any]:
     """Return all nodes of class `kind` below `root`, outermost first."""
     nodes: list[Any] = []
     tvm_ffi.structural_walk(root, (kind, lambda node: nodes.append(node)), order="pre")
@@ -77,7 +77,7 @@ def is_channels_last(convolution: Any) -> bool:
     return layouts == ("NHWC", "HWIO", "NHWC") and isinstance(convolution.args[1], tvm.ir.GenericConst)
 
 
-def convolution(call: Any, data: Any, weights: Any, **changed: Any) -> Any:
+def copy_convolution(call: Any, data: Any, weights: Any, **changed: Any) -> Any:
     """Return a copy of a convolution with other data, weights and `changed` attributes."""
     names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
     attributes = {name: getattr(call.attrs, name) for name in (*names, "out_dtype")}
@@ -135,7 +135,7 @@ def numbers(sizes: Iterable[int]) -> str:
     return ", ".join(f"T.int64({size})" for size in sizes)
 
 
-def copy_result(sizes: Sequence[int]) -> str:
+def format_result_copy(sizes: Sequence[int]) -> str:
     """Return TVMScript that copies `z`, which may be larger, to `y`, of shape `sizes`."""
     axes = [f"i{axis}" for axis in range(len(sizes))]
     place = ", ".join(f"v{axis}" for axis in axes)
@@ -178,9 +178,9 @@ def inlines_too_much(function: Any) -> bool:
     that are inlined into it.
     """
     total: dict[int, int] = {}
-    for block in collect(function, SBlock):
+    for block in collect_nodes(function, SBlock):
         if {axis.iter_type for axis in block.iter_vars} == {IterVar.DataPar}:
-            loads = [total.get(hash(load.source), 1) for load in collect(block.body, TensorLoad)]
+            loads = [total.get(hash(load.source), 1) for load in collect_nodes(block.body, TensorLoad)]
             if len(loads) < sum(loads) and sum(loads) > MOST_LOADS:
                 return True
             total.update((hash(region.source), sum(loads)) for region in block.writes)

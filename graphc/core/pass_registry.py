@@ -17,53 +17,76 @@ NOT_IN_RECIPES = frozenset(
         "RunCodegen",
     )
 )
-# MODULE:NAME of the passes that TVM lacks, and of functions that make arguments of passes.
+# Folder and module of each pass that TVM lacks, by the name that recipes, manifests, reports and users
+# give it. Its class has the same name in CamelCase: WrapExternCalls is "wrap_extern_calls".
 OWN_PASSES = {
-    "mallorn.batch_norms": "graphc.fold.fold_batch_norm:FoldBatchNorm",
-    "mallorn.bf16": "graphc.quant.bf16_dot_products:Bf16DotProducts",
-    "mallorn.blocked": "graphc.quant.keep_block_quantized_weights:KeepBlockQuantizedWeights",
-    "mallorn.calls": "graphc.tasks.wrap_extern_calls:WrapExternCalls",
-    "mallorn.concats": "graphc.layout.concat_to_copies:ConcatToCopies",
-    "mallorn.constants": "graphc.fold.fold_constant_operators:FoldConstantOperators",
-    "mallorn.copies": "graphc.fold.fold_constant_copies:FoldConstantCopies",
-    "mallorn.cancelled": "graphc.layout.cancel_transposes:CancelTransposes",
-    "mallorn.channel_runs": "graphc.layout.join_rows:CopyChannelRuns",
-    "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum:VectorizeCumsum",
-    "mallorn.depthwise": "graphc.conv.fuse_pointwise_into_depthwise:FusePointwiseIntoDepthwise",
-    "mallorn.find_norms": "graphc.norm.find_group_norms:FindGroupNorms",
-    "mallorn.folds": "graphc.tasks.mark_reductions:MarkReductions",
-    "mallorn.groups": "graphc.conv.grouped_conv_to_batched:GroupedConvToBatched",
-    "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul:FuseTransposesIntoBatchedMatmul",
-    "mallorn.int8": "graphc.quant.int8_dot_products:Int8DotProducts",
-    "mallorn.integers": "graphc.quant.compute_in_integers:ComputeInIntegers",
-    "mallorn.joined": "graphc.conv.grouped_conv_to_batched:KeepJoinedGroupsApart",
-    "mallorn.laid": "graphc.tasks.keep_packed_weights:KeepPackedWeights",
-    "mallorn.lanes": "graphc.core.vector_lanes:lanes",
-    "mallorn.lines": "graphc.tasks.mark_elementwise_rows:MarkElementwiseRows",
-    "mallorn.lookups": "graphc.layout.join_rows:FuseLookups",
-    "mallorn.norms": "graphc.norm.group_norm_to_partial_sums:GroupNormToPartialSums",
-    "mallorn.passable": "graphc.layout.prepare_convert_layout:PrepareConvertLayout",
-    "mallorn.pools": "graphc.conv.move_pool_before_pointwise:MovePoolBeforePointwise",
-    "mallorn.reached": "graphc.conv.trim_weights_on_padding:TrimWeightsOnPadding",
-    "mallorn.reals": "graphc.quant.fuse_linear_sums:FuseDequantize",
-    "mallorn.restore_clip": "graphc.layout.prepare_convert_layout:ClipToMaxMin",
-    "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm:VectorizeSoftmaxAndLayerNorm",
-    "mallorn.shuffles": "graphc.layout.fold_channel_shuffles:FoldChannelShuffles",
-    "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions:VectorizeSmoothFunctions",
-    "mallorn.steps": "graphc.quant.fuse_linear_sums:FuseRequantize",
-    "mallorn.taps": "graphc.quant.int8_depthwise_conv:Int8DepthwiseConv",
-    "mallorn.transposed": "graphc.conv.split_conv_transpose_by_phase:SplitConvTransposeByPhase",
-    "mallorn.transposes": "graphc.layout.tile_transposes:TileTransposes",
-    "mallorn.vectors": "graphc.conv.pad_conv_to_vectors:PadConvToVectors",
-    "mallorn.views": "graphc.layout.move_elementwise_before_reshape:MoveElementwiseBeforeReshape",
-    "mallorn.whole": "graphc.matmul.pad_matmul_to_tiles:PadMatmulToTiles",
-    "mallorn.winograd": "graphc.conv.conv3x3_to_winograd:Conv3x3ToWinograd",
-    "s_tir.dlight.gpu.Matmul": "graphc.matmul.dlight_matmul:LowerableMatmul",
+    "bf16_dot_products": "quant.bf16_dot_products",
+    "cancel_transposes": "layout.cancel_transposes",
+    "clip_to_max_min": "layout.prepare_convert_layout",
+    "compute_in_integers": "quant.compute_in_integers",
+    "concat_to_copies": "layout.concat_to_copies",
+    "conv3x3_to_winograd": "conv.conv3x3_to_winograd",
+    "copy_channel_runs": "layout.join_rows",
+    "find_group_norms": "norm.find_group_norms",
+    "fold_batch_norm": "fold.fold_batch_norm",
+    "fold_channel_shuffles": "layout.fold_channel_shuffles",
+    "fold_constant_copies": "fold.fold_constant_copies",
+    "fold_constant_operators": "fold.fold_constant_operators",
+    "fold_remaining_constants": "fold.fold_constant_operators",
+    "fuse_dequantize": "quant.fuse_linear_sums",
+    "fuse_lookups": "layout.join_rows",
+    "fuse_pointwise_into_depthwise": "conv.fuse_pointwise_into_depthwise",
+    "fuse_requantize": "quant.fuse_linear_sums",
+    "fuse_transposes_into_batched_matmul": "matmul.fuse_transposes_into_batched_matmul",
+    "group_norm_to_partial_sums": "norm.group_norm_to_partial_sums",
+    "grouped_conv_to_batched": "conv.grouped_conv_to_batched",
+    "int8_depthwise_conv": "quant.int8_depthwise_conv",
+    "int8_dot_products": "quant.int8_dot_products",
+    "keep_block_quantized_weights": "quant.keep_block_quantized_weights",
+    "keep_joined_groups_apart": "conv.grouped_conv_to_batched",
+    "keep_packed_weights": "tasks.keep_packed_weights",
+    "mark_elementwise_rows": "tasks.mark_elementwise_rows",
+    "mark_reductions": "tasks.mark_reductions",
+    "move_elementwise_before_reshape": "layout.move_elementwise_before_reshape",
+    "move_pool_before_pointwise": "conv.move_pool_before_pointwise",
+    "pad_conv_to_vectors": "conv.pad_conv_to_vectors",
+    "pad_matmul_to_tiles": "matmul.pad_matmul_to_tiles",
+    "prepare_convert_layout": "layout.prepare_convert_layout",
+    "quantize_to_arithmetic": "quant.quantize_to_arithmetic",
+    "split_conv_transpose_by_phase": "conv.split_conv_transpose_by_phase",
+    "tile_transposes": "layout.tile_transposes",
+    "trim_weights_on_padding": "conv.trim_weights_on_padding",
+    "vectorize_cumsum": "elementwise.vectorize_cumsum",
+    "vectorize_smooth_functions": "elementwise.vectorize_smooth_functions",
+    "vectorize_softmax_and_layer_norm": "norm.vectorize_softmax_and_layer_norm",
+    "wrap_extern_calls": "tasks.wrap_extern_calls",
 }
+# MODULE:NAME of what makes arguments of passes, and of a rule of TVM that another replaces.
+ARGUMENTS = {
+    "s_tir.dlight.gpu.Matmul": "graphc.matmul.dlight_int8_matmul:LowerableMatmul",
+    "vector_lanes": "graphc.core.vector_lanes:lanes",
+}
+# Names in recipes that were stored before ("mallorn." and the first word), and those of today.
+_RENAMED = """
+    batch_norms fold_batch_norm, bf16 bf16_dot_products, blocked keep_block_quantized_weights,
+    calls wrap_extern_calls, cancelled cancel_transposes, channel_runs copy_channel_runs,
+    concats concat_to_copies, constants fold_constant_operators, copies fold_constant_copies,
+    cumulative vectorize_cumsum, depthwise fuse_pointwise_into_depthwise, find_norms find_group_norms,
+    folds mark_reductions, groups grouped_conv_to_batched, heads fuse_transposes_into_batched_matmul,
+    int8 int8_dot_products, integers compute_in_integers, joined keep_joined_groups_apart,
+    laid keep_packed_weights, lanes vector_lanes, lines mark_elementwise_rows, lookups fuse_lookups,
+    norms group_norm_to_partial_sums, passable prepare_convert_layout, pools move_pool_before_pointwise,
+    reached trim_weights_on_padding, reals fuse_dequantize, restore_clip clip_to_max_min,
+    rows vectorize_softmax_and_layer_norm, shuffles fold_channel_shuffles, smooth vectorize_smooth_functions,
+    steps fuse_requantize, taps int8_depthwise_conv, transposed split_conv_transpose_by_phase,
+    transposes tile_transposes, vectors pad_conv_to_vectors, views move_elementwise_before_reshape,
+    whole pad_matmul_to_tiles, winograd conv3x3_to_winograd
+"""
+OLD_NAMES = {f"mallorn.{old}": name for old, name in map(str.split, _RENAMED.split(","))}
 # Passes that run after a pass, as part of the same step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {
-    "mallorn.constants": "graphc.fold.fold_constant_operators:FoldRemainingConstants",
-    "mallorn.integers": "graphc.quant.quantize_to_arithmetic:QuantizeToArithmetic",
+    "fold_constant_operators": "fold_remaining_constants",
+    "compute_in_integers": "quantize_to_arithmetic",
 }
 
 
@@ -74,7 +97,8 @@ def make_passes(step: Step) -> list[Any]:
 
 def following_passes(name: str) -> list[Any]:
     """Return the classes of the passes that always run directly after the named pass."""
-    return [_imported(FOLLOWED_BY[name])] if name in FOLLOWED_BY else []
+    follower = FOLLOWED_BY.get(OLD_NAMES.get(name, name))
+    return [resolve_pass(follower)] if follower else []
 
 
 def make_pass(step: Step) -> Any:
@@ -88,15 +112,18 @@ def make_pass(step: Step) -> Any:
 
 def resolve_pass(name: str) -> Any:
     """Return the class or function that makes a pass. Raises ValueError for unknown names."""
-    if name in OWN_PASSES:
-        return _imported(OWN_PASSES[name])
+    name = OLD_NAMES.get(name, name)
+    if module := OWN_PASSES.get(name):
+        return _import_attribute(f"graphc.{module}:{''.join(word.capitalize() for word in name.split('_'))}")
+    if name in ARGUMENTS:
+        return _import_attribute(ARGUMENTS[name])
     if TVM_PASSES.fullmatch(name) and name not in NOT_IN_RECIPES:
-        return _imported("tvm.{0}:{2}".format(*name.rpartition(".")))
+        return _import_attribute("tvm.{0}:{2}".format(*name.rpartition(".")))
     raise ValueError(
         f"{name} is not a graph pass that recipes may name: none of TVM's and none of {', '.join(OWN_PASSES)}"
     )
 
 
-def _imported(place: str) -> Any:
+def _import_attribute(place: str) -> Any:
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -7,10 +7,10 @@ import tvm
 from tvm.target.codegen import target_has_features
 
 from graphc.core.graph_pass import Report, ReportingPass
-from graphc.core.pass_registry import Step, make_passes
+from graphc.core.pass_registry import OLD_NAMES, Step, make_passes
 
 
-def run(
+def run_passes(
     mod: Any, steps: Sequence[Step], target: Any, switched_off: Collection[str] = ()
 ) -> tuple[Any, list[Report]]:
     """Run the steps; return the resulting module, and a report on each pass.
@@ -23,7 +23,7 @@ def run(
     with target, tvm.transform.PassContext(opt_level=3):
         for step in steps:
             if reason := step.get("left_out"):
-                reports.append(Report(step["pass"], skipped=reason))
+                reports.append(Report(OLD_NAMES.get(step["pass"], step["pass"]), skipped=reason))
                 continue
             for pass_ in make_passes(step):
                 mod, report = _run_pass(mod, pass_, step, target, switched_off)
@@ -34,19 +34,19 @@ def run(
 def _run_pass(
     mod: Any, pass_: Any, step: Step, target: Any, switched_off: Collection[str]
 ) -> tuple[Any, Report]:
-    stored_name = step["pass"]
     if isinstance(pass_, ReportingPass):
-        if not pass_.is_required and not {pass_.name, stored_name}.isdisjoint(switched_off):
+        if not pass_.is_required and pass_.name in switched_off:
             return mod, Report(pass_.name, skipped="switched off")
         features = pass_.targets
         if features and not any(target_has_features(feature, target) for feature in features):
             return mod, Report(pass_.name, skipped=f"the target has none of {', '.join(features)}")
         return pass_.apply(mod)
-    if stored_name in switched_off:
-        return mod, Report(stored_name, skipped="switched off")
+    name = step["pass"]
+    if name in switched_off:
+        return mod, Report(name, skipped="switched off")
     try:
-        return pass_(mod), Report(stored_name, counts=False)
+        return pass_(mod), Report(name, counts=False)
     except (LookupError, RuntimeError, TypeError, ValueError) as error:  # the classes of TVM's own errors
         if not step.get("optional"):
             raise
-        return mod, Report(stored_name, skipped=str(error))
+        return mod, Report(name, skipped=str(error))

@@ -28,7 +28,7 @@ class Blocks:
 class VectorizeCumsum(Pass[Blocks]):
     """Computes cumulative sums along an axis in parallel blocks, with vectors."""
 
-    name, match = "elementwise.vectorize_cumsum", ("relax.cumsum",)
+    name, match = "vectorize_cumsum", ("relax.cumsum",)
     dtype = ""
 
     def check(self, call: Any, g: Graph) -> Blocks:

@@ -12,14 +12,19 @@ from tvm import relax, topi
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import sizes_of
-from graphc.elementwise import number_functions, trigonometry
-from graphc.elementwise.number_functions import NumberFunction, elementwise
+from graphc.elementwise import trigonometry, vectorizable_math_functions
+from graphc.elementwise.vectorizable_math_functions import NumberFunction, apply_elementwise
 
 # LLVM vectorises these powers: a reciprocal and a square root.
 KNOWN_POWERS: Final = (-1.0, 0.5)
 _FUNCTIONS: Final[tuple[NumberFunction, ...]] = (
-    *(number_functions.exp, number_functions.sinh, number_functions.cosh),
-    *(number_functions.log, number_functions.asinh, number_functions.acosh, number_functions.atanh),
+    *(vectorizable_math_functions.exp, vectorizable_math_functions.sinh, vectorizable_math_functions.cosh),
+    *(
+        vectorizable_math_functions.log,
+        vectorizable_math_functions.asinh,
+        vectorizable_math_functions.acosh,
+        vectorizable_math_functions.atanh,
+    ),
     *(trigonometry.sin, trigonometry.cos, trigonometry.tan),
     *(trigonometry.asin, trigonometry.acos, trigonometry.atan),
 )
@@ -39,11 +44,6 @@ def _sigmoid(call: Any, g: Graph) -> Any:
     return _number(1) / (_number(1) + _fast_exp(relax.op.negative(call.args[0]), g))
 
 
-def _gelu(call: Any, _: Graph) -> Any:
-    (x,) = call.args
-    return x * _number(0.5) * (_number(1) + relax.op.erf(x * _number(sqrt(0.5))))
-
-
 def _gelu_tanh(call: Any, _: Graph) -> Any:
     (x,) = call.args
     inner = _number(sqrt(2 / pi)) * x * (_number(1) + _number(0.044715) * x * x)
@@ -54,35 +54,37 @@ def _log_softmax(call: Any, g: Graph) -> Any:
     (x,), axis = call.args, int(call.attrs.axis)
     shifted = x - relax.op.max(x, axis, keepdims=True)
     total = relax.op.sum(_fast_exp(shifted, g), axis, keepdims=True)
-    return shifted - g.call_te("log", partial(elementwise, number_functions.log), total)
+    return shifted - g.call_te("log", partial(apply_elementwise, vectorizable_math_functions.log), total)
 
 
 def _square(call: Any, _: Graph) -> Any:
     return call.args[0] * call.args[0]
 
 
-def _as_tensor_function(function: NumberFunction) -> Form:
+def _make_tensor_function_rewrite(function: NumberFunction) -> Form:
     """Return a rewrite of calls to a tensor function that applies `function` per element."""
-    return lambda call, g: g.call_te(function.__name__, partial(elementwise, function), *call.args)
+    return lambda call, g: g.call_te(function.__name__, partial(apply_elementwise, function), *call.args)
 
 
-_power = _as_tensor_function(number_functions.power)
+_power = _make_tensor_function_rewrite(vectorizable_math_functions.power)
 _SMALL_POWERS: Mapping[float, Form] = {2.0: _square, 3.0: lambda call, g: _square(call, g) * call.args[0]}
 _FORMS: Mapping[str, Form] = {
     "relax.sigmoid": _sigmoid,
     "relax.nn.silu": lambda call, g: call.args[0] * _sigmoid(call, g),
-    "relax.nn.gelu": _gelu,
+    "relax.nn.gelu": lambda call, _: (
+        call.args[0] * _number(0.5) * (_number(1) + relax.op.erf(call.args[0] * _number(sqrt(0.5))))
+    ),
     "relax.nn.gelu_tanh": _gelu_tanh,
     "relax.nn.log_softmax": _log_softmax,
-    "relax.mod": _as_tensor_function(number_functions.remainder),
-    **{f"relax.{function.__name__}": _as_tensor_function(function) for function in _FUNCTIONS},
+    "relax.mod": _make_tensor_function_rewrite(vectorizable_math_functions.remainder),
+    **{f"relax.{function.__name__}": _make_tensor_function_rewrite(function) for function in _FUNCTIONS},
 }
 
 
 class VectorizeSmoothFunctions(Pass[Form]):
     """Computes exp, log, sine, powers, remainders etc. in forms that LLVM vectorises."""
 
-    name = "elementwise.vectorize_smooth"
+    name = "vectorize_smooth_functions"
     match = ("relax.power", *_FORMS)
 
     def check(self, call: Any, g: Graph) -> Form:

@@ -1,7 +1,7 @@
 """Generate CPU code with 64-bit indices and without gather instructions.
 
-LLVM sign-extends narrower indices for each load unless it can prove that none overflows. LLVM
-underestimates the cost of gathers and would use them to read columns.
+LLVM sign-extends narrower indices for each load unless it can prove that none overflows.
+LLVM underestimates the cost of gathers and would use them to read columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ NARROWING: Final = "tirx.NarrowDataType"
 NO_GATHERS: Final = ("+prefer-no-gather", "+prefer-no-scatter")
 
 
-def compiled(module: Any, target: Any, instruments: Sequence[Any] = (), **options: Any) -> Any:
+def compile_to_library(module: Any, target: Any, instruments: Sequence[Any] = (), **options: Any) -> Any:
     """Compile a module of tensor functions to a library in memory."""
-    with compiling(target, instruments, **options):
-        return tvm.tirx.build(module, target=generating(target))
+    with compilation_context(target, instruments, **options):
+        return tvm.tirx.build(module, target=target_without_gather(target))
 
 
 @contextmanager
-def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> Iterator[Any]:
+def compilation_context(target: Any, instruments: Sequence[Any] = (), **options: Any) -> Iterator[Any]:
     """Enter the target, which CUDA needs, and a pass context; yield the context."""
     wide = target.kind.name == "llvm" and "64" in str(target.attrs.get("mtriple", "64"))
     context = tvm.transform.PassContext(
@@ -32,7 +32,7 @@ def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> I
         yield context
 
 
-def generating(target: Any) -> Any:
+def target_without_gather(target: Any) -> Any:
     """Return the target for LLVM; with AVX2, it tells LLVM to avoid gather and scatter."""
     if target.kind.name != "llvm" or not target_has_features("avx2", target):
         return target

@@ -27,12 +27,12 @@ from graphc.convert import register_converters
 from graphc.core import graph_rewriting, pass_runner
 from graphc.core.pass_registry import Step
 from graphc.export import embed_weights, export_checks
-from graphc.export.code_generation import compiling, generating
-from graphc.export.onnxruntime_answers import errors_against_onnxruntime
+from graphc.export.code_generation import compilation_context, target_without_gather
+from graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
 from graphc.fold import share_equal_constants
 from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from graphc.onnx import read_with_weights_on_disk as onnx_file
-from graphc.ranges import agree_on_weight_layouts, dispatch_by_shape, generalize_two_lengths
+from graphc.ranges import dispatch_by_shape, generalize_two_lengths, reduce_weight_layouts
 
 Shapes = Mapping[str, Sequence[int]]  # by the name of an input
 Arrays = dict[str, Any]  # by the name of an input
@@ -83,93 +83,107 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
     if dynamic:
         reads = {
-            dispatch_by_shape.point_suffix(p): partial(read_point, model, dynamic, p, target)
+            dispatch_by_shape.point_suffix(p): partial(import_tuned_size, model, dynamic, p, target)
             for p in dynamic["points"]
         }
     else:
-        reads = {"": partial(read_graph, model, manifest["input_shapes"], target)}
-    return {name: constants.share(pass_runner.run(read(), steps, target)[0]) for name, read in reads.items()}
+        reads = {"": partial(import_graph, model, manifest["input_shapes"], target)}
+    return {
+        name: constants.share(pass_runner.run_passes(read(), steps, target)[0])
+        for name, read in reads.items()
+    }
 
 
-def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
+def import_tuned_size(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
     """Import the model at one tuned size; dimensions that grow from 0 stay variable."""
     samples = dispatch_by_shape.sample_sizes(dynamic["ranges"], point)
     graphs = [
-        read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], sizes), target) for sizes in samples
+        import_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], sizes), target)
+        for sizes in samples
     ]
     return generalize_two_lengths.generalize(
         *graphs, *dispatch_by_shape.growing_dimensions(dynamic["ranges"])
     )
 
 
-def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
+def import_graph(model: Any, shapes: Shapes, target: Any) -> Any:
     """Simplify an ONNX model with these input shapes and convert it to a Relax module."""
-    return convert(simplify(model, shapes), shapes, target)
+    return convert_to_relax(simplify_onnx_model(model, shapes), shapes, target)
 
 
-def simplify(model: Any, shapes: Shapes) -> Any:
+def simplify_onnx_model(model: Any, shapes: Shapes) -> Any:
     """Inline functions, fold shapes, unroll loops and expand operators that TVM lacks."""
     current = fold_shapes.fold(inline_functions.inline(model), shapes)
     while True:  # expanded operators may need expansion, too
-        expanded = inline_functions.expand(rewrite_unsupported_forms.rewrite(current), operators())
+        expanded = inline_functions.expand_unsupported_operators(
+            rewrite_unsupported_forms.rewrite(current), patch_importer_and_list_operators()
+        )
         if expanded is current:
             return current
         current = fold_shapes.fold(expanded, shapes)
 
 
-def operators() -> frozenset[str]:
+def patch_importer_and_list_operators() -> frozenset[str]:
     """Patch TVM's ONNX importer, and return the names of the operators that it converts."""
     register_converters.patch_importer()
     # The importer handles `If` and `Constant` outside its table of converters.
     return frozenset((*onnx_frontend._get_convert_map(), "If", "Constant"))
 
 
-def convert(model: Any, shapes: Shapes, target: Any) -> Any:
+def convert_to_relax(model: Any, shapes: Shapes, target: Any) -> Any:
     """Patch the importer and convert a simplified model; for CPUs, widen 16-bit floats."""
     computes_wide = target is None or target.kind.name == "llvm"
     register_converters.patch_importer()
-    onnx_file.patch_importer(widen_16bit_floats.array if computes_wide else onnx_file.array)
+    onnx_file.patch_tensor_reader(
+        widen_16bit_floats.read_as_float32 if computes_wide else onnx_file.read_tensor
+    )
     # Pass no references to ONNX's checker, which from_onnx runs again.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return from_onnx(widen_16bit_floats.widen(model) if computes_wide else model, shape_dict=shapes)
 
 
-def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
+def partition_tasks_by_schedule(
+    mods: Mapping[str, Any], work_dir: str, target: Any
+) -> tuple[list[str], list[str]]:
     """Return the names of tasks with a schedule in `work_dir`, and of those without."""
     records = Path(work_dir, "database_tuning_record.json")
     if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
         importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
     database = JSONDatabase(work_dir=work_dir)
     tasks: tuple[list[str], list[str]] = [], []
-    for label, task in ((label, task) for label, mod in mods.items() for task in tasks_of(mod, target)):
+    for label, task in (
+        (label, task) for label, mod in mods.items() for task in list_tuning_tasks(mod, target)
+    ):
         record = database.query_tuning_record(task.dispatched[0], target, task.task_name)
         tasks[record is None].append(task.task_name + label)
     return tasks
 
 
-def tasks_of(mod: Any, target: Any) -> list[Any]:
+def list_tuning_tasks(mod: Any, target: Any) -> list[Any]:
     """Return a module's tuning tasks, except those that have no loops of known sizes."""
     tasks = []
     for task in extract_tasks(mod, target):
         function = task.dispatched[0]["main"]
-        blocks = graph_rewriting.collect(function, SBlock)
-        if graph_rewriting.has_static_shapes(function) and any(block.iter_vars for block in blocks):
+        blocks = graph_rewriting.collect_nodes(function, SBlock)
+        if graph_rewriting.has_static_tir_shapes(function) and any(block.iter_vars for block in blocks):
             tasks.append(task)
     return tasks
 
 
-def build(mods: dict[str, Any], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str) -> Any:
+def build_library(
+    mods: dict[str, Any], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str
+) -> Any:
     """Apply the schedules in `work_dir`, run the passes that follow them, and compile."""
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
-    mod = scheduled(mods, dynamic, late_steps, target, work_dir)
+    mod = apply_schedules(mods, dynamic, late_steps, target, work_dir)
     # On CUDA, one graph launch replaces hundreds of kernel launches inside the network.
-    with compiling(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
-        return relax.build(mod, generating(target), relax_pipeline=pipeline)
+    with compilation_context(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
+        return relax.build(mod, target_without_gather(target), relax_pipeline=pipeline)
 
 
-def scheduled(
+def apply_schedules(
     mods: dict[str, object], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str
 ) -> Any:
     """Apply schedules, run the passes that follow them, and return the module to compile.
@@ -181,20 +195,24 @@ def scheduled(
     with target, tvm.transform.PassContext(opt_level=3):
         apply = relax.transform.MetaScheduleApplyDatabase(work_dir)
         applied_mods = [apply(mods.pop(label)) for label in list(mods)]
-    agreed = agree_on_weight_layouts.agree_on_layouts(applied_mods)
-    ready = [constants.share(pass_runner.run(mod, late_steps, target)[0]) for mod in agreed]
+    agreed = reduce_weight_layouts.reduce_weight_layouts(applied_mods)
+    ready = [constants.share(pass_runner.run_passes(mod, late_steps, target)[0]) for mod in agreed]
     (mod,) = [dispatch_by_shape.join_points(ready, dynamic)] if dynamic else ready
     return mod
 
 
-def export(executable: Any, library: str, target: Any) -> None:
+def export_library(executable: Any, library: str, target: Any) -> None:
     """Write the library to a file; on CPUs with its own thread pool (`thread_pool.c`)."""
-    with thread_pool() as source:
-        own = {"addons": [str(source)], "options": pool_options(target), **embed_weights.embedding()}
+    with thread_pool_source() as source:
+        own = {
+            "addons": [str(source)],
+            "options": thread_pool_compiler_options(target),
+            **embed_weights.weight_embedding_options(),
+        }
         executable.export_library(library, **(own if is_cpu(target) else {}))
 
 
-def thread_pool() -> AbstractContextManager[Path]:
+def thread_pool_source() -> AbstractContextManager[Path]:
     """Return the thread pool's source as a file, even if this package is in an archive."""
     return as_file(files("graphc.export") / "thread_pool.c")
 
@@ -204,7 +222,7 @@ def is_cpu(target: Any) -> bool:
     return bool(target.kind.name == "llvm")
 
 
-def pool_options(target: Any) -> list[str]:
+def thread_pool_compiler_options(target: Any) -> list[str]:
     """Return the C compiler's options for the thread pool, limited to the target's cores."""
     cores = target.attrs.get("num-cores")
     return ["-O2", "-pthread", *([f"-DPOOL_THREADS={cores}"] if cores else [])]
@@ -224,7 +242,7 @@ def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> 
     return values
 
 
-def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]:
+def run_and_time_library(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]:
     """Run the library; return its outputs as arrays and the median latency in milliseconds."""
     vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
     args = [tvm.runtime.tensor(value, device) for value in inputs]
@@ -234,7 +252,7 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
     return [output.numpy() for output in outputs], timing.median * 1e3
 
 
-def errors_between(
+def measure_errors_over_range(
     model: Any, path: str, manifest: Mapping[str, Any], library: str, device: Any
 ) -> list[tuple[float, float | None]]:
     """Return errors against onnxruntime at some sizes of a range; empty without a range."""
@@ -244,12 +262,12 @@ def errors_between(
         shapes = dispatch_by_shape.shapes_at(dynamic["inputs"], sizes)
         inputs = random_inputs(model, shapes, manifest["input_ranges"])
         errors.append(
-            errors_against_onnxruntime(path, inputs, outputs_of(library, list(inputs.values()), device))
+            errors_against_onnxruntime(path, inputs, run_library_once(library, list(inputs.values()), device))
         )
     return errors
 
 
-def outputs_of(library: str, inputs: list[Any], device: Any) -> list[Any]:
+def run_library_once(library: str, inputs: list[Any], device: Any) -> list[Any]:
     """Run the library once and return its outputs as arrays."""
     vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
     result = vm["main"](*(tvm.runtime.tensor(value, device) for value in inputs))
@@ -281,7 +299,7 @@ def device_of(target: Any) -> Any:
     return tvm.runtime.device(target.get_target_device_type())
 
 
-def threads() -> int:
+def tvm_thread_count() -> int:
     """Return the number of threads on which TVM runs a kernel."""
     return int(tvm.runtime.num_threads())
 
@@ -295,11 +313,15 @@ def why_it_cannot_run(target: Any) -> str:
         return f"the schedules are for {triple}, and this machine is {platform.machine()}"
     cpuinfo = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
     flags = next((line.partition(":")[2] for line in cpuinfo.splitlines() if line.startswith("flags")), "")
-    cpu_flags = set(map(_plain, flags.split()))
+    cpu_flags = set(map(_normalize_feature_name, flags.split()))
     required = {str(feature) for feature in llvm_get_cpu_features(target)}
-    lacking = [name for name in VECTORS if name in required and cpu_flags and _plain(name) not in cpu_flags]
+    lacking = [
+        name
+        for name in VECTORS
+        if name in required and cpu_flags and _normalize_feature_name(name) not in cpu_flags
+    ]
     return f"the schedules are for {mcpu}; this processor lacks {', '.join(lacking)}" if lacking else ""
 
 
-def _plain(feature: str) -> str:
+def _normalize_feature_name(feature: str) -> str:
     return re.sub("[-._]", "", feature)

@@ -18,12 +18,12 @@ SECTIONS = {"x86_64": '.lrodata, "al"'}
 ALIGNMENT = 64
 
 
-def embedding() -> dict[str, Any]:
+def weight_embedding_options() -> dict[str, Any]:
     """Return `export_library` arguments that embed weights; empty without an assembler."""
-    return {"fpack_imports": _pack} if sys.platform == "linux" and _assembler() else {}
+    return {"fpack_imports": _write_object_file} if sys.platform == "linux" and _assembler() else {}
 
 
-def _pack(module: Any, _is_system: bool, prefix: str, folder: str) -> str:
+def _write_object_file(module: Any, _is_system: bool, prefix: str, folder: str) -> str:
     """Write an object file with the data that TVM stores in a library; return its path."""
     content, source = Path(folder, f"{prefix}imports.bin"), Path(folder, f"{prefix}imports.s")
     content.write_bytes(memoryview(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy()))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
+from graphc.core.pass_registry import OLD_NAMES
 from graphc.onnx import protobuf_fields
 
 # Other versions of these packages may crash or find no schedule.
@@ -84,27 +85,10 @@ def check_before_loading_tvm(manifest: ManifestFile, args: argparse.Namespace) -
     if args.output and not Path(args.output).absolute().parent.is_dir():
         folder = Path(args.output).parent
         raise Refused(f"there is no directory {folder}", f"mkdir -p {shlex.quote(str(folder))}")
-    _check_versions(manifest.get("versions", {}), args.any_version)
-    if args.check and importlib.util.find_spec("onnxruntime") is None:
-        raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
-    # TVM needs a compiler for linking; one next to this Python will do.
-    os.environ["PATH"] = os.pathsep.join(
-        [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
-    )
-    compiler = os.environ.get("CXX") or os.environ.get("CC")
-    if compiler and shutil.which(compiler) is None:
-        raise Refused(f"there is no compiler {compiler}, which CXX or CC names", "unset CXX CC")
-    if not compiler and not any(map(shutil.which, COMPILERS)):
-        raise Refused(
-            f"no C compiler was found to link with: none of {', '.join(COMPILERS)} is on PATH",
-            "sudo apt-get install -y g++   (or name one: CXX=/path/to/compiler)",
-        )
-
-
-def _check_versions(versions: dict[str, str], any_version: bool) -> None:
+    versions = manifest.get("versions", {})
     problems = []
     for name, version in versions.items():
-        if name in OPTIONAL or any_version:
+        if name in OPTIONAL or args.any_version:
             continue
         try:
             installed = importlib.metadata.version(name)
@@ -121,12 +105,28 @@ def _check_versions(versions: dict[str, str], any_version: bool) -> None:
         install = f"tvm-venv/bin/pip install -r {shlex.quote(str(requirements))}"
         command = shlex.join(["tvm-venv/bin/python", *sys.argv])
         raise Refused("; ".join(problems), f"python -m venv tvm-venv && {install}\n  {command}")
+    if args.check and importlib.util.find_spec("onnxruntime") is None:
+        raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
+    # TVM needs a compiler for linking; one next to this Python will do.
+    os.environ["PATH"] = os.pathsep.join(
+        [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    )
+    compiler = os.environ.get("CXX") or os.environ.get("CC")
+    if compiler and shutil.which(compiler) is None:
+        raise Refused(f"there is no compiler {compiler}, which CXX or CC names", "unset CXX CC")
+    if not compiler and not any(map(shutil.which, COMPILERS)):
+        raise Refused(
+            f"no C compiler was found to link with: none of {', '.join(COMPILERS)} is on PATH",
+            "sudo apt-get install -y g++   (or name one: CXX=/path/to/compiler)",
+        )
 
 
 def check_inputs(manifest: ManifestFile, inputs: Sequence[Spec], model: str) -> None:
     """Raise Refused if the model's input shapes or types differ from the tuned model's."""
     tuned_inputs = manifest.get("inputs")
-    if tuned_inputs and [_kind(spec) for spec in tuned_inputs] != [_kind(spec) for spec in inputs]:
+    if tuned_inputs and [_dtype_and_shape(spec) for spec in tuned_inputs] != [
+        _dtype_and_shape(spec) for spec in inputs
+    ]:
         raise Refused(
             f"{model} takes {_describe(inputs)}; "
             f"the schedules are for a model that takes {_describe(tuned_inputs)}",
@@ -134,7 +134,7 @@ def check_inputs(manifest: ManifestFile, inputs: Sequence[Spec], model: str) -> 
         )
 
 
-def _kind(spec: Spec) -> tuple[Any, ...]:
+def _dtype_and_shape(spec: Spec) -> tuple[Any, ...]:
     return spec["dtype"], tuple(spec["shape"])
 
 
@@ -169,7 +169,7 @@ def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
     `own_error` is the error of onnxruntime's fused operators, known for quantised models.
     """
     with _mapped(model) as view:
-        operators = _operators(view)
+        operators = _operator_names(view)
         if _has_any(operators, _QUANTISED):
             return LARGEST_ERROR_INT8 if own_error is None else LARGEST_SHARE_INT8 * own_error + STEP_INT8
         if _has_any(operators, _NARROW):
@@ -185,7 +185,7 @@ def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
 def is_quantised(model: Path) -> bool:
     """Return whether an ONNX file contains quantised operators."""
     with _mapped(model) as view:
-        return _has_any(_operators(view), _QUANTISED)
+        return _has_any(_operator_names(view), _QUANTISED)
 
 
 @contextmanager
@@ -205,7 +205,7 @@ def _has_any(operators: Set[bytes], words: Sequence[bytes]) -> bool:
     return any(word in name for name in operators for word in words)
 
 
-def _operators(view: memoryview) -> set[bytes]:
+def _operator_names(view: memoryview) -> set[bytes]:
     """Return the operators of nodes, branches and functions; empty for an invalid file."""
     operators: set[bytes] = set()
     try:
@@ -221,7 +221,10 @@ def _operators(view: memoryview) -> set[bytes]:
 
 def check_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:
     """Raise Refused if the error exceeds what the model's operators and recipe allow."""
-    uses_bf16 = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
+    uses_bf16 = any(
+        OLD_NAMES.get(str(step.get("pass")), step.get("pass")) == "bf16_dot_products"
+        for step in manifest["recipe"]["before"]
+    )
     limit = max(
         LARGEST_ERROR_BF16 if uses_bf16 else LARGEST_ERROR, largest_allowed_error(Path(model), own_error)
     )

@@ -35,7 +35,7 @@ class ChannelAffine:
     def is_shifted(self) -> bool:
         return bool(np.any(self.shift != 0))
 
-    def channels(self) -> tuple[int, ...]:
+    def varying_axes(self) -> tuple[int, ...]:
         """Return the axes along which scale or shift vary."""
         sizes = np.broadcast_shapes(self.scale.shape, self.shift.shape)
         return tuple(axis for axis, size in enumerate(sizes) if size > 1)

@@ -11,7 +11,7 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import convolution
+from graphc.core.graph_rewriting import copy_convolution
 from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain
 
 # By layouts: the axis of output channels in a convolution's result and in its weights.
@@ -36,7 +36,7 @@ class AffineOfLinear:
 class FoldBatchNorm(Pass[AffineOfLinear]):
     """Merges operators with channel constants into one scale and shift, or into weights."""
 
-    name, match = "fold.batch_norm", OPERATORS
+    name, match = "fold_batch_norm", OPERATORS
 
     def check(self, call: Any, g: Graph) -> AffineOfLinear:
         affine, links = affine_chain(call, g)
@@ -45,7 +45,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
         reader = g.only_reader(g.variable, *OPERATORS)
         if reader is not None and len(affine_chain(reader, g)[1]) > len(links):
             raise Leave
-        if not affine.channels():
+        if not affine.varying_axes():
             raise Leave("its constants are single numbers")
         # Such chains cost nothing: TVM fuses them with their producers, whose tasks stay.
         kinds = {link.name in ("add", "subtract") for link in links}
@@ -57,7 +57,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
         if linear is None or len(linear.args) != 2 or not g.is_constant(linear.args[1]):
             return AffineOfLinear(affine, value, None)
         axes = _output_axes(linear)
-        if axes is None or not set(affine.channels()) <= {axes[0]}:
+        if axes is None or not set(affine.varying_axes()) <= {axes[0]}:
             return AffineOfLinear(affine, value, None)
         weights = g.array(linear.args[1])
         shape = [1] * weights.ndim
@@ -70,7 +70,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
         if linear is not None:
             data, weights = linear.args[0], relax.const(facts.weights)
             is_product = operator_name(linear) == "relax.matmul"
-            value = relax.op.matmul(data, weights) if is_product else convolution(linear, data, weights)
+            value = relax.op.matmul(data, weights) if is_product else copy_convolution(linear, data, weights)
         elif facts.affine.is_scaled():
             value = relax.op.multiply(value, _constant(facts.affine.scale))
         return relax.op.add(value, _constant(facts.affine.shift)) if facts.affine.is_shifted() else value

@@ -40,34 +40,30 @@ def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
     root = function.body.block if isinstance(function.body, SBlockRealize) else None
     if root is None or root.alloc_buffers:
         raise Leave("it keeps numbers between its loops")
-    for nest in _parts(root.body):
-        _run(nest, arrays, outputs)
+    for nest in _flatten_statements(root.body):
+        # Each nest of loops stores one number per iteration.
+        loops = []
+        while isinstance(nest, tirx.For):
+            loops.append(nest)
+            nest = nest.body
+        store = nest.block.body if isinstance(nest, SBlockRealize) else None
+        if not isinstance(store, tirx.BufferStore) or not hasattr(store.value, "source"):
+            raise Leave("it does more than copy numbers")
+        grid = np.ogrid[tuple(slice(int(loop.min), int(loop.min + loop.extent)) for loop in loops)]
+        values: Values = dict(zip((loop.loop_var for loop in loops), grid, strict=True))
+        axes = zip(nest.block.iter_vars, nest.iter_values, strict=True)
+        values |= {axis.var: _value(bound, values, arrays) for axis, bound in axes}
+        indices = [_value(index, values, arrays) for index in store.indices]
+        is_active = _value(nest.predicate, values, arrays)
+        numbers = _value(store.value, values, arrays)
+        if is_active is not True and not np.all(is_active):
+            raise Leave("some of its iterations do nothing")
+        outputs[store.buffer][tuple(np.broadcast_arrays(*indices))] = numbers
     return list(outputs.values())
 
 
-def _parts(body: Any) -> Iterator[Any]:
-    return chain(*map(_parts, body.seq)) if isinstance(body, tirx.SeqStmt) else iter([body])
-
-
-def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> None:
-    """Run a loop nest that stores one number per iteration. Raises Leave for other code."""
-    loops = []
-    while isinstance(nest, tirx.For):
-        loops.append(nest)
-        nest = nest.body
-    store = nest.block.body if isinstance(nest, SBlockRealize) else None
-    if not isinstance(store, tirx.BufferStore) or not hasattr(store.value, "source"):
-        raise Leave("it does more than copy numbers")
-    grid = np.ogrid[tuple(slice(int(loop.min), int(loop.min + loop.extent)) for loop in loops)]
-    values: Values = dict(zip((loop.loop_var for loop in loops), grid, strict=True))
-    axes = zip(nest.block.iter_vars, nest.iter_values, strict=True)
-    values |= {axis.var: _value(bound, values, arrays) for axis, bound in axes}
-    indices = [_value(index, values, arrays) for index in store.indices]
-    is_active = _value(nest.predicate, values, arrays)
-    numbers = _value(store.value, values, arrays)
-    if is_active is not True and not np.all(is_active):
-        raise Leave("some of its iterations do nothing")
-    outputs[store.buffer][tuple(np.broadcast_arrays(*indices))] = numbers
+def _flatten_statements(body: Any) -> Iterator[Any]:
+    return chain(*map(_flatten_statements, body.seq)) if isinstance(body, tirx.SeqStmt) else iter([body])
 
 
 def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
@@ -94,7 +90,7 @@ MOST_NUMBERS: Final = 1 << 21
 class FoldConstantCopies(Pass[list[Any]]):
     """Runs, at compile time and in NumPy, tensor functions that only copy constants."""
 
-    name, match = "fold.constant_copies", ("relax.call_tir",)
+    name, match = "fold_constant_copies", ("relax.call_tir",)
     dtype, any_size = "", True
 
     def check(self, call: Any, g: Graph) -> list[Any]:

@@ -39,7 +39,7 @@ _TYPES: Mapping[str, Sequence[str]] = {
 class FoldConstantOperators(Pass[list[Any]]):
     """Computes operators on constants in NumPy, since TVM compiles a library for each."""
 
-    name = "fold.constant_operators"
+    name = "fold_constant_operators"
     match = tuple(f"relax.{name}" for name in (*_ELEMENTWISE, *_MOVES))
     dtype = ""
     any_size = forward = True
@@ -68,13 +68,13 @@ def _name(call: Any) -> str:
 
 
 class FoldRemainingConstants(ReportingPass):
-    """Runs TVM's FoldConstant on constants that `fold.constant_operators` left, if any.
+    """Runs TVM's FoldConstant on constants that `fold_constant_operators` left, if any.
 
     FoldConstant makes a tensor function of every operator, which takes a third of an import.
     So it runs only if an expression has only constant operands, or if there are branches.
     """
 
-    name = "fold.remaining_constants"
+    name = "fold_remaining_constants"
 
     def apply(self, mod: Any) -> tuple[Any, Report]:
         functions = [function for function in mod.functions.values() if isinstance(function, relax.Function)]

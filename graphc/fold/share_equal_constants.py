@@ -23,7 +23,7 @@ class Constants:
         }
         return tvm.IRModule(functions, attrs=mod.attrs)
 
-    def first_equal(self, constant: Any) -> Any:
+    def find_equal_or_add(self, constant: Any) -> Any:
         """Return the first equal constant seen; remember this one if there is none."""
         numbers = constant.value.numpy()
         content: Any = np.ascontiguousarray(numbers).reshape(-1).view("uint8")
@@ -38,4 +38,4 @@ class _Sharing(PyExprMutator):  # type: ignore[misc]
         self._constants = constants
 
     def visit_generic_const_(self, op: Any) -> Any:
-        return self._constants.first_equal(op)
+        return self._constants.find_equal_or_add(op)

@@ -20,9 +20,9 @@ Axes = list[list[Piece]]  # each axis as a list of its parts
 class CancelTransposes(Pass[Any]):
     """Replaces transposes and reshapes that together keep the memory order by a reshape."""
 
-    name, match = "layout.cancel_transposes", (_TRANSPOSE,)
+    name, match = "cancel_transposes", (_TRANSPOSE,)
     dtype = ""
-    after = ("layout.fold_channel_shuffles",)
+    after = ("fold_channel_shuffles",)
 
     def check(self, call: Any, g: Graph) -> Any:
         """Return the first value in the chain from which one reshape gives the result."""

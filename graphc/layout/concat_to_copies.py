@@ -1,8 +1,9 @@
-"""Compute concatenations along the last axis as copies, fused with the operators after them.
+"""Compute concatenations along the last axis as copies, fused with the operators after
+them.
 
 TVM's own function chooses the source tensor for every element, which prevents vector code.
-Here each part of a row has its own copy loop. Nested concatenations, as in dense blocks, are
-flattened, so that no element is copied twice.
+Here each part of a row has its own copy loop. Nested concatenations, as in dense blocks,
+are flattened, so that no element is copied twice.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from graphc.core.graph_rewriting import (
 )
 from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain, identity
 from graphc.tasks.keep_packed_weights import BY_PART
-from graphc.tasks.mark_elementwise_rows import width
+from graphc.tasks.mark_elementwise_rows import choose_vector_width
 
 CONCAT = "relax.concat"
 # Limits that may follow a concatenation, besides scales and shifts.
@@ -51,19 +52,19 @@ def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
             bound = repr(float(g.array(number).item()))
         limits.insert(0, f"T.{kind}({{}}, T.float32({bound}))")
         value = call.args[0]
-        if joins_rows(g.producer(value)):
+        if is_last_axis_concat(g.producer(value)):
             return FollowedConcat(g.producer(value), identity(value.ty.ndim), tuple(limits))
         call = g.producer(value) if g.has_one_reader(value) else None
-    if call is not None and joins_rows(call):
+    if call is not None and is_last_axis_concat(call):
         return FollowedConcat(call, identity(call.ty.ndim))
     affine, links = affine_chain(call, g) if call is not None else (identity(1), [])
     concat: Any = g.producer(links[0].value) if links else None
-    if not joins_rows(concat) or not set(affine.channels()) <= {concat.ty.ndim - 1}:
+    if not is_last_axis_concat(concat) or not set(affine.varying_axes()) <= {concat.ty.ndim - 1}:
         return None
     return FollowedConcat(concat, affine, tuple(limits))
 
 
-def joins_rows(call: Any) -> bool:
+def is_last_axis_concat(call: Any) -> bool:
     """Return whether a call concatenates float32 tensors of known sizes along the last axis."""
     if (
         call is None
@@ -80,7 +81,7 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
     parts = list(g.tuple_fields(concat.args[0]))
     for part in list(parts):
         inner = g.producer(part, CONCAT)
-        if joins_rows(inner):
+        if is_last_axis_concat(inner):
             inner_parts, index = parts_of(inner, g), parts.index(part)
             if len(parts) + len(inner_parts) - 1 <= MOST_PARTS:
                 parts[index : index + 1] = inner_parts
@@ -95,7 +96,7 @@ def readers_of_result(value: Any, g: Graph) -> list[Any]:
         for reader in readers
         if (
             any(part.same_as(value) for part in parts_of(reader, g))
-            if joins_rows(reader)
+            if is_last_axis_concat(reader)
             else reader is None or followed_concat(reader, g) is None
         )
     ]
@@ -137,7 +138,7 @@ def concat_function(shape: ConcatShape) -> Any:
     reads += [f"{name}[0:{shape.row}]" for name in vectors]
     lines, start = [], 0
     for index, part in enumerate(shape.parts):  # whole vectors, then the remainder number by number
-        vector = width(part, shape.lanes) or shape.lanes
+        vector = choose_vector_width(part, shape.lanes) or shape.lanes
         if part >= vector:
             lines += [
                 f"for k in range(T.int64({part // vector})):",
@@ -197,8 +198,8 @@ class Copies:
 class ConcatToCopies(Pass[Copies]):
     """Concatenates along the last axis by copies, fused with scales and bounds after it."""
 
-    name, match = "layout.concat_to_copies", (CONCAT, *_FUSED)
-    after = ("fold.batch_norm", "conv.keep_joined_groups_apart")
+    name, match = "concat_to_copies", (CONCAT, *_FUSED)
+    after = ("fold_batch_norm", "keep_joined_groups_apart")
 
     def check(self, call: Any, g: Graph) -> Copies:
         chain = followed_concat(call, g)
@@ -209,7 +210,7 @@ class ConcatToCopies(Pass[Copies]):
             raise Leave
         if any(reader is not None and operator_name(reader) in _FUSED for reader in readers):
             raise Leave("TVM computes it where what follows reads it")
-        sources = [_source(part, g) for part in parts_of(chain.concat, g)]
+        sources = [_match_copy_source(part, g) for part in parts_of(chain.concat, g)]
         sizes = tuple(sizes_of(value)[-1] for value, _ in sources)
         if max(sizes) < self.lanes:
             raise Leave("no part of it fills a vector")
@@ -237,7 +238,7 @@ class ConcatToCopies(Pass[Copies]):
         return g.call_function("concatenate", concat_function(facts.shape), arguments, call.ty)
 
 
-def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
+def _match_copy_source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
     """Return the tensor to copy for a part, and the scale and shift to apply while copying.
 
     The scale and shift that compute a part move into the copy. The part is copied as it is
@@ -246,10 +247,10 @@ def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
     producer, same = g.producer(part), identity(part.ty.ndim)
     affine, links = affine_chain(producer, g) if producer is not None else (same, [])
     source = g.producer(links[0].value, "relax.call_tir") if links else None
-    if source is None or not set(affine.channels()) <= {part.ty.ndim - 1}:
+    if source is None or not set(affine.varying_axes()) <= {part.ty.ndim - 1}:
         return part, same
     pattern = (g.tensor_function(source).attrs or {}).get("op_pattern")
-    is_for_concats = isinstance(part, relax.DataflowVar) and all(map(joins_rows, g.readers(part)))
+    is_for_concats = isinstance(part, relax.DataflowVar) and all(map(is_last_axis_concat, g.readers(part)))
     return (
         (part, same) if pattern == OUT_ELEMENTWISE_FUSABLE or not is_for_concats else (links[0].value, affine)
     )

@@ -37,28 +37,34 @@ class Origins:
         return Origins([self.channels[place] for place in places], self.is_shuffled or is_shuffled)
 
 
-def origins(value: Any, g: Graph) -> Origins:
+def trace_channel_origins(value: Any, g: Graph) -> Origins:
     """Trace a value's channels back through slices, splits, concatenations and shuffles."""
-    call = g.bound(value)
+    call = g.bound_expression(value)
     if isinstance(call, relax.TupleGetItem):
         split = g.producer(call.tuple_value, _SPLIT)
         if split is None or not has_known_sizes(split) or int(split.attrs.axis) != CHANNELS:
-            return _own(value)
+            return _identity_origins(value)
         sizes = [int(field.shape[CHANNELS]) for field in split.ty.fields]
         first = sum(sizes[: call.index])
-        return origins(split.args[0], g).taken(range(first, first + sizes[call.index]), is_shuffled=False)
+        return trace_channel_origins(split.args[0], g).taken(
+            range(first, first + sizes[call.index]), is_shuffled=False
+        )
     if not isinstance(call, relax.Call) or not has_known_sizes(call):
-        return _own(value)
+        return _identity_origins(value)
     if operator_name(call) == "relax.concat" and call.attrs.axis == CHANNELS:
-        parts = [origins(part, g) for part in g.tuple_fields(call.args[0])]
+        parts = [trace_channel_origins(part, g) for part in g.tuple_fields(call.args[0])]
         return Origins(
             [channel for part in parts for channel in part.channels], any(p.is_shuffled for p in parts)
         )
-    source, places = _source_places(call, g)
-    return origins(source, g).taken(places, operator_name(call) != _SLICE) if places else _own(value)
+    source, places = _copied_channels(call, g)
+    return (
+        trace_channel_origins(source, g).taken(places, operator_name(call) != _SLICE)
+        if places
+        else _identity_origins(value)
+    )
 
 
-def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
+def merge_channel_runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
     """Merge consecutive channels of a tensor into tuples (tensor, first channel, end)."""
     result: list[tuple[Any, int, int]] = []
     for source, channel in channels:
@@ -73,17 +79,17 @@ def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
 def concat_runs(channels: Sequence[Origin]) -> Any:
     """Return an expression that concatenates these channels from slices of their tensors."""
     parts = []
-    for source, first, end in runs(channels):
+    for source, first, end in merge_channel_runs(channels):
         is_all = (first, end) == (0, sizes_of(source)[CHANNELS])
         parts.append(source if is_all else relax.op.strided_slice(source, [CHANNELS], [first], [end]))
     return relax.op.concat(parts, CHANNELS) if len(parts) > 1 else parts[0]
 
 
-def _own(value: Any) -> Origins:
+def _identity_origins(value: Any) -> Origins:
     return Origins([(value, channel) for channel in range(sizes_of(value)[CHANNELS])])
 
 
-def _source_places(call: Any, g: Graph) -> Places:
+def _copied_channels(call: Any, g: Graph) -> Places:
     """Return the tensor and channels a slice, take or shuffle copies, else (None, ())."""
     name = operator_name(call)
     if name == _SLICE:
@@ -141,14 +147,14 @@ class Shuffled:
 class FoldChannelShuffles(Pass[Shuffled]):
     """Removes channel shuffles by permuting the weights of convolutions that read them."""
 
-    name, match = "layout.fold_channel_shuffles", (*_CONVOLUTIONS, *_BY_CHANNEL)
-    after, forward = ("layout.prepare_convert_layout",), True
+    name, match = "fold_channel_shuffles", (*_CONVOLUTIONS, *_BY_CHANNEL)
+    after, forward = ("prepare_convert_layout",), True
 
     def check(self, call: Any, g: Graph) -> Shuffled:
         data = call.args[0]
         if not isinstance(data, relax.Var) or not CHANNELS + 1 < data.ty.ndim == call.ty.ndim:
             raise Leave("it is of no image")
-        source = origins(data, g)
+        source = trace_channel_origins(data, g)
         if not source.is_shuffled:
             raise Leave("no shuffle is before it")
         channel_origins = source.channels
@@ -161,7 +167,7 @@ class FoldChannelShuffles(Pass[Shuffled]):
             key=lambda place: (rank[channel_origins[place][0]], channel_origins[place][1]),
         )
         channels = [channel_origins[place] for place in order]
-        if len(set(channel_origins)) < len(channel_origins) or len(runs(channels)) > MOST_RUNS:
+        if len(set(channel_origins)) < len(channel_origins) or len(merge_channel_runs(channels)) > MOST_RUNS:
             raise Leave("its channels lie apart, or some of them twice")
         if operator_name(call) not in _CONVOLUTIONS:
             if not all(g.is_constant(value) for value in call.args[1:]):

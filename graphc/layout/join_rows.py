@@ -1,11 +1,11 @@
 """Concatenate slices of channels, or rows looked up in tables, by vector copies.
 
-TVM's own function chooses the source tensor for every element. If channels are last, a slice
-of a tensor's channels is contiguous in source and result.
+TVM's own function chooses the source tensor for every element. If channels are last, a
+slice of a tensor's channels is contiguous in source and result.
 
-ONNX allows negative indices in look-ups. TVM's importer handles them in a separate function,
-which costs as much as the look-up, and concatenating the rows of several tables copies them
-again. Here one function computes all of this.
+ONNX allows negative indices in look-ups. TVM's importer handles them in a separate
+function, which costs as much as the look-up, and concatenating the rows of several tables
+copies them again. Here one function computes all of this.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class RowPart:
     column: int = 0
 
 
-def join_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
+def call_row_concatenation(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
     """Return a call that joins parts by row; `outer` is the shape without the last axis."""
     tables = {part.source for part in parts if part.numbers is not None}
     read = dict.fromkeys(
@@ -107,7 +107,7 @@ _APART = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.matmul", "relax.call_tir"
 class CopyChannelRuns(Pass[list[RowPart]]):
     """Concatenates slices of channels by vector copies, if channels are last."""
 
-    name, match = "layout.copy_channel_runs", ("relax.concat",)
+    name, match = "copy_channel_runs", ("relax.concat",)
 
     def check(self, call: Any, g: Graph) -> list[RowPart]:
         if call.attrs.axis is None or not 0 < int(call.attrs.axis) % call.ty.ndim == call.ty.ndim - 1:
@@ -128,7 +128,7 @@ class CopyChannelRuns(Pass[list[RowPart]]):
         return runs
 
     def rewrite(self, call: Any, facts: list[RowPart], g: Graph) -> Any:
-        return join_rows("copy_runs", facts, sizes_of(call)[:-1], g)
+        return call_row_concatenation("copy_runs", facts, sizes_of(call)[:-1], g)
 
 
 _CONCAT, _TAKE, _WHERE = "relax.concat", "relax.take", "relax.where"
@@ -139,7 +139,7 @@ FEW = 2  # fewest look-ups worth fusing with a concatenation
 class FuseLookups(Pass[list[RowPart]]):
     """Fuses table look-ups, their handling of negative indices and their concatenation."""
 
-    name, match = "layout.fuse_lookups", (_TAKE, _CONCAT)
+    name, match = "fuse_lookups", (_TAKE, _CONCAT)
 
     def check(self, call: Any, g: Graph) -> list[RowPart]:
         if operator_name(call) == _TAKE:
@@ -164,7 +164,7 @@ class FuseLookups(Pass[list[RowPart]]):
     def rewrite(self, call: Any, facts: list[RowPart], g: Graph) -> Any:
         rows = _rows(call)
         shape, sizes = (rows, prod(sizes_of(call)) // rows), sizes_of(call)
-        result = join_rows("lookup", facts, (rows,), g)
+        result = call_row_concatenation("lookup", facts, (rows,), g)
         return result if shape == sizes else relax.op.reshape(result, sizes)
 
 
@@ -189,17 +189,17 @@ def _lookup(call: Any, g: Graph) -> RowPart:
         left, right = operation.args
         if not left.same_as(numbers) or not g.is_constant(right) or right.ty.ndim or g.array(right) != number:
             raise Leave("its indices all count from the front")
-    source, column = _column(numbers, g)
+    source, column = _match_index_column(numbers, g)
     return RowPart(table, sizes_of(table)[1], 0, source, column)
 
 
-def _column(numbers: Any, g: Graph) -> tuple[Any, int]:
+def _match_index_column(numbers: Any, g: Graph) -> tuple[Any, int]:
     """Return the tensor from which the indices are taken, and the column of its rows."""
     call = g.producer(numbers, *_VIEWS, _TAKE)
     if call is None or not has_known_sizes(call):
         return numbers, 0
     if operator_name(call) in _VIEWS:
-        return _column(call.args[0], g)
+        return _match_index_column(call.args[0], g)
     source, index = call.args
     if call.attrs.axis != source.ty.ndim - 1 or not g.is_constant(index) or index.ty.ndim > 0:
         return numbers, 0

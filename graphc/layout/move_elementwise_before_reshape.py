@@ -18,9 +18,9 @@ _ELEMENTWISE = tuple(sorted(f"relax.{name}" for name in _UNARY | _BINARY))
 class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
     """Moves element-wise operators before the reshape of a tensor function's result."""
 
-    name, match = "layout.move_elementwise_before_reshape", _ELEMENTWISE
+    name, match = "move_elementwise_before_reshape", _ELEMENTWISE
     dtype, forward = "", True  # forward: whole chains of operators move
-    after = ("conv.split_transpose_by_phase",)
+    after = ("split_conv_transpose_by_phase",)
 
     def check(self, call: Any, g: Graph) -> tuple[Any, list[Any]]:
         """Return what the reshape reads, and the other operands in the shape before it."""

@@ -14,7 +14,7 @@ from tvm.s_tir import SBlockRealize
 from tvm.tirx import BufferStore, FloatImm, For, IntImm, Sub, Var
 
 from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import convolution
+from graphc.core.graph_rewriting import copy_convolution
 
 Bound = Callable[[Any, Any], Any]
 BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.minimum}
@@ -23,7 +23,7 @@ BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.min
 class ClipToMaxMin(Pass[Bound]):
     """Replaces tensor functions that TVM's importer makes of one-sided Clip by operators."""
 
-    name, match = "layout.clip_to_max_min", ("relax.call_tir",)
+    name, match = "clip_to_max_min", ("relax.call_tir",)
     dtype, any_size = "", True
 
     def check(self, call: Any, g: Graph) -> Bound:
@@ -73,7 +73,7 @@ IMAGE_AXES = 4
 class PrepareConvertLayout(Pass[Build]):
     """Writes leaky ReLUs as maxima, folds pads into convolutions, adds axes to constants."""
 
-    name = "layout.prepare_convert_layout"
+    name = "prepare_convert_layout"
     match = (LEAKY, *CONVOLUTIONS, *(f"relax.{name}" for name in _BINARY))
     dtype = ""
 
@@ -93,7 +93,7 @@ class PrepareConvertLayout(Pass[Build]):
                 raise Leave("what is before it does more than put zeros around images")
             zeros = [*margins[0][2:], *margins[1][2:]]
             padding = [own + extra for own, extra in zip(map(int, call.attrs.padding), zeros, strict=True)]
-            return partial(convolution, call, source.args[1].fields[0], call.args[1], padding=padding)
+            return partial(copy_convolution, call, source.args[1].fields[0], call.args[1], padding=padding)
         operand = call.args[1]
         if not g.is_constant(operand):
             raise Leave("its second operand is computed")

@@ -25,8 +25,8 @@ class Permutation:
 class TileTransposes(Pass[Permutation]):
     """Transposes the last axis in tiles of 16 x 16, if the sizes are multiples of 16."""
 
-    name, match = "layout.tile_transposes", ("relax.permute_dims",)
-    after = ("matmul.fuse_transposes",)
+    name, match = "tile_transposes", ("relax.permute_dims",)
+    after = ("fuse_transposes_into_batched_matmul",)
 
     def check(self, call: Any, g: Graph) -> Permutation:
         sizes, last = sizes_of(call), call.ty.ndim - 1

@@ -12,7 +12,7 @@ from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import permutation, sizes_of
-from graphc.matmul.pad_matmul_to_tiles import Product, matmul_function, tileable
+from graphc.matmul.pad_matmul_to_tiles import Product, matmul_function, pad_to_tiles
 
 PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 
@@ -40,7 +40,7 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
     tiled.
     """
 
-    name, match = "matmul.fuse_transposes", (TRANSPOSE, PRODUCT)
+    name, match = "fuse_transposes_into_batched_matmul", (TRANSPOSE, PRODUCT)
 
     def __init__(self, lanes: int = 0) -> None:
         super().__init__(lanes)
@@ -55,13 +55,15 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
             if g.reader_count(call.args[0]) != 1:
                 raise Leave("others read the product, too")
             _reject_unfit(product)
-            return _permuted(product, [_factor(value, g) for value in product.args], axes, g.lanes)
+            return _make_permuted_product(
+                product, [_factor(value, g) for value in product.args], axes, g.lanes
+            )
         _reject_unfit(call)
         reader = g.only_reader(g.variable, TRANSPOSE)
         if reader is not None and _axes(reader):
             raise Leave("the transpose that reads this product is rewritten together with it")
         factors = [_factor(value, g) for value in call.args]
-        permuted = _permuted(call, factors, range(call.ty.ndim), g.lanes)
+        permuted = _make_permuted_product(call, factors, range(call.ty.ndim), g.lanes)
         is_padded = permuted.product.padded != permuted.product.sizes
         pairs = zip(factors, call.args, strict=True)
         if not is_padded and all(factor.value.same_as(value) for factor, value in pairs):
@@ -97,7 +99,9 @@ def _factor(value: Any, g: Graph) -> Factor:
     return Factor(value, list(range(value.ty.ndim)))
 
 
-def _permuted(product: Any, factors: Sequence[Factor], axes: Sequence[int], lanes: int) -> PermutedProduct:
+def _make_permuted_product(
+    product: Any, factors: Sequence[Factor], result_axes: Sequence[int], lanes: int
+) -> PermutedProduct:
     """Return the product that reads untransposed factors and writes axes in order `axes`."""
     *stack, rows, inputs = sizes_of(product.args[0])
     stack_axes = [f"a{axis}" for axis in range(len(stack))]
@@ -108,6 +112,6 @@ def _permuted(product: Any, factors: Sequence[Factor], axes: Sequence[int], lane
         [axis for _, axis in sorted(zip(factor.axes, [*stack_axes, *names], strict=True))]
         for factor, names in ((left, "ik"), (right, "kj"))
     )
-    y = [[*stack_axes, *"ij"][axis] for axis in axes]
+    y = [[*stack_axes, *"ij"][axis] for axis in result_axes]
     unpadded = Product(sizes=sizes, x=x, w=w, y=y, padded=sizes)
-    return PermutedProduct(tileable(unpadded, lanes) if lanes else unpadded, [left.value, right.value])
+    return PermutedProduct(pad_to_tiles(unpadded, lanes) if lanes else unpadded, [left.value, right.value])

@@ -38,7 +38,7 @@ class Product:
         return [axis for axis in self.sizes if axis not in "ijk"]
 
 
-def tileable(product: Product, lanes: int) -> Product:
+def pad_to_tiles(product: Product, lanes: int) -> Product:
     """Return the product with rows and columns padded to sizes that can be tiled."""
     rows, columns = product.sizes["i"], product.sizes["j"]
     padded_sizes = {"i": round_up_rows(rows), "j": round_up_columns(columns, lanes)}
@@ -49,7 +49,7 @@ def matmul_function(product: Product) -> Any:
     """Build the product's tensor function; TVM can fuse element-wise operators after it."""
     body, factors = [], []
     for name, axes in (("x", product.x), ("w", product.w)):
-        if not _grows(product, axes) or (name == "w" and product.has_padded_w):
+        if not _has_padded_axis(product, axes) or (name == "w" and product.has_padded_w):
             factors.append(_element(name, axes))
             continue
         # Copy the factor between zeros: its stack, then rows and inputs, or inputs and columns.
@@ -66,7 +66,7 @@ def matmul_function(product: Product) -> Any:
         factors.append(copy)
     x, w = factors
     order = [*product.stack, "i", "j"]
-    is_result_padded = _grows(product, order)
+    is_result_padded = _has_padded_axis(product, order)
     y = _element("z", order) if is_result_padded else _element("y", product.y)
     total = f"with T.init():\n                {y} = T.float32(0)\n            {y} = {y} + {x} * {w}"
     body.append(_block("product", [*order, "k"], product.padded, total))
@@ -86,7 +86,7 @@ def main(
 """)
 
 
-def _grows(product: Product, axes: Sequence[str]) -> bool:
+def _has_padded_axis(product: Product, axes: Sequence[str]) -> bool:
     return any(product.padded[axis] != product.sizes[axis] for axis in axes)
 
 
@@ -116,7 +116,7 @@ def _element(name: str, axes: Sequence[str]) -> str:
 class PadMatmulToTiles(Pass[Product]):
     """Pads rows and columns of products with constant weights to sizes that can be tiled."""
 
-    name, match = "matmul.pad_to_tiles", ("relax.matmul",)
+    name, match = "pad_matmul_to_tiles", ("relax.matmul",)
 
     def check(self, call: Any, g: Graph) -> Product:
         data, weights = call.args
@@ -138,7 +138,7 @@ class PadMatmulToTiles(Pass[Product]):
             padded=sizes,
             has_padded_w=True,
         )
-        tiled = tileable(product, g.lanes)
+        tiled = pad_to_tiles(product, g.lanes)
         if tiled == product:
             raise Leave("its sizes can be tiled")
         if stack and tiled.padded["j"] == outputs:

@@ -29,7 +29,7 @@ class GroupNorm:
 class FindGroupNorms(Pass[GroupNorm]):
     """Replaces group norms written as several operators by one, if channels fill vectors."""
 
-    name, match = "norm.find_groups", (RESHAPE, "relax.divide")
+    name, match = "find_group_norms", (RESHAPE, "relax.divide")
     forward = True  # skip a norm's reshaped data, which looks like another norm's
 
     def check(self, call: Any, g: Graph) -> GroupNorm:

@@ -123,7 +123,7 @@ def _region(name: str, shape: Shape, own: int) -> str:
     return f"{name}[{', '.join(places)}]"
 
 
-def apply_function(sizes: Shape) -> Any:
+def build_apply_function(sizes: Shape) -> Any:
     """Build the function that applies scale and shift; TVM can fuse operators after it."""
     loops = [f"a{axis}" for axis in range(len(sizes))]
     values, text = ", ".join(f"v{loop}" for loop in loops), ", ".join(loops)
@@ -148,8 +148,8 @@ PART = 64  # most pixels in a part, which one core sums up
 class GroupNormToPartialSums(Pass[NormedImage | None]):
     """Computes channels-last group norms from partial sums, others by separate operators."""
 
-    name, match = "norm.group_norm_to_partial_sums", ("relax.nn.group_norm",)
-    after = ("norm.find_groups",)
+    name, match = "group_norm_to_partial_sums", ("relax.nn.group_norm",)
+    after = ("find_group_norms",)
 
     def check(self, call: Any, g: Graph) -> NormedImage | None:
         """Return the image, or None for a channels-first one, normed by plain operators."""
@@ -190,7 +190,7 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
             function = scales_function(facts, rows, sums, scales)
             arguments = [flat, part_sums, gamma, beta]
             scaling = g.call_function("norm_scales", function, arguments, _tensor(scales))
-            return g.call_function("norm_apply", apply_function(facts.sizes), [data, scaling], call.ty)
+            return g.call_function("norm_apply", build_apply_function(facts.sizes), [data, scaling], call.ty)
 
         # Write the norm as separate operators, as the importer does, for channels-first images.
         sizes, groups = sizes_of(call), int(call.attrs.num_groups)

@@ -104,7 +104,7 @@ class Row:
 class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
     """Computes softmax, log-softmax and layer norm row by row, in vectors."""
 
-    name, match = "norm.vectorize_rows", (*_SOFTMAXES, LAYER_NORM)
+    name, match = "vectorize_softmax_and_layer_norm", (*_SOFTMAXES, LAYER_NORM)
 
     def check(self, call: Any, g: Graph) -> Row:
         last, size = call.ty.ndim - 1, int(call.ty.shape[-1])
@@ -128,24 +128,26 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
             parts = {
                 "share": repr(1 / shapes[-1][-1]),
                 "epsilon": repr(float(call.attrs.epsilon)),
-                "summed": _across("mean", "{} + {}", facts.width),
-                "squared": _across("scale", "{} + {}", facts.width),
+                "summed": _format_vector_reduction("mean", "{} + {}", facts.width),
+                "squared": _format_vector_reduction("scale", "{} + {}", facts.width),
             }
             shape_by_name = dict(zip(("x", "gamma", "beta", "y"), shapes, strict=True))
             function = _function(shape_by_name, _LAYER_NORM, facts.width, parts)
             return g.call_function("layer_norm_rows", function, list(call.args), call.ty)
         text = _POWERS + _SOFTMAXES[operator_name(call)]
         parts = {
-            "highest": _across("peak", "T.max({}, {})", facts.width),
-            "summed": _across("total", "{} + {}", facts.width),
+            "highest": _format_vector_reduction("peak", "T.max({}, {})", facts.width),
+            "summed": _format_vector_reduction("total", "{} + {}", facts.width),
             "rest": str(facts.rest),
         }
         shape_by_name = dict(zip("xy", shapes, strict=True))
-        function = _function(shape_by_name, _with_rest(text) if facts.rest else text, facts.width, parts)
+        function = _function(
+            shape_by_name, _add_remainder_loops(text) if facts.rest else text, facts.width, parts
+        )
         return g.call_function("softmax_rows", function, list(call.args), call.ty)
 
 
-def _with_rest(text: str) -> str:
+def _add_remainder_loops(text: str) -> str:
     """Add a copy of every loop to the code, for the elements after the last full vector."""
 
     def repeat(loop: re.Match[str]) -> str:
@@ -156,7 +158,7 @@ def _with_rest(text: str) -> str:
     return _REST + re.sub(r"for c in range\(\{chunks\}\):\n((?: .*\n)+)", repeat, first) + _REST_TAKEN
 
 
-def _across(name: str, combine: str, width: int) -> str:
+def _format_vector_reduction(name: str, combine: str, width: int) -> str:
     """Return code that reduces a vector to its first lane, halving it in each step."""
     lines, half = [], width // 2
     while half > 1:

@@ -16,7 +16,7 @@ from graphc.onnx.node_rewriter import NodeRewriter
 LARGEST_BYTES = 1 << 26
 
 
-def transform(form: NodeRewriter) -> None:
+def replace_dft(form: NodeRewriter) -> None:
     """Replace a DFT by a matrix product. Raises ValueError if sizes are unknown or large."""
     sizes, length = form.sizes(0), form.value(1)
     # The axis is an attribute before opset 20, an input (or -2) since.
@@ -27,9 +27,11 @@ def transform(form: NodeRewriter) -> None:
     if sizes is None or axis is None or (length is None and form.has_input(1)):
         raise ValueError("the sizes of its DFT are not constant")
     axis, parts = axis % len(sizes), sizes[-1]
-    _check(form, (sizes[axis] * parts, 2 * (sizes[axis] if length is None else int(np.ravel(length)[0]))))
+    _check_matrix_size(
+        form, (sizes[axis] * parts, 2 * (sizes[axis] if length is None else int(np.ravel(length)[0])))
+    )
     basis = np.eye(sizes[axis] * parts, dtype="float32").reshape(-1, sizes[axis], parts)
-    spectrum = form.reference(basis, length, excluded_attribute="axis")
+    spectrum = form.evaluate_reference(basis, length, excluded_attribute="axis")
     matrix = np.ascontiguousarray(spectrum.reshape(len(basis), -1).astype("float32"))
 
     order = [dim for dim in range(len(sizes) - 1) if dim != axis] + [axis, len(sizes) - 1]
@@ -42,7 +44,7 @@ def transform(form: NodeRewriter) -> None:
     form.write("Transpose", result, perm=inverse_order, name=form.node.output[0])
 
 
-def short_transforms(form: NodeRewriter) -> None:
+def replace_stft(form: NodeRewriter) -> None:
     """Replace STFT by a convolution. Raises ValueError for unknown, long or complex data."""
     sizes, step, window, length = form.sizes(0), *(form.value(index) for index in (1, 2, 3))
     if length is None and window is not None:
@@ -52,9 +54,9 @@ def short_transforms(form: NodeRewriter) -> None:
     if len(sizes) != 3 or sizes[2] != 1:
         raise ValueError("its STFT is of complex numbers")
     frame = int(np.ravel(length)[0])
-    _check(form, (frame, 2 * frame))
+    _check_matrix_size(form, (frame, 2 * frame))
     basis = np.eye(frame, dtype="float32")[:, :, None]
-    spectrum = form.reference(basis, np.array(1), window, np.array(frame), excluded_attribute="")
+    spectrum = form.evaluate_reference(basis, np.array(1), window, np.array(frame), excluded_attribute="")
     bins = spectrum.shape[2]
     kernel = np.ascontiguousarray(spectrum.reshape(frame, 1, 2 * bins).transpose(2, 1, 0).astype("float32"))
 
@@ -65,7 +67,7 @@ def short_transforms(form: NodeRewriter) -> None:
     form.write("Transpose", result, perm=[0, 3, 1, 2], name=form.node.output[0])
 
 
-def _check(form: NodeRewriter, shape: tuple[int, int]) -> None:
+def _check_matrix_size(form: NodeRewriter, shape: tuple[int, int]) -> None:
     if 4 * prod(shape) > LARGEST_BYTES:
         raise ValueError(
             f"its {form.node.op_type} of {shape[0]} numbers is too long for a product: leave it to the caller"
@@ -82,7 +84,7 @@ def resize(form: NodeRewriter) -> None:
     Raises ValueError if it crops, keeps the aspect ratio, or has unknown target sizes.
     """
     sizes = form.sizes(0)
-    if sizes is None or form.kind(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
+    if sizes is None or form.input_element_type(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
         return
     if form.attribute("keep_aspect_ratio_policy", b"stretch") != b"stretch":
         raise ValueError("its Resize keeps the aspect ratio: export it with sizes alone")
@@ -99,7 +101,7 @@ def resize(form: NodeRewriter) -> None:
         targets = np.array([target, unchanged], wanted_sizes.dtype)
         target_inputs = (targets, None) if uses_scales else (None, targets)
         identity = np.eye(sizes[axis], dtype="float32")
-        interpolation = form.reference(identity, None, *target_inputs, excluded_attribute="axes")
+        interpolation = form.evaluate_reference(identity, None, *target_inputs, excluded_attribute="axes")
         data = _multiply_axis(form, data, axis, len(sizes), np.asarray(interpolation, "float32"))
     form.write("Identity", data, name=form.node.output[0])
 

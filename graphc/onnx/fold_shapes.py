@@ -1,8 +1,8 @@
 """Compute at compile time what an ONNX graph derives from constants and shapes alone.
 
 This includes sizes, masks, branches and loops. TVM's importer needs sizes as constants, but
-exporters write them as arithmetic on tensor shapes. A single walk over the nodes infers each
-node's outputs from what is known about its inputs.
+exporters write them as arithmetic on tensor shapes. A single walk over the nodes infers
+each node's outputs from what is known about its inputs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,7 +99,7 @@ class Folding:
             return
         if sequences_to_tensors.process_sequence_operator(self, node):
             return
-        self._construct(unroll_loops.names_read(node))
+        self._append_sequence_constructs(unroll_loops.names_read(node))
         types = self._infer(node)
         results = self._compute(node, types)
         if results is None:
@@ -109,7 +109,7 @@ class Folding:
             for name, value in zip(node.output, results, strict=False):
                 self.set_value(name, value)
 
-    def _construct(self, names: Iterable[str]) -> None:
+    def _append_sequence_constructs(self, names: Iterable[str]) -> None:
         """Add nodes that make these sequences, for readers that need a whole sequence."""
         for name in [name for name in names if name in self.sequences]:
             self._kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
@@ -124,7 +124,7 @@ class Folding:
         if name not in self._values and name in self._tensors:
             tensor = self._tensors[name]
             if _bytes_of(self._types[name]) <= FOLDED_BYTES and tensor.data_type != TensorProto.STRING:
-                self._values[name] = read_with_weights_on_disk.array(tensor)
+                self._values[name] = read_with_weights_on_disk.read_tensor(tensor)
         return self._values.get(name)
 
     def size(self, name: str, axis: int) -> int | None:
@@ -143,14 +143,14 @@ class Folding:
     def model(self) -> ModelProto:
         """Build the model from the kept nodes that its outputs need."""
         needed_names = {value.name for value in self._model.graph.output}
-        self._construct(needed_names)
+        self._append_sequence_constructs(needed_names)
         nodes = []
         for node in reversed(self._kept):
             if not needed_names.isdisjoint(node.output):
                 nodes.append(node)
                 needed_names.update(unroll_loops.names_read(node))
-        result: ModelProto = _without(self._model, "graph")
-        graph = _without(self._model.graph, *_REBUILT_FIELDS)
+        result: ModelProto = _copy_without_fields(self._model, "graph")
+        graph = _copy_without_fields(self._model.graph, *_REBUILT_FIELDS)
         graph.node.extend(reversed(nodes))
         graph.initializer.extend(tensor for name, tensor in self._tensors.items() if name in needed_names)
         # The known types of inner values, which ONNX's inference may not find again.
@@ -174,7 +174,7 @@ class Folding:
                     input_types.append(None)
                 else:
                     input_types.append((kind.tensor_type.elem_type, sizes))
-            return infer_contrib_shapes.types(node, input_types) | declared
+            return infer_contrib_shapes.infer_result_types(node, input_types) | declared
         if any(name not in self._types for name in node.input if name):
             return declared
         data = {
@@ -255,7 +255,7 @@ def _bytes_of(kind: TypeProto | None) -> float:
     return prod(sizes) * helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type).itemsize
 
 
-def _without(message: Any, *names: str) -> Any:
+def _copy_without_fields(message: Any, *names: str) -> Any:
     """Copy a protobuf message without some fields, never reading their large content."""
     result = type(message)()
     for field, value in message.ListFields():

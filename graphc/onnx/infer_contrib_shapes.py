@@ -10,7 +10,7 @@ Typed = tuple[int, Sizes]  # element type and sizes
 Given = Sequence[Typed | None]
 
 
-def types(node: NodeProto, input_types: Given) -> dict[str, TypeProto]:
+def infer_result_types(node: NodeProto, input_types: Given) -> dict[str, TypeProto]:
     """Return the types of a node's results by name, if its input types determine them."""
     rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
@@ -41,7 +41,7 @@ def _gather(attrs: Mapping[str, Any], inputs: Given) -> Given:
     return [(kind, (*sizes[:axis], *places, *sizes[axis + 1 :]))]
 
 
-def _alike(_: Mapping[str, Any], inputs: Given) -> Given:
+def _infer_like_first_input(_: Mapping[str, Any], inputs: Given) -> Given:
     """Give the first and the optional fourth result (a sum) the type of the first input."""
     return [inputs[0], None, None, inputs[0]]
 
@@ -62,7 +62,7 @@ def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
     return [(kind, (*sizes[:2], heads * caches[1][1][-1])), *caches]
 
 
-def _packed(attrs: Mapping[str, Any], inputs: Given) -> Given:
+def _infer_packed_attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
     """Infer Attention, with one input for queries, keys and values, and one joint cache."""
     data, weights, past = inputs[0], inputs[1], (*inputs, *[None] * 5)[4]
     if not (data and weights):
@@ -84,16 +84,16 @@ def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
 
 
 _RULES: Mapping[str, Callable[[Mapping[str, Any], Given], Given]] = {
-    "Attention": _packed,
-    "BiasGelu": _alike,
+    "Attention": _infer_packed_attention,
+    "BiasGelu": _infer_like_first_input,
     "EmbedLayerNormalization": _embedding,
-    "FastGelu": _alike,
+    "FastGelu": _infer_like_first_input,
     "GatherBlockQuantized": _gather,
-    "Gelu": _alike,
+    "Gelu": _infer_like_first_input,
     "MatMulNBits": _matmul_nbits,
     "MultiHeadAttention": _attention,
-    "QuickGelu": _alike,
-    "SimplifiedLayerNormalization": _alike,
-    "SkipLayerNormalization": _alike,
-    "SkipSimplifiedLayerNormalization": _alike,
+    "QuickGelu": _infer_like_first_input,
+    "SimplifiedLayerNormalization": _infer_like_first_input,
+    "SkipLayerNormalization": _infer_like_first_input,
+    "SkipSimplifiedLayerNormalization": _infer_like_first_input,
 }

@@ -30,7 +30,7 @@ def inline(model: ModelProto) -> ModelProto:
     return inliner.inline_local_functions(model, convert_version=True) if model.functions else model
 
 
-def expand(model: ModelProto, supported: Container[str]) -> ModelProto:
+def expand_unsupported_operators(model: ModelProto, supported: Container[str]) -> ModelProto:
     """Return the model with unsupported standard operators expanded as ONNX defines them."""
     if not any(_needs_expansion(node, supported) for node in model.graph.node):
         return model

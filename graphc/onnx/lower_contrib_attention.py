@@ -44,12 +44,12 @@ def grouped_query_attention(form: NodeRewriter) -> None:
     query, key, value = (form.write("Transpose", part, perm=[0, 2, 1, 3]) for part in parts)
 
     # Each row's position, [batch, rows]; the sixth input gives the last row's.
-    rows = form.size(form.node.input[0], 1)
+    rows = form.append_size(form.node.input[0], 1)
     last_positions = form.write("Cast", form.node.input[5], to=TensorProto.INT64)
     last_positions = form.write("Reshape", last_positions, form.integers(-1, 1))
     first = form.write("Sub", form.write("Add", last_positions, form.integers(1)), rows)
     first = form.write("Max", first, form.integers(0))  # a padded prompt may be shorter than its rows
-    positions = form.write("Add", first, form.counted(rows))
+    positions = form.write("Add", first, form.append_range(rows))
 
     if form.attribute("do_rotary", 0):
         query, key = (_rotate(form, data, positions) for data in (query, key))
@@ -57,7 +57,15 @@ def grouped_query_attention(form: NodeRewriter) -> None:
         form.write("Concat", form.node.input[3 + index], part, axis=2, name=form.node.output[1 + index])
         for index, part in enumerate((key, value))
     )
-    mask = _mask_later_positions(form, keys, positions)
+    # The mask hides later positions and those before the window.
+    key_places = form.append_range(form.append_size(keys, 2))
+    query_places = form.write("Unsqueeze", positions, form.integers(1, 3))
+    is_hidden = form.write("Greater", key_places, query_places)
+    window = form.attribute("local_window_size", -1)
+    if window > 0:
+        far = form.write("LessOrEqual", key_places, form.write("Sub", query_places, form.integers(window)))
+        is_hidden = form.write("Or", is_hidden, far)
+    mask = form.write("Where", is_hidden, form.number(LOWEST), form.number(0.0))
     if heads != groups:
         keys, values = (_repeat_heads(form, cache, heads, groups) for cache in (keys, values))
     scores = _write_scores(form, query, keys)
@@ -73,8 +81,8 @@ def _write_scores(form: NodeRewriter, query: str, keys: str) -> str:
     products, scale = form.write("MatMul", query, transposed_keys), form.attribute("scale", 0.0)
     if scale:
         return form.write("Mul", products, form.number(scale))
-    numbers = form.size(query, 3)
-    root = form.write("Sqrt", form.write("Cast", numbers, to=form.kind(0) or TensorProto.FLOAT))
+    numbers = form.append_size(query, 3)
+    root = form.write("Sqrt", form.write("Cast", numbers, to=form.input_element_type(0) or TensorProto.FLOAT))
     return form.write("Mul", products, form.write("Reciprocal", root))
 
 
@@ -130,19 +138,6 @@ def _rotate(form: NodeRewriter, data: str, positions: str) -> str:
         rotated_pairs = [form.write("Reshape", interleaved, form.integers(0, 0, 0, 2 * pairs))]
     remainder = form.write("Slice", data, form.integers(2 * pairs), form.integers(END), last)
     return form.write("Concat", *rotated_pairs, remainder, axis=3)
-
-
-def _mask_later_positions(form: NodeRewriter, keys: str, positions: str) -> str:
-    """Append a mask for scores that hides later positions and those before the window."""
-    count = form.size(keys, 2)
-    columns = form.counted(count)
-    rows = form.write("Unsqueeze", positions, form.integers(1, 3))
-    is_hidden = form.write("Greater", columns, rows)
-    window = form.attribute("local_window_size", -1)
-    if window > 0:
-        far = form.write("LessOrEqual", columns, form.write("Sub", rows, form.integers(window)))
-        is_hidden = form.write("Or", is_hidden, far)
-    return form.write("Where", is_hidden, form.number(LOWEST), form.number(0.0))
 
 
 _HIDDEN = -10_000.0  # onnxruntime's default for `mask_filter_value`, added to hidden scores
@@ -221,12 +216,23 @@ def _attend(form: NodeRewriter, query: str, keys: str, values: str, mask_at: int
     if form.has_input(5):
         scores = form.write("Add", scores, form.node.input[5])
     if form.has_input(mask_at):
-        scores = form.write("Add", scores, _mask(form, keys, mask_at))
+        # The mask is given as lengths, or as which keys count.
+        mask, sizes = form.node.input[mask_at], form.sizes(mask_at) or ()
+        if len(sizes) == 1:
+            lengths = form.write("Cast", mask, to=TensorProto.INT64)
+            places = form.append_range(form.append_size(keys, 2))
+            is_visible = form.write("Less", places, form.write("Unsqueeze", lengths, form.integers(1)))
+        else:
+            is_visible = form.write("Cast", mask, to=TensorProto.BOOL)
+        axes = (1,) if len(sizes) == 3 else (1, 2)
+        hidden_score = form.number(form.attribute("mask_filter_value", _HIDDEN))
+        is_visible = form.write("Unsqueeze", is_visible, form.integers(*axes))
+        scores = form.write("Add", scores, form.write("Where", is_visible, form.number(0.0), hidden_score))
     if form.attribute("unidirectional", 0):
         # Hide later positions; the last row is at the position of the last key.
-        rows, count = form.size(query, 2), form.size(keys, 2)
-        columns = form.counted(count)
-        positions = form.write("Add", form.counted(rows), form.write("Sub", count, rows))
+        rows, count = form.append_size(query, 2), form.append_size(keys, 2)
+        columns = form.append_range(count)
+        positions = form.write("Add", form.append_range(rows), form.write("Sub", count, rows))
         is_later = form.write("Greater", columns, form.write("Unsqueeze", positions, form.integers(1)))
         lowest = form.number(float(np.float32(LOWEST)))
         scores = form.write("Add", scores, form.write("Where", is_later, lowest, form.number(0.0)))
@@ -248,18 +254,3 @@ def _refuse_if(form: NodeRewriter, mask_at: int, unsupported: Mapping[str, bool]
 def _split_heads(form: NodeRewriter, data: str) -> str:
     heads = form.write("Reshape", data, form.integers(0, 0, form.attribute("num_heads", 0), -1))
     return form.write("Transpose", heads, perm=[0, 2, 1, 3])
-
-
-def _mask(form: NodeRewriter, keys: str, mask_index: int) -> str:
-    """Append a mask for scores from input `mask_index`: lengths, or which keys count."""
-    mask, sizes = form.node.input[mask_index], form.sizes(mask_index) or ()
-    if len(sizes) == 1:
-        lengths = form.write("Cast", mask, to=TensorProto.INT64)
-        places = form.counted(form.size(keys, 2))
-        is_visible = form.write("Less", places, form.write("Unsqueeze", lengths, form.integers(1)))
-    else:
-        is_visible = form.write("Cast", mask, to=TensorProto.BOOL)
-    axes = (1,) if len(sizes) == 3 else (1, 2)
-    hidden_score = form.number(form.attribute("mask_filter_value", _HIDDEN))
-    is_visible = form.write("Unsqueeze", is_visible, form.integers(*axes))
-    return form.write("Where", is_visible, form.number(0.0), hidden_score)

@@ -41,14 +41,14 @@ def skip_norm(form: NodeRewriter) -> None:
     _norm(form, total, scale_at=2)
 
 
-def embedding(form: NodeRewriter) -> None:
+def lower_embed_layer_norm(form: NodeRewriter) -> None:
     """Lower EmbedLayerNormalization: a layer norm of summed table rows, and mask counts."""
     ids, segments, words, places, segment_table = form.node.input[:5]
-    rows = form.size(ids, 1)
+    rows = form.append_size(ids, 1)
     if form.has_input(8):
         position_rows = form.write("Gather", places, form.node.input[8])
     else:
-        position_rows = form.write("Gather", places, form.counted(rows))
+        position_rows = form.write("Gather", places, form.append_range(rows))
     total = form.write("Add", form.write("Gather", words, ids), position_rows)
     if segments:
         total = form.write("Add", total, form.write("Gather", segment_table, segments))
@@ -68,7 +68,7 @@ def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
     """Append a layer norm of `data`; scale and offset are inputs `scale_at` and the next."""
     scale, has_offset = form.node.input[scale_at], form.has_input(scale_at + 1)
     centred = form.write("Sub", data, _mean(form, data))
-    root = _root(form, _mean(form, form.write("Mul", centred, centred)), 1e-12, scale_at)
+    root = _append_square_root(form, _mean(form, form.write("Mul", centred, centred)), 1e-12, scale_at)
     rows, result = form.write("Div", centred, root), form.node.output[0]
     if has_offset:
         form.write("Add", form.write("Mul", rows, scale), form.node.input[scale_at + 1], name=result)
@@ -78,7 +78,7 @@ def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
 
 def write_rms_norm(form: NodeRewriter, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
     """Append nodes that compute the node's result, the RMS norm of `data` times a scale."""
-    root = _root(form, _mean(form, form.write("Mul", data, data), axes), 1e-5)
+    root = _append_square_root(form, _mean(form, form.write("Mul", data, data), axes), 1e-5)
     form.write("Mul", form.write("Div", data, root), scale, name=form.node.output[0])
 
 
@@ -88,7 +88,7 @@ def _mean(form: NodeRewriter, data: str, axes: Sequence[int] = (-1,)) -> str:
     return form.write("ReduceMean", data, form.integers(*axes), keepdims=1)
 
 
-def _root(form: NodeRewriter, mean: str, epsilon: float, index: int = 0) -> str:
+def _append_square_root(form: NodeRewriter, mean: str, epsilon: float, index: int = 0) -> str:
     """Append nodes for sqrt(mean + epsilon); epsilon has the type of input `index`."""
     least = form.number(form.attribute("epsilon", epsilon), index)
     return form.write("Sqrt", form.write("Add", mean, least))
@@ -124,7 +124,7 @@ def _quick_gelu(form: NodeRewriter) -> None:
     form.write("Mul", data, gate, name=form.node.output[0])
 
 
-def _product(form: NodeRewriter) -> None:
+def _lower_fused_matmul(form: NodeRewriter) -> None:
     """Lower FusedMatMul. Raises ValueError if it transposes batches or unknown shapes."""
     if form.attribute("transBatchA", 0) or form.attribute("transBatchB", 0):
         raise ValueError("its FusedMatMul transposes batches")
@@ -146,9 +146,9 @@ def _product(form: NodeRewriter) -> None:
 RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "Attention": lower_contrib_attention.packed_attention,
     "BiasGelu": _gelu,
-    "EmbedLayerNormalization": embedding,
+    "EmbedLayerNormalization": lower_embed_layer_norm,
     "FastGelu": _fast_gelu,
-    "FusedMatMul": _product,
+    "FusedMatMul": _lower_fused_matmul,
     "Gelu": _gelu,
     "GroupQueryAttention": lower_contrib_attention.grouped_query_attention,
     "MultiHeadAttention": lower_contrib_attention.multihead_attention,

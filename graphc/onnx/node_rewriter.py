@@ -49,7 +49,7 @@ class NodeRewriter:
     def has_output(self, output: int) -> bool:
         return len(self.node.output) > output and bool(self.node.output[output])
 
-    def kind(self, index: int) -> int:
+    def input_element_type(self, index: int) -> int:
         """Return an input's element type; 0 if it is unknown."""
         value_type = self._values.types.get(self.node.input[index])
         return 0 if value_type is None else value_type.tensor_type.elem_type
@@ -69,7 +69,7 @@ class NodeRewriter:
         """Return an input's array; None if it is not constant."""
         name = self.node.input[index] if len(self.node.input) > index else ""
         tensor = self._values.constants.get(name)
-        return None if tensor is None else read_with_weights_on_disk.array(tensor)
+        return None if tensor is None else read_with_weights_on_disk.read_tensor(tensor)
 
     def constant(self, value: Any) -> str:
         name = f"{self._name}/constant_{len(self.constants)}"
@@ -80,17 +80,17 @@ class NodeRewriter:
         """Add a constant of int64 numbers and return its name."""
         return self.constant(np.array(numbers, "int64"))
 
-    def size(self, name: str, axis: int) -> str:
+    def append_size(self, name: str, axis: int) -> str:
         """Append nodes for a value's size along an axis; return the result's name."""
         return self.write("Gather", self.write("Shape", name), self.constant(np.int64(axis)))
 
-    def counted(self, count: str) -> str:
+    def append_range(self, count: str) -> str:
         """Append a node for the vector 0, 1, ..., count - 1; return its result's name."""
         return self.write("Range", self.constant(np.int64(0)), count, self.constant(np.int64(1)))
 
     def number(self, value: float, index: int = 0) -> str:
         """Add a scalar constant of the type of input `index` and return its name."""
-        kind = self.kind(index) or TensorProto.FLOAT
+        kind = self.input_element_type(index) or TensorProto.FLOAT
         return self.constant(np.array(value, helper.tensor_dtype_to_np_dtype(kind)))
 
     def write(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
@@ -112,7 +112,7 @@ class NodeRewriter:
         )
         self.nodes.append(copy)
 
-    def reference(self, *inputs: Any, excluded_attribute: str) -> Any:
+    def evaluate_reference(self, *inputs: Any, excluded_attribute: str) -> Any:
         """Evaluate the node in ONNX's reference evaluator, without `excluded_attribute`."""
         names = [name if value is not None else "" for name, value in zip("abcdefgh", inputs, strict=False)]
         copy = NodeProto()

@@ -54,12 +54,12 @@ def read(path: str | Path) -> ModelProto:
     return model
 
 
-def patch_importer(read_array: Callable[[TensorProto], Any]) -> None:
+def patch_tensor_reader(read_array: Callable[[TensorProto], Any]) -> None:
     """Patch TVM's importer to read tensors with `read_array`, such as `array`."""
     onnx_frontend.get_numpy = read_array
 
 
-def array(tensor: TensorProto) -> Any:
+def read_tensor(tensor: TensorProto) -> Any:
     """Return a tensor's elements, 4-bit ones as bytes; data on disk is memory-mapped."""
     wide = _WIDE.get(tensor.data_type)
     if tensor.data_location != TensorProto.EXTERNAL:
@@ -89,7 +89,7 @@ def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]
             continue
         for inner, first, content, last in protobuf_fields.fields(view, start, end):
             is_large = inner == INITIALIZER and last - content >= HEAVY_BYTES
-            header, data_start, size = _header(view, content, last) if is_large else (b"", 0, 0)
+            header, data_start, size = _read_tensor_header(view, content, last) if is_large else (b"", 0, 0)
             if header:
                 weights.append((header, data_start, size))
             else:
@@ -97,7 +97,7 @@ def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]
     return bytes(other_fields), bytes(graph), weights
 
 
-def _header(view: memoryview, start: int, end: int) -> tuple[bytes, int, int]:
+def _read_tensor_header(view: memoryview, start: int, end: int) -> tuple[bytes, int, int]:
     """Return a tensor's message without data, the data's offset and size; empty if small."""
     header, offset, size = bytearray(), 0, 0
     for number, begin, content, last in protobuf_fields.fields(view, start, end):
@@ -130,7 +130,7 @@ def _resolve_data(tensor: TensorProto, file: Path) -> None:
         raise Missing(f"{subject}, which is too short for it")
     _refer(tensor, data_file, int(offset), size)
     if size < HEAVY_BYTES:
-        tensor.CopyFrom(numpy_helper.from_array(np.array(array(tensor)), tensor.name))
+        tensor.CopyFrom(numpy_helper.from_array(np.array(read_tensor(tensor)), tensor.name))
 
 
 def _refer(tensor: TensorProto, file: Path, offset: int, size: int) -> None:

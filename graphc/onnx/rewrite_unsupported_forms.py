@@ -14,7 +14,7 @@ from graphc.onnx.node_rewriter import KnownValues, NodeRewriter
 _FIRST_STATE = 5  # input index, after data, weights, recurrent weights, bias and lengths
 
 
-def batch_first(form: NodeRewriter) -> None:
+def rewrite_batch_first_rnn(form: NodeRewriter) -> None:
     """Transpose data and states of an LSTM, GRU or RNN whose batch axis is first."""
     if not form.attribute("layout", 0):
         return
@@ -61,7 +61,7 @@ def reverse_sequences(form: NodeRewriter) -> None:
     form.write("GatherElements", form.node.input[0], indices, axis=time, name=form.node.output[0])
 
 
-def from_columns(form: NodeRewriter) -> None:
+def lower_col2im(form: NodeRewriter) -> None:
     """Lower Col2Im to a transposed convolution. Raises ValueError for unknown sizes."""
     sizes, image, block = form.sizes(0), form.value(1), form.value(2)
     if sizes is None or image is None or block is None:
@@ -130,7 +130,7 @@ def rewrite(model: ModelProto) -> ModelProto:
     return result
 
 
-def _batch_norm(form: NodeRewriter) -> None:
+def _require_inference_batch_norm(form: NodeRewriter) -> None:
     if form.attribute("training_mode", 0):
         raise ValueError("its BatchNormalization is in training: export the model in evaluation mode")
 
@@ -156,7 +156,7 @@ def _is_inf(form: NodeRewriter) -> None:
     form.write("Equal", data, form.number(np.inf if positive else -np.inf), name=result)
 
 
-def _transposed_convolution(form: NodeRewriter) -> None:
+def _resolve_conv_transpose_padding(form: NodeRewriter) -> None:
     """Replace a ConvTranspose's attribute output_shape by the paddings that give it."""
     output_sizes, sizes, kernel = form.attribute("output_shape", None), form.sizes(0), form.sizes(1)
     if not output_sizes or sizes is None or kernel is None:
@@ -181,25 +181,24 @@ def _transposed_convolution(form: NodeRewriter) -> None:
 
 def _power(form: NodeRewriter) -> None:
     """Cast exponents to the base's type; compute integer powers in float64."""
-    base, exponent = form.kind(0), form.kind(1)
+    base, exponent = form.input_element_type(0), form.input_element_type(1)
     if not base or not exponent or (base == exponent and base not in _WHOLE):
         return
     wide_kind = TensorProto.DOUBLE if base in _WHOLE else base
     operands = [form.write("Cast", name, to=wide_kind) for name in form.node.input]
     if base in _WHOLE:
-        power = form.write("Pow", *operands)
-        form.write("Cast", power, name=form.node.output[0], to=base)
+        form.write("Cast", form.write("Pow", *operands), name=form.node.output[0], to=base)
     else:
         form.write("Pow", *operands, name=form.node.output[0])
 
 
-def _length(form: NodeRewriter) -> None:
+def _lower_lp_normalization(form: NodeRewriter) -> None:
     """Lower LpNormalization: divide each row by its norm."""
     (data,), axis, order = form.node.input, form.attribute("axis", -1), form.attribute("p", 2)
     squared = form.write("Mul", data, data) if order == 2 else form.write("Abs", data)
     total = form.write("ReduceSum", squared, form.integers(axis), keepdims=1)
     length = form.write("Sqrt", total) if order == 2 else total
-    dtype = helper.tensor_dtype_to_np_dtype(form.kind(0) or TensorProto.FLOAT)
+    dtype = helper.tensor_dtype_to_np_dtype(form.input_element_type(0) or TensorProto.FLOAT)
     least = form.constant(np.finfo(dtype).tiny)  # a row of zeros has norm 0 and stays zero
     form.write("Div", data, form.write("Max", length, least), name=form.node.output[0])
 
@@ -228,21 +227,21 @@ def _one_hot(form: NodeRewriter) -> None:
     form.write("Where", form.write("Or", is_equal, from_the_end), hot, cold, name=form.node.output[0])
 
 
-def _require_constant_limits(form: NodeRewriter) -> None:
+def _require_constant_nms_limits(form: NodeRewriter) -> None:
     """Raise ValueError unless NonMaxSuppression's limits are constant: TVM ignores others."""
     limits = [index for index, name in enumerate(form.node.input) if index > 1 and name]
     if any(form.value(index) is None for index in limits):
         raise ValueError("the limits of its NonMaxSuppression are not constant")
 
 
-def _require_average(form: NodeRewriter) -> None:
+def _require_average_roi_align(form: NodeRewriter) -> None:
     if form.attribute("mode", b"avg") != b"avg":
         raise ValueError("its RoiAlign takes the largest number: export it with mode=avg")
 
 
-def _identity(form: NodeRewriter) -> None:
+def _lower_eye_like(form: NodeRewriter) -> None:
     """Lower EyeLike to a constant. Raises ValueError if its sizes are not constant."""
-    sizes, kind = form.sizes(0), form.attribute("dtype", form.kind(0) or TensorProto.FLOAT)
+    sizes, kind = form.sizes(0), form.attribute("dtype", form.input_element_type(0) or TensorProto.FLOAT)
     if sizes is None:
         raise ValueError("the sizes of its EyeLike are not constant")
     rows, columns = sizes
@@ -250,9 +249,9 @@ def _identity(form: NodeRewriter) -> None:
     form.write("Identity", form.constant(eye), name=form.node.output[0])
 
 
-def _remainder(form: NodeRewriter) -> None:
+def _rewrite_mod(form: NodeRewriter) -> None:
     """Rewrite float Mod as fmod=1, which handles infinities, and correct its sign."""
-    kind = form.kind(0)
+    kind = form.input_element_type(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
         return
     data, divisor = form.node.input
@@ -274,16 +273,16 @@ def _sum(form: NodeRewriter) -> None:
 
 
 def _boolean_extremum(form: NodeRewriter) -> None:
-    if form.kind(0) == TensorProto.BOOL:
+    if form.input_element_type(0) == TensorProto.BOOL:
         integers = form.write("Cast", form.node.input[0], to=TensorProto.INT32)
         result = form.node.output[0]
         form.copy([integers, *form.node.input[1:]], [f"{result}/whole"])
         form.write("Cast", f"{result}/whole", to=TensorProto.BOOL, name=result)
 
 
-def _largest(form: NodeRewriter) -> None:
+def _cast_topk_integers(form: NodeRewriter) -> None:
     """Cast a TopK's integers to int64 if TVM cannot sort them. Raises ValueError for uint64."""
-    kind, (values, *places) = form.kind(0), form.node.output
+    kind, (values, *places) = form.input_element_type(0), form.node.output
     if kind == TensorProto.UINT64:
         raise ValueError("TVM sorts no uint64, as its TopK does: cast to int64 before it")
     if kind in _UNSORTED:
@@ -301,30 +300,30 @@ def _norm_over_all_axes(form: NodeRewriter) -> None:
 
 
 _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
-    "BatchNormalization": _batch_norm,
-    "Col2Im": from_columns,
-    "ConvTranspose": _transposed_convolution,
-    "DFT": dft_and_resize_to_matmul.transform,
+    "BatchNormalization": _require_inference_batch_norm,
+    "Col2Im": lower_col2im,
+    "ConvTranspose": _resolve_conv_transpose_padding,
+    "DFT": dft_and_resize_to_matmul.replace_dft,
     "Dropout": _dropout,
-    "EyeLike": _identity,
-    "GRU": batch_first,
+    "EyeLike": _lower_eye_like,
+    "GRU": rewrite_batch_first_rnn,
     "IsInf": _is_inf,
-    "LSTM": batch_first,
-    "LpNormalization": _length,
-    "Mod": _remainder,
-    "NonMaxSuppression": _require_constant_limits,
+    "LSTM": rewrite_batch_first_rnn,
+    "LpNormalization": _lower_lp_normalization,
+    "Mod": _rewrite_mod,
+    "NonMaxSuppression": _require_constant_nms_limits,
     "OneHot": _one_hot,
     "Pow": _power,
     "RMSNormalization": _norm_over_all_axes,
-    "RNN": batch_first,
+    "RNN": rewrite_batch_first_rnn,
     "ReduceMax": _boolean_extremum,
     "ReduceMin": _boolean_extremum,
     "Resize": dft_and_resize_to_matmul.resize,
     "ReverseSequence": reverse_sequences,
-    "RoiAlign": _require_average,
-    "STFT": dft_and_resize_to_matmul.short_transforms,
+    "RoiAlign": _require_average_roi_align,
+    "STFT": dft_and_resize_to_matmul.replace_stft,
     "SpaceToDepth": space_to_depth,
     "Sum": _sum,
-    "TopK": _largest,
+    "TopK": _cast_topk_integers,
     "Upsample": upsample,
 }

@@ -36,7 +36,7 @@ def _known_sequence(walk: Any, node: NodeProto) -> list[str] | None:
     return tensors
 
 
-def _place(walk: Any, node: NodeProto, index: int, default: int) -> int | None:
+def _sequence_position(walk: Any, node: NodeProto, index: int, default: int) -> int | None:
     """Return the position given by input `index`, or the default; None if it is unknown."""
     if len(node.input) <= index or not node.input[index]:
         return default
@@ -58,7 +58,7 @@ def _identity(walk: Any, node: NodeProto) -> bool:
 
 def _insert(walk: Any, node: NodeProto) -> bool:
     tensors = _known_sequence(walk, node)
-    place = None if tensors is None else _place(walk, node, 2, len(tensors))
+    place = None if tensors is None else _sequence_position(walk, node, 2, len(tensors))
     if tensors is None or place is None:
         return False
     place = place if place >= 0 else len(tensors) + place
@@ -68,7 +68,7 @@ def _insert(walk: Any, node: NodeProto) -> bool:
 
 def _erase(walk: Any, node: NodeProto) -> bool:
     tensors = _known_sequence(walk, node)
-    place = None if tensors is None else _place(walk, node, 1, len(tensors) - 1)
+    place = None if tensors is None else _sequence_position(walk, node, 1, len(tensors) - 1)
     if tensors is None or place is None:
         return False
     walk.sequences[node.output[0]] = [
@@ -78,7 +78,7 @@ def _erase(walk: Any, node: NodeProto) -> bool:
 
 
 def _element(walk: Any, node: NodeProto) -> bool:
-    tensors, place = _known_sequence(walk, node), _place(walk, node, 1, 0)
+    tensors, place = _known_sequence(walk, node), _sequence_position(walk, node, 1, 0)
     if tensors is None or place is None or not -len(tensors) <= place < len(tensors):
         return False
     walk.node(helper.make_node("Identity", [tensors[place]], [node.output[0]]))

@@ -51,8 +51,8 @@ def _branch(walk: Any, node: NodeProto) -> None:
     if condition is None:
         raise Unknown
     branch = "then_branch" if np.all(condition) else "else_branch"
-    results = _run(walk, _graph(node, branch), node.output[0], [])
-    _name(walk, node.output, results)
+    results = _inline_graph(walk, _graph_attribute(node, branch), node.output[0], [])
+    _append_result_copies(walk, node.output, results)
 
 
 def _loop(walk: Any, node: NodeProto) -> None:
@@ -60,21 +60,21 @@ def _loop(walk: Any, node: NodeProto) -> None:
     limit_value = walk.value(limit) if limit else None
     if limit and limit_value is None:
         raise Unknown
-    body, collected, step = _graph(node, "body"), [], 0
-    condition = condition or _constant(walk, node, "goes_on", np.array(True))
+    body, collected, step = _graph_attribute(node, "body"), [], 0
+    condition = condition or _add_known_constant(walk, node, "goes_on", np.array(True))
     while limit_value is None or step < int(np.ravel(limit_value)[0]):
         goes_on = walk.value(condition)
         if goes_on is None:
             raise Unknown
         if not np.all(goes_on):
             break
-        count = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
-        results = _run(walk, body, f"{node.output[0]}_{step}", [count, condition, *carried])
+        count = _add_known_constant(walk, node, f"step_{step}", np.array(step, "int64"))
+        results = _inline_graph(walk, body, f"{node.output[0]}_{step}", [count, condition, *carried])
         condition, carried = results[0], results[1 : 1 + len(carried)]
         collected.append(results[1 + len(carried) :])
         step += 1
-    _name(walk, node.output, carried)
-    _stack(walk, node.output[len(carried) :], collected, [0] * (len(node.output) - len(carried)))
+    _append_result_copies(walk, node.output, carried)
+    _stack_step_results(walk, node.output[len(carried) :], collected, [0] * (len(node.output) - len(carried)))
 
 
 def _scan(walk: Any, node: NodeProto) -> None:
@@ -93,36 +93,38 @@ def _scan(walk: Any, node: NodeProto) -> None:
         raise Unknown
     collected = []
     for step in range(steps):
-        index_name = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
+        index_name = _add_known_constant(walk, node, f"step_{step}", np.array(step, "int64"))
         slices = [f"{node.output[0]}_slice_{step}_{index}" for index in range(count)]
         for name, sequence, axis in zip(slices, sequences, axes, strict=True):
             walk.node(helper.make_node("Gather", [sequence, index_name], [name], axis=axis))
-        results = _run(walk, _graph(node, "body"), f"{node.output[0]}_{step}", [*states, *slices])
+        results = _inline_graph(
+            walk, _graph_attribute(node, "body"), f"{node.output[0]}_{step}", [*states, *slices]
+        )
         states = results[: len(states)]
         collected.append(results[len(states) :])
-    _name(walk, node.output, states)
+    _append_result_copies(walk, node.output, states)
     outputs = node.output[len(states) :]
     places = list(options["scan_output_axes"].ints) if "scan_output_axes" in options else [0] * len(outputs)
-    _stack(walk, outputs, collected, places)
+    _stack_step_results(walk, outputs, collected, places)
 
 
-def _graph(node: NodeProto, name: str) -> GraphProto:
+def _graph_attribute(node: NodeProto, name: str) -> GraphProto:
     graph: GraphProto = next(attribute.g for attribute in node.attribute if attribute.name == name)
     return graph
 
 
-def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
+def _add_known_constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
     full_name = f"{node.output[0]}_{name}"
     walk.set_value(full_name, value)
     return full_name
 
 
-def _run(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[str]) -> list[str]:
+def _inline_graph(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[str]) -> list[str]:
     """Process a graph's nodes with prefixed names; return its results. Raises Unknown."""
     walk.unrolled += 1 + len(graph.node)
     if walk.unrolled > UNROLLED:
         raise Unknown
-    names = {name: f"{prefix}/{name}" for name in _own(graph)}
+    names = {name: f"{prefix}/{name}" for name in _defined_names(graph)}
     names |= {value.name: name for value, name in zip(graph.input, inputs, strict=True)}
     for tensor in graph.initializer:
         renamed = type(tensor)()
@@ -141,7 +143,7 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProt
     result.input[:] = [names.get(name, name) for name in node.input]
     result.output[:] = [names.get(name, name) for name in node.output]
     for graph in inner_graphs(result):
-        outer_names = {name: new for name, new in names.items() if name not in _own(graph)}
+        outer_names = {name: new for name, new in names.items() if name not in _defined_names(graph)}
         inner = [_renamed(inner_node, outer_names, prefix) for inner_node in graph.node]
         del graph.node[:]
         graph.node.extend(inner)
@@ -150,19 +152,21 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProt
     return result
 
 
-def _own(graph: GraphProto) -> set[str]:
+def _defined_names(graph: GraphProto) -> set[str]:
     names = {value.name for value in (*graph.input, *graph.initializer)}
     return names | {name for node in graph.node for name in node.output if name}
 
 
-def _name(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:
+def _append_result_copies(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:
     """Append copies of results, with the names by which the outer graph reads them."""
     for name, result in zip(outputs, results, strict=False):
         if name:
             walk.node(helper.make_node("Identity", [result], [name]))
 
 
-def _stack(walk: Any, outputs: Sequence[str], steps: Sequence[Sequence[str]], axes: Sequence[int]) -> None:
+def _stack_step_results(
+    walk: Any, outputs: Sequence[str], steps: Sequence[Sequence[str]], axes: Sequence[int]
+) -> None:
     """Stack the results of all steps along a new axis. Raises Unknown if no step was run."""
     if outputs and not steps:
         raise Unknown

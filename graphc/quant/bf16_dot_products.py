@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.target.codegen import target_has_features
 
 from graphc.core.graph_pass import Graph, Leave, Pass, Report, Unsupported, operator_name
-from graphc.core.graph_rewriting import convolution, is_channels_last, permutation, sizes_of
+from graphc.core.graph_rewriting import copy_convolution, is_channels_last, permutation, sizes_of
 from graphc.quant import dot_product_function, padded_sums
 from graphc.quant.dot_product_function import DotInstruction
 from graphc.quant.padded_sums import FROM_PLANES, Layout
@@ -50,8 +50,8 @@ class RoundedProduct:
 class Bf16DotProducts(Pass[RoundedProduct]):
     """Multiplies by constant weights in bfloat16, two products per lane where possible."""
 
-    name, match = "quant.multiply_bf16", ("relax.matmul", "relax.nn.conv2d")
-    after = ("conv.winograd",)
+    name, match = "bf16_dot_products", ("relax.matmul", "relax.nn.conv2d")
+    after = ("conv3x3_to_winograd",)
     rules = (DOT,)
 
     def apply(self, mod: Any) -> tuple[Any, Report]:
@@ -70,7 +70,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
             # Stacks must be rounded already.
             if data.ty.dtype != NARROW or not weights.ty.ndim == data.ty.ndim == 3:
                 padded_sums.check_rows(call)
-            return RoundedProduct(data, padded_sums.of_rows)
+            return RoundedProduct(data, padded_sums.describe_row_product)
         if not is_channels_last(call):
             raise Leave("its channels are not last, or its weights are computed")
         groups, channels = int(call.attrs.groups), sizes_of(data)[-1]
@@ -83,19 +83,19 @@ class Bf16DotProducts(Pass[RoundedProduct]):
         if any(int(number) != 1 for number in (*call.attrs.dilation, groups)):
             raise Leave("it has dilation or groups")
         if channels % PAIR == 0:
-            return RoundedProduct(data, padded_sums.of_channels)
+            return RoundedProduct(data, padded_sums.describe_channel_sums)
         transpose = g.producer(data, "relax.permute_dims")
         if transpose is None or permutation(transpose) != FROM_PLANES:
             raise Leave("its channels are no pairs, and no planes")
-        return RoundedProduct(transpose.args[0], padded_sums.of_planes)
+        return RoundedProduct(transpose.args[0], padded_sums.describe_channels_first_sums)
 
     def rewrite(self, call: Any, facts: RoundedProduct, g: Graph) -> Any:
         data, weights = facts.data, g.array(call.args[1]).astype(ml_dtypes.bfloat16)
         data = data if data.ty.dtype == NARROW else relax.op.astype(data, NARROW)
         if facts.layout is None:
-            return convolution(call, data, relax.const(weights), out_dtype="float32")
+            return copy_convolution(call, data, relax.const(weights), out_dtype="float32")
         dot_sums = facts.layout(call, weights, INSTRUCTION)
         # Pad planes even if the margins are empty: tuned tasks include this operator.
-        planes = facts.layout is padded_sums.of_planes
+        planes = facts.layout is padded_sums.describe_channels_first_sums
         padded_data = relax.op.nn.pad(data, dot_sums.margins) if planes else dot_sums.pad(data)
         return dot_sums.call(g, INSTRUCTION, f"bf16_{operator_name(call).rpartition('.')[2]}", padded_data)

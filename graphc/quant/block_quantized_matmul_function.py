@@ -40,12 +40,12 @@ class BlockQuantizedMatmul:
         )
 
     @property
-    def work(self) -> int:
+    def operation_count(self) -> int:
         """The number of arithmetic operations."""
         return 2 * prod(self.rows) * self.blocks * self.block * self.outputs
 
     @property
-    def bytes(self) -> int:
+    def weight_block_bytes(self) -> int:
         """Bytes of weights in a block of inputs and a vector of outputs."""
         return int(self.block * self.instruction.lanes * self.bits // llvm_byte_dot_products.BYTES)
 
@@ -58,7 +58,7 @@ def pack_weights(product: BlockQuantizedMatmul, weights: Any) -> Any:
     ordered = np.moveaxis(np.moveaxis(split, -2, 0), -1, -2)  # vectors, blocks, steps, (halves,) lanes, quad
     if nibbles:
         ordered = ordered[..., 0, :, :] | (ordered[..., 1, :, :] << llvm_byte_dot_products.NIBBLES)
-    return np.ascontiguousarray(ordered).reshape(product.vectors, product.blocks, product.bytes)
+    return np.ascontiguousarray(ordered).reshape(product.vectors, product.blocks, product.weight_block_bytes)
 
 
 def pack_by_block(product: BlockQuantizedMatmul, numbers: Any) -> Any:
@@ -83,8 +83,8 @@ def build_function(product: BlockQuantizedMatmul) -> Any:
     blocks_of_rows = graph_rewriting.numbers((*product.rows, product.blocks))
     is_full = padded_outputs == outputs
     result = "y" if is_full else "z"
-    split = llvm_byte_dot_products.split(product.instruction, block, product.bits)
-    total = llvm_byte_dot_products.total(product.instruction, block, product.bits)
+    split = llvm_byte_dot_products.build_input_quantizer(product.instruction, block, product.bits)
+    total = llvm_byte_dot_products.build_block_dot_product(product.instruction, block, product.bits)
     row_number, *inner_rows = (f"v{axis}" for axis in rows)
     for axis, size in zip(inner_rows, product.rows[1:], strict=True):
         row_number = f"({row_number} * {size} + {axis})"
@@ -98,12 +98,13 @@ def build_function(product: BlockQuantizedMatmul) -> Any:
         if has_one_zero
         else f'T.Cast("int32x{lanes}", u[{of_lanes}]) * T.broadcast(T.int32(0) - t[{row}, vk], {lanes})'
     )
+    weight_shape = (product.vectors, product.blocks, product.weight_block_bytes)
     beside_weights = graph_rewriting.numbers((product.vectors, product.blocks, lanes))
     return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({row_sizes}, T.int64({product.blocks * block})), "float32"),
-    w: T.Buffer(({graph_rewriting.numbers((product.vectors, product.blocks, product.bytes))}), "uint8"),
+    w: T.Buffer(({graph_rewriting.numbers(weight_shape)}), "uint8"),
     s: T.Buffer(({beside_weights}), "float32"),
     {"" if has_one_zero else f'u: T.Buffer(({beside_weights}), "uint8"),'}
     y: T.Buffer(({row_sizes}, T.int64({outputs})), "float32"),
@@ -136,14 +137,14 @@ def main(
             {row}, vj, vk = T.axis.remap("{spatial}SR", [{", ".join(rows)}, j, k])
             T.reads(
                 q[{row}, vk, 0 : {2 * block}], d[{row}, vk], t[{row}, vk],
-                w[vj, vk, 0 : {product.bytes}], s[vj, vk, 0 : {lanes}],
+                w[vj, vk, 0 : {product.weight_block_bytes}], s[vj, vk, 0 : {lanes}],
                 {"" if has_one_zero else f"u[vj, vk, 0 : {lanes}],"}
             )
             T.writes({result}[{row}, vj * {lanes} : vj * {lanes} + {lanes}])
             T.sblock_attr({{
                 "{graph_rewriting.RULE}": "{RULE}",
                 "{graph_rewriting.OPERATOR}": "blocked_matmul",
-                "{graph_rewriting.WORK}": {product.work},
+                "{graph_rewriting.WORK}": {product.operation_count},
             }})
             with T.init():
                 {sums} = T.broadcast(T.float32(0), {lanes})
@@ -155,7 +156,7 @@ def main(
                 T.address_of(w[vj, vk, 0]),
                 {inputs}1),
             )) * (T.broadcast(d[{row}, vk], {lanes}) * s[{of_lanes}])
-{"" if is_full else graph_rewriting.copy_result((*product.rows, outputs))}""")
+{"" if is_full else graph_rewriting.format_result_copy((*product.rows, outputs))}""")
 
 
 MAX_ROWS, ROWS = 16, 8  # rows of a tile

@@ -12,20 +12,26 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import convolution, has_known_sizes, is_worth_padding, permutation, sizes_of
+from graphc.core.graph_rewriting import (
+    copy_convolution,
+    has_known_sizes,
+    is_worth_padding,
+    permutation,
+    sizes_of,
+)
 from graphc.quant.int8_depthwise_conv import NARROWEST
 from graphc.quant.int8_dot_products import OFFSET
 from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
 from graphc.quant.x86_int8_instructions import QUAD, required_instruction
 
 
-def signed(value: Any) -> Any:
+def shift_to_signed(value: Any) -> Any:
     """Return an expression that shifts unsigned bytes down by 128 to signed ones."""
     wide = relax.op.subtract(relax.op.astype(value, "int16"), relax.const(OFFSET, "int16"))
     return relax.op.astype(wide, "int8")
 
 
-def unsigned(value: Any, g: Graph) -> Any | None:
+def find_unsigned_source(value: Any, g: Graph) -> Any | None:
     """Return the unsigned bytes from which `signed` made this value; None if it did not."""
     narrow = g.producer(value, "relax.astype")
     shift = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
@@ -35,7 +41,7 @@ def unsigned(value: Any, g: Graph) -> Any | None:
     return wide.args[0] if wide.args[0].ty.dtype == "uint8" else None
 
 
-def encode(call: Any, g: Graph) -> Build:
+def plan_quantize(call: Any, g: Graph) -> Build:
     """Return a function that quantizes to unsigned bytes instead of signed ones.
 
     Bytes that were dequantized with the same scale and zero point are used again instead.
@@ -57,12 +63,12 @@ def encode(call: Any, g: Graph) -> Build:
     if quantized is not None and are_bytes and quantized.has_one_scale:
         is_same_code = quantized.scale == g.array(scale) and quantized.zero == shifted_zero
         if is_same_code and has_sign:
-            return partial(signed, quantized.data)
+            return partial(shift_to_signed, quantized.data)
         if is_same_code:
             return lambda: quantized.data
     if not has_sign:
         raise Leave("it has no sign")
-    return lambda: signed(
+    return lambda: shift_to_signed(
         relax.op.quantize(data, scale, relax.const(shifted_zero), axis=0, out_dtype="uint8")
     )
 
@@ -75,10 +81,10 @@ def _encoded_weights(call: Any, g: Graph) -> Any:
     return relax.const(np.clip(quantized, *LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
 
 
-def decode(call: Any, g: Graph) -> Build:
+def plan_dequantize(call: Any, g: Graph) -> Build:
     """Return a function that dequantizes what `signed` shifted. Raises Leave for others."""
     value, scale, zero = call.args
-    bytes_ = unsigned(value, g)
+    bytes_ = find_unsigned_source(value, g)
     if bytes_ is None:
         raise Leave
     if zero.ty.ndim or not g.is_constant(zero):
@@ -107,15 +113,15 @@ MOVES = frozenset(
 )
 
 
-def move(call: Any, g: Graph) -> Build:
+def plan_data_movement(call: Any, g: Graph) -> Build:
     """Return a function that reshapes, slices or pools bytes instead of decoded numbers.
 
     Raises Leave if the data is not decoded from bytes with one scale.
     """
     value = call.args[0]
-    bytes_ = unsigned(value, g)
+    bytes_ = find_unsigned_source(value, g)
     if bytes_ is not None:
-        return lambda: signed(_with(call, bytes_))
+        return lambda: shift_to_signed(_with(call, bytes_))
     quantized = quantized_value(value, g)
     if quantized is None:
         raise Leave
@@ -131,7 +137,7 @@ def move(call: Any, g: Graph) -> Build:
     return lambda: QuantizedValue(_with(call, quantized.data), quantized.scale, quantized.zero, 0).decode()
 
 
-def limit(call: Any, g: Graph) -> Build:
+def plan_relu(call: Any, g: Graph) -> Build:
     """Return a function that applies ReLU to bytes of one scale. Raises Leave for others."""
     quantized = quantized_value(call.args[0], g)
     if quantized is None:
@@ -148,7 +154,7 @@ def limit(call: Any, g: Graph) -> Build:
     return build
 
 
-def join(call: Any, g: Graph) -> Build:
+def plan_concat(call: Any, g: Graph) -> Build:
     """Return a function that concatenates bytes instead of the numbers decoded from them.
 
     Raises Leave unless all parts are decoded from bytes with the same scale and zero point.
@@ -187,7 +193,7 @@ class IntegerProduct:
     def is_convolution(self) -> bool:
         return bool(self.call.op.name == "relax.nn.conv2d")
 
-    def sums(self) -> Any:
+    def build_scaled_sums(self) -> Any:
         """Build the integer sums and their conversion to scaled floats."""
         data = self.data.data
         if self.data.zero:
@@ -198,14 +204,14 @@ class IntegerProduct:
         # `Int8DepthwiseConv` may compute it: sums are exact in float32.
         if is_depthwise and outputs % NARROWEST == 0 and np.prod(window) <= _EXACT:
             numbers = relax.const(self.weights.astype("float32"))
-            sums = convolution(self.call, relax.op.astype(data, "float32"), numbers)
+            sums = copy_convolution(self.call, relax.op.astype(data, "float32"), numbers)
         else:
-            multiply = partial(convolution, self.call) if self.is_convolution else relax.op.matmul
+            multiply = partial(copy_convolution, self.call) if self.is_convolution else relax.op.matmul
             sums = relax.op.astype(multiply(data, relax.const(self.weights), out_dtype="int32"), "float32")
         return relax.op.multiply(sums, relax.const(self.scale))
 
 
-def multiply(call: Any, g: Graph) -> Build:
+def plan_product(call: Any, g: Graph) -> Build:
     """Return a function that multiplies bytes instead of the numbers decoded from them.
 
     Raises Leave unless both are such bytes, and scales and sizes suit the target.
@@ -243,7 +249,7 @@ def multiply(call: Any, g: Graph) -> Build:
         raise Leave("its sizes fit neither the instruction nor vectors")
     scale = (data.scale * weights.scale).astype("float32")
     scale = scale.reshape(1, -1, 1, 1) if is_convolution and scale.ndim else scale
-    return IntegerProduct(call, data, weight_bytes, scale).sums
+    return IntegerProduct(call, data, weight_bytes, scale).build_scaled_sums
 
 
 def _fills_vectors(outputs: int) -> bool:
@@ -251,20 +257,20 @@ def _fills_vectors(outputs: int) -> bool:
 
 
 _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {
-    "relax.quantize": encode,
-    "relax.dequantize": decode,
-    "relax.nn.conv2d": multiply,
-    "relax.matmul": multiply,
-    "relax.concat": join,
-    "relax.nn.relu": limit,
-    **dict.fromkeys(MOVES, move),
+    "relax.quantize": plan_quantize,
+    "relax.dequantize": plan_dequantize,
+    "relax.nn.conv2d": plan_product,
+    "relax.matmul": plan_product,
+    "relax.concat": plan_concat,
+    "relax.nn.relu": plan_relu,
+    **dict.fromkeys(MOVES, plan_data_movement),
 }
 
 
 class ComputeInIntegers(Pass[Build]):
     """Multiplies, moves, clamps and joins bytes instead of the numbers decoded from them."""
 
-    name, match = "quant.compute_in_integers", tuple(_RULES)
+    name, match = "compute_in_integers", tuple(_RULES)
     dtype, any_size, forward = "", True, True
 
     def check(self, call: Any, g: Graph) -> Build:

@@ -29,7 +29,7 @@ class DotInstruction:
     sums: str
 
     @property
-    def step(self) -> str:
+    def input_index(self) -> str:
         """TVMScript for the index of an input, by the two loops over inputs."""
         return f"vko * {self.terms} + vki"
 
@@ -98,7 +98,7 @@ class Sums:
     strides: tuple[int, int] | None = None
 
     @property
-    def window(self) -> list[str]:
+    def window_axes(self) -> list[str]:
         return [] if self.stacked else [f"r{axis}" for axis in range(len(self.kernel))]
 
 
@@ -106,27 +106,33 @@ def pack_weights(instruction: DotInstruction, weights: Any) -> Any:
     """Pack [..., inputs, outputs] as [outputs/lanes, ..., inputs/terms, lanes, terms]."""
     *kernel, inputs, outputs = weights.shape
     padding = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) - outputs
-    padded_weights = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, padding)])
-    split = padded_weights.reshape(
+    split = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, padding)]).reshape(
         *kernel, inputs // instruction.terms, instruction.terms, -1, instruction.lanes
     )
     return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1))
 
 
-def dot(instruction: DotInstruction, sums: Sums) -> Any:
+def build_dot_function(instruction: DotInstruction, sums: Sums) -> Any:
     """Build a product's tensor function, whose innermost loops match the instruction.
 
     If the last vector is not full, sums are computed in a larger buffer and then copied.
     """
     *sizes, outputs = sums.result
     rows = [f"i{axis}" for axis in range(len(sizes))]
-    axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]
+    axes = [*rows, "jo", "ji", *sums.window_axes, "ko", "ki"]
     steps = sums.inputs // instruction.terms
     vectors = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) // instruction.lanes
-    extents = [*sizes, vectors, instruction.lanes, *sums.kernel[: len(sums.window)], steps, instruction.terms]
-    kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window) + 2)
+    extents = [
+        *sizes,
+        vectors,
+        instruction.lanes,
+        *sums.kernel[: len(sums.window_axes)],
+        steps,
+        instruction.terms,
+    ]
+    kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window_axes) + 2)
     values = [f"v{axis}" for axis in axes]
-    place = [f"v{axis}" for axis in sums.window or rows[: len(sums.kernel)]]
+    place = [f"v{axis}" for axis in sums.window_axes or rows[: len(sums.kernel)]]
     x = f"x[{', '.join(sums.read)}]"
     w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
     is_full = outputs % instruction.lanes == 0
@@ -151,4 +157,4 @@ def main(
             with T.init():
                 {z} = T.{instruction.sums}(0)
             {z} = {z} + T.Cast("{instruction.sums}", {x}) * T.Cast("{instruction.sums}", {w})
-{"" if is_full else graph_rewriting.copy_result(sums.result)}""")
+{"" if is_full else graph_rewriting.format_result_copy(sums.result)}""")

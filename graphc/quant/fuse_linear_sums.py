@@ -1,9 +1,9 @@
 """Fuse the arithmetic between products of bytes, and rounding to 8 bits, in one function.
 
 A product is followed by its scale, a bias, the next scale and zero points, as separate
-operators. They reduce to a sum of values with one factor each, plus a constant. One function
-from bytes to bytes (or floats) avoids storing floats between two products. It takes the
-factors as arguments, so that layers with different scales are tuned as one task.
+operators. They reduce to a sum of values with one factor each, plus a constant. One
+function from bytes to bytes (or floats) avoids storing floats between two products. It
+takes the factors as arguments, so that layers with different scales are tuned as one task.
 """
 
 from dataclasses import dataclass, field
@@ -49,22 +49,22 @@ class LinearSums:
     def __init__(self, g: Graph) -> None:
         self._g = g
 
-    def of(self, call: Any) -> Linear | None:
+    def match_sum(self, call: Any) -> Linear | None:
         """Return the sum of scaled values that a call computes; None if it is no such."""
         return self._expand(call, sizes_of(call))
 
-    def ending_in(self, value: Any, sizes: tuple[int, ...]) -> Linear:
+    def sum_ending_in(self, value: Any, sizes: tuple[int, ...]) -> Linear:
         """Return a value as a sum of scaled values of these sizes, or else as itself."""
-        constant = numbers_along_last(value)
+        constant = constant_along_last_axis(value)
         if constant is not None:
             return Linear((), constant)
-        call = self.inner(value)
+        call = self.find_inner_call(value)
         linear = None if call is None else self._expand(call, sizes)
         if linear is None:
             return Linear(((value, np.float64(1)),))
         return Linear(linear.terms, linear.constant, linear.inner_values | {value})
 
-    def inner(self, value: Any, *operators: str) -> Any | None:
+    def find_inner_call(self, value: Any, *operators: str) -> Any | None:
         """Return the call that computes a value with one reader, if it is of `operators`."""
         return self._g.producer(value, *operators) if self._g.has_one_reader(value) else None
 
@@ -74,14 +74,14 @@ class LinearSums:
             return None
         if name == "relax.astype" and call.args[0].ty.dtype in _INTEGERS:
             value = call.args[0]  # integers, and the zero point that was subtracted from them
-            subtraction = self.inner(value, "relax.subtract")
-            zero = None if subtraction is None else numbers_along_last(subtraction.args[1])
+            subtraction = self.find_inner_call(value, "relax.subtract")
+            zero = None if subtraction is None else constant_along_last_axis(subtraction.args[1])
             if subtraction is None or zero is None or value.ty.dtype != "int32":
                 return Linear(((value, np.float64(1)),))
             return Linear(((subtraction.args[0], np.float64(1)),), -zero)
         if name not in ARITHMETIC or sizes_of(call) != sizes:
             return None
-        left, right = (self.ending_in(value, sizes) for value in call.args)
+        left, right = (self.sum_ending_in(value, sizes) for value in call.args)
         if name == "relax.add":
             return left + right
         if name == "relax.subtract":
@@ -96,7 +96,7 @@ class LinearSums:
         return linear_side.times(constant_side.constant)
 
 
-def numbers_along_last(value: Any) -> Any | None:
+def constant_along_last_axis(value: Any) -> Any | None:
     """Return a constant as a scalar or as a vector along the last axis, else None."""
     if not isinstance(value, tvm.ir.GenericConst):
         return None
@@ -155,9 +155,9 @@ class Rounded:
 class FuseRequantize(Pass[Rounded]):
     """Computes scaling, sums and rounding to bytes in one function; scales are arguments."""
 
-    name, match = "quant.fuse_requantize", ("relax.astype",)
+    name, match = "fuse_requantize", ("relax.astype",)
     dtype = "uint8"
-    after = ("quant.compute_in_integers",)
+    after = ("compute_in_integers",)
 
     def check(self, call: Any, g: Graph) -> Rounded:
         chain = g.chain(call.args[0], _ENCODING)
@@ -166,7 +166,7 @@ class FuseRequantize(Pass[Rounded]):
             raise Leave("it rounds nothing")
         if names not in (_ENCODING, _ENCODING[1:]) or chain.calls[-1].ty.dtype != "int32":
             raise Leave("what it rounds is not kept within limits")
-        numbers: list[Any] = [numbers_along_last(link.args[1]) for link in chain.calls[:-1]]
+        numbers: list[Any] = [constant_along_last_axis(link.args[1]) for link in chain.calls[:-1]]
         if any(number is None or number.ndim for number in numbers):
             raise Leave("its zero point or limits are no single numbers")
         *zeros, low, high = map(float, numbers)
@@ -174,13 +174,13 @@ class FuseRequantize(Pass[Rounded]):
 
         # Clamps inside the sum become limits of the rounded values.
         sizes, sums = sizes_of(call), LinearSums(g)
-        linear = sums.ending_in(chain.source.args[0], sizes)
+        linear = sums.sum_ending_in(chain.source.args[0], sizes)
         while (clamp := _clamp(linear, sums)) is not None:
             ((_, factor),) = linear.terms
             value, inner_low, inner_high = clamp
             low = max(low, float(np.rint(inner_low * factor + linear.constant)) + zero)
             high = min(high, float(np.rint(inner_high * factor + linear.constant)) + zero)
-            linear = sums.ending_in(value, sizes).times(factor) + Linear((), linear.constant)
+            linear = sums.sum_ending_in(value, sizes).times(factor) + Linear((), linear.constant)
         total = linear + Linear((), np.float64(zero))
         if not total.is_of_sizes(sizes):
             raise Leave("what it sums up has other sizes")
@@ -197,12 +197,12 @@ def _clamp(linear: Linear, sums: LinearSums) -> tuple[Any, float, float] | None:
     if len(linear.terms) != 1 or np.ndim(linear.constant):
         return None
     ((value, factor),) = linear.terms
-    call = sums.inner(value, "relax.nn.relu", "relax.maximum", "relax.minimum")
+    call = sums.find_inner_call(value, "relax.nn.relu", "relax.maximum", "relax.minimum")
     if call is None or np.ndim(factor) or not factor > 0:
         return None
     if operator_name(call) == "relax.nn.relu":
         return call.args[0], 0.0, np.inf
-    bound = numbers_along_last(call.args[1])
+    bound = constant_along_last_axis(call.args[1])
     if bound is None or bound.ndim:
         return None
     if operator_name(call) == "relax.maximum":
@@ -216,11 +216,11 @@ _PRODUCTS = ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
 class FuseDequantize(Pass[Linear]):
     """Converts integer sums to floats in one function; scales are arguments."""
 
-    name, match = "quant.fuse_dequantize", ARITHMETIC
-    after = ("quant.fuse_requantize",)
+    name, match = "fuse_dequantize", ARITHMETIC
+    after = ("fuse_requantize",)
 
     def check(self, call: Any, g: Graph) -> Linear:
-        linear = LinearSums(g).of(call)
+        linear = LinearSums(g).match_sum(call)
         # Bytes or sums of their products, and not, say, indices.
         is_quantized = linear is not None and any(
             value.ty.dtype in BYTES
@@ -233,7 +233,7 @@ class FuseDequantize(Pass[Linear]):
             raise Leave("what it sums up has other sizes")
         # The sum's only reader may continue it and be rewritten itself.
         reader = g.only_reader(g.variable, *ARITHMETIC)
-        total = LinearSums(g).of(reader) if reader is not None and has_known_sizes(reader) else None
+        total = LinearSums(g).match_sum(reader) if reader is not None and has_known_sizes(reader) else None
         if total is not None and g.variable in total.inner_values and total.is_of_sizes(sizes_of(reader)):
             raise Leave("it is part of a sum that is rewritten as a whole")
         return linear

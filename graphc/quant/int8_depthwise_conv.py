@@ -27,7 +27,7 @@ class DepthwiseBytes:
 class Int8DepthwiseConv(Pass[DepthwiseBytes]):
     """Computes depthwise convolutions of bytes if channels fill vectors of at least 4."""
 
-    name, match = "quant.vectorize_int8_depthwise", ("relax.nn.conv2d",)
+    name, match = "int8_depthwise_conv", ("relax.nn.conv2d",)
     rules = (fuse_pointwise_into_depthwise.STRIPS,)
 
     def check(self, call: Any, g: Graph) -> DepthwiseBytes:
@@ -38,8 +38,7 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
             raise Leave("it is not depthwise")
         if (width := gcd(channels, g.lanes)) < NARROWEST:
             raise Leave(f"its channels fill no vectors of {NARROWEST}")
-        value = call.args[0]
-        data, zero = g.producer(value, "relax.astype"), np.zeros(())
+        data, zero = g.producer(call.args[0], "relax.astype"), np.zeros(())
         offset = None if data is None else g.producer(data.args[0], "relax.subtract")
         if offset is not None and g.is_constant(offset.args[1]) and offset.args[1].ty.ndim == 0:
             data, zero = g.producer(offset.args[0], "relax.astype"), g.array(offset.args[1])
@@ -49,7 +48,7 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
 
     def rewrite(self, call: Any, facts: DepthwiseBytes, g: Graph) -> Any:
         shape, names = pad_conv_to_vectors.buffer_shape, pad_conv_to_vectors.join_names
-        sizes = pad_conv_to_vectors.sizes_of(call, facts.width)
+        sizes = pad_conv_to_vectors.compute_padded_sizes(call, facts.width)
         axes = ["n", "i0", "i1", "c"]
         all_axes = [*axes, "r0", "r1"]
         condition, place = pad_conv_to_vectors.inside_condition(sizes)
@@ -64,8 +63,8 @@ def main(
     y: T.Buffer({shape(sizes.result)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OUT_ELEMENTWISE_FUSABLE}}})
-    p = T.sblock_alloc_buffer({shape(sizes.around)}, "float32")
-    for {names(axes)} in T.grid{shape(sizes.around)}:
+    p = T.sblock_alloc_buffer({shape(sizes.conv_padded_data_shape)}, "float32")
+    for {names(axes)} in T.grid{shape(sizes.conv_padded_data_shape)}:
         with T.sblock("padded"):
             {names(axes, "v")} = T.axis.remap("SSSS", [{names(axes)}])
             p[{names(axes, "v")}] = T.if_then_else(
@@ -74,7 +73,7 @@ def main(
     for {names(all_axes)} in T.grid{shape((*sizes.result, *sizes.kernel))}:
         with T.sblock("depthwise"):
             vn, vi0, vi1, vc, vr0, vr1 = T.axis.remap("SSSSRR", [{names(all_axes)}])
-            T.sblock_attr({{{fuse_pointwise_into_depthwise.strip_rule(facts.width)}}})
+            T.sblock_attr({{{fuse_pointwise_into_depthwise.format_strip_attributes(facts.width)}}})
             with T.init():
                 y[vn, vi0, vi1, vc] = T.float32(0)
             y[vn, vi0, vi1, vc] = (

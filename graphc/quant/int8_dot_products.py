@@ -43,22 +43,22 @@ class ByteProduct:
 
     def ordered(self, layout: Layout) -> Any:
         """Return the data with its axes permuted as the given layout reads them."""
-        as_it_is = self.axes is None or layout is padded_sums.of_planes
+        as_it_is = self.axes is None or layout is padded_sums.describe_channels_first_sums
         return self.data if as_it_is else relax.op.permute_dims(self.data, self.axes)
 
     def without_sign(self) -> "ByteProduct":
         """Return the same product with data as unsigned bytes."""
         if self.data.ty.dtype == "uint8":
             return self
-        data = relax.op.astype(_moved_up(self.data), "uint8")
-        zero = np.array(self.zero_byte + OFFSET) if self.has_known_zero else _moved_up(self.zero)
+        data = relax.op.astype(_shift_to_unsigned(self.data), "uint8")
+        zero = np.array(self.zero_byte + OFFSET) if self.has_known_zero else _shift_to_unsigned(self.zero)
         return replace(self, data=data, zero=zero)
 
 
 class Int8DotProducts(Pass[ByteProduct]):
     """Multiplies bytes by constant weights; the instruction adds four products per lane."""
 
-    name, match = "quant.multiply_int8", ("relax.matmul", "relax.nn.conv2d")
+    name, match = "int8_dot_products", ("relax.matmul", "relax.nn.conv2d")
     dtype = "int32"
     rules = tuple(instruction.rule for instruction in INSTRUCTIONS.values())
 
@@ -71,18 +71,18 @@ class Int8DotProducts(Pass[ByteProduct]):
                 raise Leave("its channels are not last, or its weights are computed")
             if int(call.attrs.groups) != 1:
                 raise Leave("it has groups")
-            if not _has_quads(call) and int(call.attrs.dilation[1]) != 1:
+            if sizes_of(call.args[0])[-1] % QUAD and int(call.attrs.dilation[1]) != 1:
                 raise Leave("its channels are no quads, and its window has gaps")
         padded_sums.check_weights(call, instruction, g)
 
         # The factors before casts, a transpose and a zero point.
-        data, zero = _wide(g, call.args[0]), None
+        data, zero = _strip_widening_casts(g, call.args[0]), None
         transpose = g.producer(data, "relax.permute_dims")
         if transpose is not None:
-            data = _wide(g, transpose.args[0])
+            data = _strip_widening_casts(g, transpose.args[0])
         subtraction = g.producer(data, "relax.subtract")
         if subtraction is not None and subtraction.args[1].ty.ndim == 0:
-            data, zero = _wide(g, subtraction.args[0]), subtraction.args[1]
+            data, zero = _strip_widening_casts(g, subtraction.args[0]), subtraction.args[1]
             zero = g.array(zero) if g.is_constant(zero) else zero
         if data.ty.dtype not in BYTES:
             raise Leave("its data is no bytes")
@@ -97,16 +97,16 @@ class Int8DotProducts(Pass[ByteProduct]):
 
     def rewrite(self, call: Any, facts: ByteProduct, g: Graph) -> Any:
         name, product = operator_name(call).rpartition(".")[2], facts.without_sign()
-        layout: Layout = padded_sums.of_window_rows
+        layout: Layout = padded_sums.describe_window_row_sums
         if operator_name(call) == "relax.matmul":
-            layout = padded_sums.of_rows
-        elif _has_quads(call):
-            layout = padded_sums.of_channels
+            layout = padded_sums.describe_row_product
+        elif sizes_of(call.args[0])[-1] % QUAD == 0:
+            layout = padded_sums.describe_channel_sums
         elif product.axes == FROM_PLANES:
-            layout = padded_sums.of_planes
+            layout = padded_sums.describe_channels_first_sums
         dot_sums = layout(call, product.weights, product.instruction)
         # For rows any byte may pad: their weights are zero there.
-        pad_value = 0 if layout is padded_sums.of_rows else product.zero_byte
+        pad_value = 0 if layout is padded_sums.describe_row_product else product.zero_byte
         data = dot_sums.pad(product.ordered(layout), pad_value)
         # Subtract the zero point's share of the sums.
         sums = dot_sums.call(g, product.instruction, f"int8_{name}", data)
@@ -121,16 +121,12 @@ class Int8DotProducts(Pass[ByteProduct]):
         return relax.op.subtract(sums, relax.op.multiply(zero, relax.const(columns)))
 
 
-def _moved_up(value: Any) -> Any:
+def _shift_to_unsigned(value: Any) -> Any:
     return relax.op.add(relax.op.astype(value, "int16"), relax.const(OFFSET, "int16"))
 
 
-def _wide(g: Graph, value: Any) -> Any:
+def _strip_widening_casts(g: Graph, value: Any) -> Any:
     cast = g.producer(value, "relax.astype")
     if cast is None or cast.ty.dtype not in _WIDER.get(str(cast.args[0].ty.dtype), ()):
         return value
-    return _wide(g, cast.args[0])
-
-
-def _has_quads(call: Any) -> bool:
-    return sizes_of(call.args[0])[-1] % QUAD == 0
+    return _strip_widening_casts(g, cast.args[0])

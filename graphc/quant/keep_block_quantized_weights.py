@@ -122,7 +122,7 @@ class KeptWeights:
 class KeepBlockQuantizedWeights(Pass[KeptWeights]):
     """Lets products and look-ups read 8- or 4-bit weights as they are stored."""
 
-    name, match = "quant.keep_block_weights", ("relax.matmul", "relax.take")
+    name, match = "keep_block_quantized_weights", ("relax.matmul", "relax.take")
 
     def check(self, call: Any, g: Graph) -> KeptWeights:
         instruction = llvm_byte_dot_products.best_instruction()
@@ -139,7 +139,24 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
 
     def rewrite(self, call: Any, facts: KeptWeights, g: Graph) -> Any:
         if facts.product is None:
-            return _decoded_rows(facts.weights, call.args[1])
+            places = call.args[1]
+            op, columns, sizes = relax.op, facts.weights.data.shape[1], sizes_of(places)
+            scale, zero = map(relax.const, (facts.weights.scale, facts.weights.zero))
+            if facts.weights.axis:
+                scale, zero = (op.take(values, places, 0) for values in (scale, zero))
+            table, half = facts.weights.data, columns // 2
+            if table.max(initial=0) >= FEW or columns % 2:
+                rows = op.take(relax.const(table), places, 0)
+            else:  # store the halves of 4-bit rows in the nibbles of bytes
+                nibbles = op.take(relax.const(table[:, :half] | (table[:, half:] << 4)), places, 0)
+                lower = op.bitwise_and(nibbles, relax.const(np.uint8(FEW - 1)))
+                rows = op.concat([lower, op.right_shift(nibbles, relax.const(np.uint8(4)))], axis=-1)
+            blocks = facts.weights.scale.shape[1]
+            by_block = (*sizes, blocks, columns // blocks)
+            shape = (*sizes, blocks, 1) if facts.weights.axis else (*[1] * len(sizes), columns, 1)
+            numbers = op.astype(op.reshape(rows, by_block), "float32")
+            numbers = op.subtract(numbers, op.reshape(op.astype(zero, "float32"), shape))
+            return op.reshape(op.multiply(numbers, op.reshape(scale, shape)), (*sizes, columns))
         weights, product = facts.weights, facts.product
         data, padding = call.args[0], product.blocks * product.block - len(weights.data)
         if padding:
@@ -189,23 +206,3 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
         zero=int(first_zero) if (weights.zero == first_zero).all() else None,
     )
     return KeptWeights(weights, product)
-
-
-def _decoded_rows(quantized: BlockQuantizedWeights, places: Any) -> Any:
-    op, columns, sizes = relax.op, quantized.data.shape[1], sizes_of(places)
-    scale, zero = map(relax.const, (quantized.scale, quantized.zero))
-    if quantized.axis:
-        scale, zero = (op.take(values, places, 0) for values in (scale, zero))
-    table, half = quantized.data, columns // 2
-    if table.max(initial=0) >= FEW or columns % 2:
-        rows = op.take(relax.const(table), places, 0)
-    else:  # store the halves of 4-bit rows in the nibbles of bytes
-        nibbles = op.take(relax.const(table[:, :half] | (table[:, half:] << 4)), places, 0)
-        lower = op.bitwise_and(nibbles, relax.const(np.uint8(FEW - 1)))
-        rows = op.concat([lower, op.right_shift(nibbles, relax.const(np.uint8(4)))], axis=-1)
-    blocks = quantized.scale.shape[1]
-    by_block = (*sizes, blocks, columns // blocks)
-    shape = (*sizes, blocks, 1) if quantized.axis else (*[1] * len(sizes), columns, 1)
-    numbers = op.astype(op.reshape(rows, by_block), "float32")
-    numbers = op.subtract(numbers, op.reshape(op.astype(zero, "float32"), shape))
-    return op.reshape(op.multiply(numbers, op.reshape(scale, shape)), (*sizes, columns))

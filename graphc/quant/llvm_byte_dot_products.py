@@ -24,18 +24,18 @@ class Instruction:
     lanes: int
     steps: tuple[str, ...]
 
-    def high(self, bits: int) -> int:
+    def largest_upper_byte(self, bits: int) -> int:
         """Return the largest upper byte of inputs; pairs of products must fit in 16 bits."""
         return 64 if bits == BYTES and len(self.steps) > 1 else 127
 
-    def low_bits(self, bits: int) -> int:
+    def lower_byte_bits(self, bits: int) -> int:
         """Return the number of bits in the lower byte of an input."""
-        return 8 if self.high(bits) == 127 else 7
+        return 8 if self.largest_upper_byte(bits) == 127 else 7
 
-    def largest(self, bits: int) -> int:
+    def largest_quantized_input(self, bits: int) -> int:
         """Return the largest integer that represents an input."""
-        low = self.low_bits(bits)
-        return (self.high(bits) << low) + (1 << (low - 1)) - 1
+        low = self.lower_byte_bits(bits)
+        return (self.largest_upper_byte(bits) << low) + (1 << (low - 1)) - 1
 
 
 # By required feature, the best first.
@@ -63,14 +63,14 @@ class Function:
     text: str
 
 
-def split(instruction: Instruction, block: int, bits: int) -> Function:
+def build_input_quantizer(instruction: Instruction, block: int, bits: int) -> Function:
     """Build the function that makes two bytes of each float in a block, scale and sum."""
-    low = instruction.low_bits(bits)
+    low = instruction.lower_byte_bits(bits)
     name = f"mallorn_split_{block}_{low}"
     reals, wholes, largest_integer = (
         f"<{block} x float>",
         f"<{block} x i32>",
-        _real(instruction.largest(bits)),
+        _real(instruction.largest_quantized_input(bits)),
     )
     return Function(
         name,
@@ -82,7 +82,7 @@ define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
     alwaysinline nounwind{_features(instruction)} {{
   %given = load {reals}, ptr %x, align 4
   %bits = bitcast {reals} %given to {wholes}
-  %sizes = and {wholes} %bits, {_all("i32", block, 0x7FFFFFFF)}
+  %sizes = and {wholes} %bits, {_format_vector_constant("i32", block, 0x7FFFFFFF)}
   %size = call i32 @llvm.vector.reduce.umax.v{block}i32({wholes} %sizes)
   %largest = bitcast i32 %size to float
   %none = fcmp olt float %largest, {_real(_LEAST)}
@@ -95,9 +95,9 @@ define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
   %rounded = call {reals} @llvm.rint.v{block}f32({reals} %scaled)
   %numbers = fptosi {reals} %rounded to {wholes}
   %sum = call i32 @llvm.vector.reduce.add.v{block}i32({wholes} %numbers)
-  %moved = add {wholes} %numbers, {_all("i32", block, 1 << (low - 1))}
-  %high = ashr {wholes} %moved, {_all("i32", block, low)}
-  %back = shl {wholes} %high, {_all("i32", block, low)}
+  %moved = add {wholes} %numbers, {_format_vector_constant("i32", block, 1 << (low - 1))}
+  %high = ashr {wholes} %moved, {_format_vector_constant("i32", block, low)}
+  %back = shl {wholes} %high, {_format_vector_constant("i32", block, low)}
   %low = sub {wholes} %numbers, %back
   %upper = trunc {wholes} %high to <{block} x i8>
   %lower = trunc {wholes} %low to <{block} x i8>
@@ -112,9 +112,9 @@ define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
     )
 
 
-def total(instruction: Instruction, block: int, bits: int) -> Function:
+def build_block_dot_product(instruction: Instruction, block: int, bits: int) -> Function:
     """Build the function that adds up a block's weights times its input bytes, per lane."""
-    lanes, low = instruction.lanes, instruction.low_bits(bits)
+    lanes, low = instruction.lanes, instruction.lower_byte_bits(bits)
     name, vector = f"mallorn_block_{bits}_{block}_{lanes}_{low}", f"<{lanes} x i32>"
     body = _Body(instruction)
     inputs_per_step = QUAD * BYTES // bits
@@ -124,10 +124,10 @@ def total(instruction: Instruction, block: int, bits: int) -> Function:
             for part in (0, 1):
                 chain = half if bits == NIBBLES else step % 2
                 body.add((part, chain), numbers, part * block + step * inputs_per_step + half * QUAD)
-    upper, lower = body.sum(0), body.sum(1)
-    shifted = body.put(f"shl {vector} {upper}, {_all('i32', lanes, low)}")
-    sums = body.put(f"add {vector} {shifted}, {lower}")
-    result = body.put(f"add {vector} {sums}, %start")
+    upper, lower = body.append_chain_sum(0), body.append_chain_sum(1)
+    shifted = body.append_value(f"shl {vector} {upper}, {_format_vector_constant('i32', lanes, low)}")
+    sums = body.append_value(f"add {vector} {shifted}, {lower}")
+    result = body.append_value(f"add {vector} {sums}, %start")
     return Function(
         name,
         f"""
@@ -151,40 +151,41 @@ class _Body:
         self._vector = f"<{instruction.lanes} x i32>"
         self._chains: dict[tuple[int, int], str] = {}
 
-    def put(self, value: str) -> str:
+    def append_value(self, value: str) -> str:
         name = f"%v{len(self.lines)}"
         self.lines.append(f"{name} = {value}")
         return name
 
     def load(self, place: int) -> str:
         """Append a load of weights, marked invariant: LLVM reuses it for several rows."""
-        pointer = self.put(f"getelementptr i8, ptr %w, i64 {place}")
-        return self.put(f"load {self._vector}, ptr {pointer}, align 16, !invariant.load !0")
+        pointer = self.append_value(f"getelementptr i8, ptr %w, i64 {place}")
+        return self.append_value(f"load {self._vector}, ptr {pointer}, align 16, !invariant.load !0")
 
     def nibbles(self, weight_bytes: str) -> list[str]:
         """Append code that splits bytes into their lower and upper 4-bit numbers."""
-        mask = _all("i32", self._instruction.lanes, 0x0F0F0F0F)
-        upper = self.put(
-            f"lshr {self._vector} {weight_bytes}, {_all('i32', self._instruction.lanes, NIBBLES)}"
-        )
-        return [self.put(f"and {self._vector} {value}, {mask}") for value in (weight_bytes, upper)]
+        mask = _format_vector_constant("i32", self._instruction.lanes, 0x0F0F0F0F)
+        shift = _format_vector_constant("i32", self._instruction.lanes, NIBBLES)
+        upper = self.append_value(f"lshr {self._vector} {weight_bytes}, {shift}")
+        return [self.append_value(f"and {self._vector} {value}, {mask}") for value in (weight_bytes, upper)]
 
     def add(self, chain: tuple[int, int], weights: str, place: int) -> None:
         """Append code that adds weights times four inputs to a chain of sums."""
-        pointer = self.put(f"getelementptr i8, ptr %x, i64 {place}")
-        quad = self.put(f"load i32, ptr {pointer}, align 4")
-        first = self.put(f"insertelement {self._vector} poison, i32 {quad}, i32 0")
+        pointer = self.append_value(f"getelementptr i8, ptr %x, i64 {place}")
+        quad = self.append_value(f"load i32, ptr {pointer}, align 4")
+        first = self.append_value(f"insertelement {self._vector} poison, i32 {quad}, i32 0")
         spread = f"<{self._instruction.lanes} x i32> zeroinitializer"
-        inputs = self.put(f"shufflevector {self._vector} {first}, {self._vector} poison, {spread}")
+        inputs = self.append_value(f"shufflevector {self._vector} {first}, {self._vector} poison, {spread}")
         previous, vector = self._chains.get(chain, "zeroinitializer"), self._vector
         arguments = f"{vector} {previous}, {vector} {weights}, {vector} {inputs}"
-        self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._instruction.lanes}({arguments})")
+        self._chains[chain] = self.append_value(
+            f"call {vector} @{_QUADS}_{self._instruction.lanes}({arguments})"
+        )
 
-    def sum(self, part: int) -> str:
+    def append_chain_sum(self, part: int) -> str:
         """Append code that adds up all chains of the upper (0) or lower (1) bytes."""
         result, *chains = (chain for (chain_part, _), chain in self._chains.items() if chain_part == part)
         for chain in chains:
-            result = self.put(f"add {self._vector} {result}, {chain}")
+            result = self.append_value(f"add {self._vector} {result}, {chain}")
         return result
 
 
@@ -204,6 +205,7 @@ declare {vector} @llvm.x86.{at_once}({vector}, {vector}, {vector})
   ret {vector} %out
 }}"""
     multiply, add = instruction.steps
+    ones = _format_vector_constant("i16", 2 * lanes, 1)
     return f"""
 declare {pairs} @llvm.x86.{multiply}({singles}, {singles})
 declare {vector} @llvm.x86.{add}({pairs}, {pairs})
@@ -211,13 +213,13 @@ declare {vector} @llvm.x86.{add}({pairs}, {pairs})
   %weights = bitcast {vector} %w to {singles}
   %inputs = bitcast {vector} %x to {singles}
   %pairs = call {pairs} @llvm.x86.{multiply}({singles} %weights, {singles} %inputs)
-  %quads = call {vector} @llvm.x86.{add}({pairs} %pairs, {pairs} {_all("i16", 2 * lanes, 1)})
+  %quads = call {vector} @llvm.x86.{add}({pairs} %pairs, {pairs} {ones})
   %out = add {vector} %sums, %quads
   ret {vector} %out
 }}"""
 
 
-def plain(text: str) -> str:
+def make_portable(text: str) -> str:
     """Return LLVM text for any processor, with the same results."""
     for instruction in INSTRUCTIONS.values():
         lanes = instruction.lanes
@@ -247,7 +249,7 @@ def _features(instruction: Instruction) -> str:
     return f' "target-features"="{instruction.features}"'
 
 
-def _all(kind: str, count: int, value: int) -> str:
+def _format_vector_constant(kind: str, count: int, value: int) -> str:
     return "<" + ", ".join([f"{kind} {value}"] * count) + ">"
 
 

@@ -37,7 +37,7 @@ class PaddedSums:
         if tiled is not None:
             return tile_function.call_tiles(tiled, self.weights, name, data, g)
         packed_weights = relax.const(dot_product_function.pack_weights(instruction, self.weights))
-        function = dot_product_function.dot(instruction, self.sums)
+        function = dot_product_function.build_dot_function(instruction, self.sums)
         return g.call_function(
             name, function, [data, packed_weights], relax.TensorType(self.sums.result, instruction.sums)
         )
@@ -62,31 +62,30 @@ def check_rows(call: Any) -> None:
         raise Leave("it multiplies no rows with a matrix")
 
 
-def of_rows(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
+def describe_row_product(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
     """Describe rows times a matrix, or a stack of matrices, as a product of padded data."""
     sizes, stacked = sizes_of(call.args[0]), weights.ndim == 3
     padding = -sizes[-1] % instruction.terms
     margins = *[0] * (2 * len(sizes) - 1), padding
     padded_weights = np.pad(weights, [*[(0, 0)] * (weights.ndim - 2), (0, padding), (0, 0)])
-    read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), instruction.step
+    read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), instruction.input_index
     kernel = sizes[:1] if stacked else ()
-    data = _grown(sizes, margins)
-    strides = data[-1], 0
-    sums = Sums(data, sizes_of(call), data[-1], read, kernel, stacked, strides)
+    data = _add_margins(sizes, margins)
+    sums = Sums(data, sizes_of(call), data[-1], read, kernel, stacked, (data[-1], 0))
     return PaddedSums(margins, padded_weights, sums)
 
 
-def of_channels(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
+def describe_channel_sums(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
     """Describe a convolution as sums over channels, contiguous at each window position."""
     top, left, bottom, right = map(int, call.attrs.padding)
     margins = 0, 0, top, bottom, left, right, 0, 0
-    data = _grown(sizes_of(call.args[0]), margins)
-    down, across, row_step, column_step = _steps(call)
+    data = _add_margins(sizes_of(call.args[0]), margins)
+    down, across, row_step, column_step = _strides_and_dilation(call)
     read = (
         "vi0",
         f"vi1 * {down} + vr0 * {row_step}",
         f"vi2 * {across} + vr1 * {column_step}",
-        instruction.step,
+        instruction.input_index,
     )
     window, (_, _, wide, inputs) = weights.shape[:2], data
     strides = (across * inputs, row_step * wide * inputs) if 1 in (column_step, window[1]) else None
@@ -94,7 +93,7 @@ def of_channels(call: Any, weights: Any, instruction: DotInstruction) -> PaddedS
     return PaddedSums(margins, weights, sums)
 
 
-def of_window_rows(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
+def describe_window_row_sums(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
     """Describe a convolution of few channels, summed along whole rows of the window.
 
     A read may extend beyond the window's row, where weights are zero.
@@ -105,14 +104,14 @@ def of_window_rows(call: Any, weights: Any, instruction: DotInstruction) -> Padd
     padded_weights = np.pad(weights.reshape(high, inputs, outputs), ((0, 0), (0, padding), (0, 0)))
     top, left, bottom, right = map(int, call.attrs.padding)
     margins = 0, 0, top, bottom, left, right + -(-padding // channels), 0, 0
-    batch, height, *row = _grown(sizes_of(call.args[0]), margins)
-    down, across, row_step, _ = _steps(call)
-    read = "vi0", f"vi1 * {down} + vr0 * {row_step}", f"vi2 * {across * channels} + {instruction.step}"
+    batch, height, *row = _add_margins(sizes_of(call.args[0]), margins)
+    down, across, row_step, _ = _strides_and_dilation(call)
+    read = "vi0", f"vi1 * {down} + vr0 * {row_step}", f"vi2 * {across * channels} + {instruction.input_index}"
     sums = Sums((batch, height, prod(row)), sizes_of(call), inputs + padding, read, (high,))
     return PaddedSums(margins, padded_weights, sums)
 
 
-def of_planes(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
+def describe_channels_first_sums(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
     """Describe a channels-first convolution of few channels, summed along image rows."""
     high, wide, channels, _ = weights.shape
     padding = -wide % instruction.terms
@@ -120,17 +119,17 @@ def of_planes(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSum
     top, left, bottom, right = map(int, call.attrs.padding)
     margins = 0, 0, 0, 0, top, bottom, left, right + padding
     batch, height, width, _ = sizes_of(call.args[0])
-    data = _grown((batch, channels, height, width), margins)
-    down, across, row_step, _ = _steps(call)
-    read = "vi0", "vr0", f"vi1 * {down} + vr1 * {row_step}", f"vi2 * {across} + {instruction.step}"
+    data = _add_margins((batch, channels, height, width), margins)
+    down, across, row_step, _ = _strides_and_dilation(call)
+    read = "vi0", "vr0", f"vi1 * {down} + vr1 * {row_step}", f"vi2 * {across} + {instruction.input_index}"
     return PaddedSums(
         margins, padded_weights, Sums(data, sizes_of(call), wide + padding, read, (channels, high))
     )
 
 
-def _steps(call: Any) -> tuple[int, ...]:
+def _strides_and_dilation(call: Any) -> tuple[int, ...]:
     return tuple(map(int, (*call.attrs.strides, *call.attrs.dilation)))
 
 
-def _grown(sizes: tuple[int, ...], margins: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(map(sum, zip(sizes, margins[::2], margins[1::2], strict=True)))
+def _add_margins(sizes: tuple[int, ...], padding: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(sizes, padding[::2], padding[1::2], strict=True)))

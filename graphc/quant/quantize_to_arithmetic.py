@@ -13,9 +13,9 @@ from graphc.quant.x86_int8_instructions import required_instruction
 class QuantizeToArithmetic(Pass[None]):
     """Writes the remaining quantize and dequantize operators as arithmetic that TVM can fuse."""
 
-    name, match = "quant.quantize_to_arithmetic", ("relax.dequantize", "relax.quantize")
+    name, match = "quantize_to_arithmetic", ("relax.dequantize", "relax.quantize")
     dtype = ""
-    after = ("quant.compute_in_integers",)
+    after = ("compute_in_integers",)
 
     def check(self, call: Any, g: Graph) -> None:
         required_instruction()

@@ -147,7 +147,7 @@ end:
         )
 
     @property
-    def plain(self) -> str:
+    def portable_llvm_text(self) -> str:
         """The LLVM text for any processor, which reports that it has no tiles."""
         return f"""
 define linkonce_odr i32 @{ALLOWED}() {{
@@ -176,7 +176,7 @@ def has_tiles(instruction: TileInstruction) -> bool:
 def without_tiles(text: str) -> str:
     """Return LLVM text with the tile functions replaced by those for any processor."""
     for instruction in BY_TYPE.values():
-        text = text.replace(instruction.text, instruction.plain)
+        text = text.replace(instruction.text, instruction.portable_llvm_text)
     return text
 
 

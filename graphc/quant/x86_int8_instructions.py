@@ -15,7 +15,7 @@ QUAD = 4
 FUNCTION = "mallorn_dot_int8"
 
 
-def _at_once(lanes: int, features: str, intrinsic: str) -> str:
+def _format_vnni_function(lanes: int, features: str, intrinsic: str) -> str:
     vector = f"<{lanes} x i32>"
     return f"""
 declare {vector} @llvm.x86.{intrinsic}({vector}, {vector}, {vector})
@@ -27,7 +27,7 @@ define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %
 """
 
 
-def _by_pairs(lanes: int, features: str, intrinsic: str) -> str:
+def _format_byte_pair_function(lanes: int, features: str, intrinsic: str) -> str:
     """Return an LLVM function that multiplies a lane's even and odd bytes in 16 bits."""
     vector, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     eight, low = (f"<{', '.join([f'i16 {number}'] * 2 * lanes)}>" for number in (8, 255))
@@ -53,10 +53,10 @@ define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %
 
 # By required feature, best first: 32-bit numbers in a vector, and the function for LLVM.
 FEATURES = {
-    "avx512vnni": (16, _at_once(16, "+avx512f,+avx512vnni", "avx512.vpdpbusd.512")),
-    "avxvnni": (8, _at_once(8, "+avx2,+avxvnni", "avx512.vpdpbusd.256")),
-    "avx512bw": (16, _by_pairs(16, "+avx512f,+avx512bw", "avx512.pmaddw.d.512")),
-    "avx2": (8, _by_pairs(8, "+avx2", "avx2.pmadd.wd")),
+    "avx512vnni": (16, _format_vnni_function(16, "+avx512f,+avx512vnni", "avx512.vpdpbusd.512")),
+    "avxvnni": (8, _format_vnni_function(8, "+avx2,+avxvnni", "avx512.vpdpbusd.256")),
+    "avx512bw": (16, _format_byte_pair_function(16, "+avx512f,+avx512bw", "avx512.pmaddw.d.512")),
+    "avx2": (8, _format_byte_pair_function(8, "+avx2", "avx2.pmadd.wd")),
 }
 
 

@@ -56,7 +56,7 @@ def shapes_at(inputs: Mapping[str, Dims], sizes: Sizes) -> dict[str, list[int]]:
     return {name: _sizes_at(dims, sizes) for name, dims in inputs.items()}
 
 
-def names_of(dim: Any) -> list[str]:
+def dimension_names_of(dim: Any) -> list[str]:
     """Return the names of the free dimensions that add up to an axis; none if fixed."""
     return [name for name in dim.split(PLUS) if not name.isdigit()] if isinstance(dim, str) else []
 
@@ -116,7 +116,7 @@ def join_points(mods: Sequence[Any], dynamic: Range) -> Any:
     """Join modules for several tuned sizes into one, with a `main` for the whole range."""
     points, inputs = dynamic["points"], list(dynamic["inputs"].values())
     open_ = growing_dimensions(dynamic["ranges"])
-    parts = [_renamed(mod, point_suffix(point)) for mod, point in zip(mods, points, strict=True)]
+    parts = [_rename_functions(mod, point_suffix(point)) for mod, point in zip(mods, points, strict=True)]
     functions = {name: function for part in parts for name, function in part.items()}
     builder = relax.BlockBuilder(tvm.IRModule(functions))
     entries = [pair for mod, point in zip(mods, points, strict=True) for pair in _results(mod, point, open_)]
@@ -155,8 +155,13 @@ class _Dispatcher:
     def emit(self, rules: Sequence[Rule]) -> None:
         """Add `main`, which applies the rules, and the functions that it calls."""
         sizes, params = self._params()
-        runners = {key: self._run(*key) for key in dict.fromkeys((r["point"], r["first"]) for r in rules)}
-        fits = {rule["point"]: self._fits(rule["point"]) for rule in rules if not rule["first"]}
+        runners = {
+            key: self._add_pad_or_split_function(*key)
+            for key in dict.fromkeys((r["point"], r["first"]) for r in rules)
+        }
+        fits = {
+            rule["point"]: self._add_exact_size_function(rule["point"]) for rule in rules if not rule["first"]
+        }
         runs = []
         for rule in rules:
             run = relax.Call(runners[rule["point"], rule["first"]], params)
@@ -165,21 +170,23 @@ class _Dispatcher:
                 same = tirx.all(*(sizes[name] == size for name, size in point_sizes.items()))
                 run = relax.If(same, relax.Call(fits[rule["point"]], params), run)
             runs.append(run)
-        too_large = relax.Call(fits.get(len(self._points) - 1) or self._fits(len(self._points) - 1), params)
+        too_large = relax.Call(
+            fits.get(len(self._points) - 1) or self._add_exact_size_function(len(self._points) - 1), params
+        )
         # The index of the first rule that covers the sizes, or the number of rules.
         place: Any = tirx.const(len(rules), "int64")
         for number, rule in reversed(list(enumerate(rules))):
             bounds = [sizes[name] <= limit for name, limit in rule["upto"].items()]
             place = tirx.Select(tirx.all(*bounds), tirx.const(number, "int64"), place)
-        body = _choose(place, [*runs, too_large], 0)
+        body = _branch_by_range(place, [*runs, too_large], 0)
         function = relax.Function(params, body, self._type(sizes)).with_attr("global_symbol", "main")
         self._builder.update_func(self._main, function)
 
-    def _run(self, point: int, first: str) -> Any:
+    def _add_pad_or_split_function(self, point: int, first: str) -> Any:
         """Add a function that pads inputs to a tuned size, or splits them along `first`."""
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
-        shapes = [_sizes_at(dims, self._opened(point_sizes, sizes)) for dims in self._inputs]
+        shapes = [_sizes_at(dims, self._replace_open_sizes(point_sizes, sizes)) for dims in self._inputs]
         with builder.function(f"run{point_suffix(point_sizes)}{_plain(first)}", params, private=True):
             padded_inputs = []
             for param, shape in zip(params, shapes, strict=True):
@@ -189,13 +196,13 @@ class _Dispatcher:
             if first:
                 cut = [[point_sizes[first] if dim == first else 0 for dim in dims] for dims in self._inputs]
                 remaining = [
-                    builder.emit_te(_after, p, counts) if any(counts) else p
+                    builder.emit_te(_slice_after_offsets, p, counts) if any(counts) else p
                     for p, counts in zip(params, cut, strict=True)
                 ]
                 parts.append(self._fields(relax.Call(self._main, remaining)))
             results = [
                 builder.emit_te(
-                    _merged,
+                    _concatenate_in_te,
                     [part[n] for part in parts],
                     _sizes_at(dims, sizes),
                     dims.index(first) if first in dims else -1,
@@ -204,13 +211,13 @@ class _Dispatcher:
             ]
             return builder.emit_func_output(relax.Tuple(results) if self._many else results[0])
 
-    def _fits(self, point: int) -> Any:
+    def _add_exact_size_function(self, point: int) -> Any:
         """Add a function for inputs of exactly a tuned size, which makes no copies."""
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
         with builder.function(f"fits{point_suffix(point_sizes)}", params, private=True):
             pairs = zip(params, self._inputs, self._dtypes, strict=True)
-            own_sizes = self._opened(point_sizes, sizes)
+            own_sizes = self._replace_open_sizes(point_sizes, sizes)
             cast = [
                 builder.match_cast(p, relax.TensorType(_sizes_at(dims, own_sizes), dtype))
                 for p, dims, dtype in pairs
@@ -226,12 +233,12 @@ class _Dispatcher:
             return [result]
         return [self._builder.emit(relax.TupleGetItem(result, n)) for n in range(len(self._results))]
 
-    def _opened(self, point_sizes: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def _replace_open_sizes(self, point_sizes: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
         return {**point_sizes, **{name: sizes[name] for name in self._open}}
 
     def _params(self) -> tuple[dict[str, Any], list[Any]]:
         """Return fresh size variables, and input variables that have these sizes."""
-        names = sorted({name for dims in self._inputs for dim in dims for name in names_of(dim)})
+        names = sorted({name for dims in self._inputs for dim in dims for name in dimension_names_of(dim)})
         sizes = {name: tirx.Var(_plain(name), "int64") for name in names}
         pairs = zip(self._inputs, self._dtypes, strict=True)
         types = [relax.TensorType(_sizes_at(dims, sizes), dtype) for dims, dtype in pairs]
@@ -256,7 +263,7 @@ class _Renaming(relax.PyExprMutator):  # type: ignore[misc]
         return self._names.get(op.name_hint, op)
 
 
-def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
+def _rename_functions(mod: Any, ending: str) -> dict[Any, Any]:
     names: dict[str, Any] = {}
     for old in mod.get_global_vars():
         names[old.name_hint] = tvm.ir.GlobalVar(old.name_hint + ending)
@@ -285,13 +292,13 @@ def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Siz
         yield {**point, open_[0]: sample}, shapes
 
 
-def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
+def _branch_by_range(place: Any, runs: Sequence[Any], first: int) -> Any:
     """Return nested branches that run `runs[place - first]`, found by binary search."""
     if len(runs) == 1:
         return runs[0]
     middle = first + len(runs) // 2
-    low = _choose(place, runs[: middle - first], first)
-    return relax.If(place < middle, low, _choose(place, runs[middle - first :], middle))
+    low = _branch_by_range(place, runs[: middle - first], first)
+    return relax.If(place < middle, low, _branch_by_range(place, runs[middle - first :], middle))
 
 
 def _filled(tensor: Any, shape: Sequence[int]) -> Any:
@@ -306,16 +313,15 @@ def _filled(tensor: Any, shape: Sequence[int]) -> Any:
     return te.compute(shape, value, name="filled")
 
 
-def _after(tensor: Any, offsets: Sequence[int]) -> Any:
-    shape = [have - offset for have, offset in zip(tensor.shape, offsets, strict=True)]
+def _slice_after_offsets(tensor: Any, offsets: Sequence[int]) -> Any:
     return te.compute(
-        shape,
+        [have - offset for have, offset in zip(tensor.shape, offsets, strict=True)],
         lambda *indices: tensor(*(i + offset for i, offset in zip(indices, offsets, strict=True))),
         name="after",
     )
 
 
-def _merged(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
+def _concatenate_in_te(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
     """Concatenate the results of one or two parts along an axis, in this shape."""
     if len(parts) == 1 or axis < 0:
         return te.compute(shape, lambda *indices: parts[0](*indices), name="merged")

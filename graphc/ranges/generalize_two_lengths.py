@@ -28,7 +28,7 @@ def generalize(first: Any, second: Any = None, name: str = "") -> Any:
     if second is None:
         return first
     builder, length = relax.BlockBuilder(tvm.IRModule()), tirx.Var(name, "int64")
-    _Both(builder, length).main(first["main"], second["main"])
+    _Both(builder, length).merge_main(first["main"], second["main"])
     mod = relax.transform.Normalize()(builder.finalize())
     for pass_class in (FuseCachedAttention, VectorizeCacheConcat):
         mod = pass_class(length, LENGTHS[0])(mod)
@@ -49,63 +49,60 @@ class _Both:
         self._new: dict[Any, Any] = {}
         self._constants: dict[tuple[Any, Any], Any] = {}
 
-    def main(self, first: Any, second: Any) -> None:
+    def merge_main(self, first: Any, second: Any) -> None:
         for left, right in zip(first.params, second.params, strict=True):
-            self._new[left] = relax.Var(left.name, self._type(left.ty, right.ty))
+            self._new[left] = relax.Var(left.name, self._merge_type(left.ty, right.ty))
         with self._builder.function("main", list(self._new.values()), dict(first.attrs or {})):
             with self._builder.dataflow():
                 pairs = list(zip(_bindings(first), _bindings(second), strict=True))
                 for left, right in pairs:
-                    value = self._expr(left.value, right.value)
+                    value = self._merge_expression(left.value, right.value)
                     self._new[left.var] = self._builder.emit(value, left.var.name)
-                result = self._builder.emit_output(self._expr(first.body.body, second.body.body))
+                result = self._builder.emit_output(self._merge_expression(first.body.body, second.body.body))
             self._builder.emit_func_output(result)
 
-    def _expr(self, left: Any, right: Any) -> Any:
+    def _merge_expression(self, left: Any, right: Any) -> Any:
         if type(left) is not type(right):
             raise ValueError("the model computes something else if its caches have another length")
         if isinstance(left, relax.Var):
             return self._new[left]
         if isinstance(left, relax.Call):
-            return self._call(left, right)
+            is_same_operator = tvm_ffi.structural_equal(left.op, right.op) and tvm_ffi.structural_equal(
+                left.attrs, right.attrs
+            )
+            if not is_same_operator or len(left.args) != len(right.args):
+                raise ValueError("what it computes changes with the length of its caches")
+            types = [self._merge_type(*pair) for pair in zip(left.ty_args, right.ty_args, strict=True)]
+            return relax.Call(left.op, self._merge_expressions(left.args, right.args), left.attrs, types)
         if isinstance(left, relax.Tuple):
-            return relax.Tuple(self._all(left.fields, right.fields))
+            return relax.Tuple(self._merge_expressions(left.fields, right.fields))
         if isinstance(left, relax.TupleGetItem):
-            return relax.TupleGetItem(self._expr(left.tuple_value, right.tuple_value), left.index)
+            return relax.TupleGetItem(self._merge_expression(left.tuple_value, right.tuple_value), left.index)
         if isinstance(left, relax.ShapeExpr):
-            return relax.ShapeExpr(self._sizes(left.values, right.values))
+            return relax.ShapeExpr(self._merge_sizes(left.values, right.values))
         if isinstance(left, tvm.ir.GenericConst):
-            return self._constant(left, right)
+            return self._merge_constant(left, right)
         if isinstance(left, tirx.IntImm):
-            return left if int(left) == int(right) else self._size(left, right)
+            return left if int(left) == int(right) else self._merge_size(left, right)
         if tvm_ffi.structural_equal(left, right):
             return left
         raise ValueError("what it computes changes with the length of its caches")
 
-    def _all(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
-        return [self._expr(*pair) for pair in zip(left, right, strict=True)]
+    def _merge_expressions(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        return [self._merge_expression(*pair) for pair in zip(left, right, strict=True)]
 
-    def _call(self, left: Any, right: Any) -> Any:
-        is_same_operator = tvm_ffi.structural_equal(left.op, right.op) and tvm_ffi.structural_equal(
-            left.attrs, right.attrs
-        )
-        if not is_same_operator or len(left.args) != len(right.args):
-            raise ValueError("what it computes changes with the length of its caches")
-        types = [self._type(*pair) for pair in zip(left.ty_args, right.ty_args, strict=True)]
-        return relax.Call(left.op, self._all(left.args, right.args), left.attrs, types)
-
-    def _type(self, left: Any, right: Any) -> Any:
+    def _merge_type(self, left: Any, right: Any) -> Any:
         if isinstance(left, relax.TensorType) and left.shape is not None:
-            return relax.TensorType(self._sizes(left.shape, right.shape), left.dtype)
+            return relax.TensorType(self._merge_sizes(left.shape, right.shape), left.dtype)
         return left
 
-    def _sizes(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
-        return [self._size(*pair) for pair in zip(left, right, strict=True)]
+    def _merge_sizes(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        return [self._merge_size(*pair) for pair in zip(left, right, strict=True)]
 
-    def _size(self, left: Any, right: Any) -> Any:
-        return _in_terms(self._length, *_line(int(left), int(right)))
+    def _merge_size(self, left: Any, right: Any) -> Any:
+        return _express_by_length(self._length, *_fit_line(int(left), int(right)))
 
-    def _constant(self, left: Any, right: Any) -> Any:
+    def _merge_constant(self, left: Any, right: Any) -> Any:
         first, second = left.value.numpy(), right.value.numpy()
         if first.shape == second.shape and np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
             return left
@@ -113,7 +110,7 @@ class _Both:
         if key not in self._constants:
 
             def compute() -> Any:
-                shape = self._sizes(first.shape, second.shape)
+                shape = self._merge_sizes(first.shape, second.shape)
                 value = _rule_of_constant(first, second, self._length)
                 if value is None:
                     raise ValueError(
@@ -133,7 +130,7 @@ def _bindings(function: Any) -> list[Any]:
     return [binding for block in blocks for binding in block.bindings]
 
 
-def _line(first: int, second: int) -> tuple[int, int]:
+def _fit_line(first: int, second: int) -> tuple[int, int]:
     """Return a number's growth per unit of length, and its value at 0. Raises ValueError."""
     grows, remainder = divmod(second - first, LENGTHS[1] - LENGTHS[0])
     if remainder:
@@ -141,7 +138,7 @@ def _line(first: int, second: int) -> tuple[int, int]:
     return grows, first - grows * LENGTHS[0]
 
 
-def _in_terms(length: Any, grows: int, least: int) -> Any:
+def _express_by_length(length: Any, grows: int, least: int) -> Any:
     if not grows:
         return tirx.IntImm("int64", least)
     scaled = length if grows == 1 else length * grows
@@ -158,7 +155,7 @@ def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
         for axis, n in enumerate(long.shape)
     ]
     try:
-        grows, first_value = _line(int(first.flat[0]), int(second.flat[0]))
+        grows, first_value = _fit_line(int(first.flat[0]), int(second.flat[0]))
     except ValueError:
         return None
     for array, length in zip((first, second), LENGTHS, strict=True):
@@ -173,8 +170,8 @@ def _rule_of_constant(first: Any, second: Any, length: Any) -> Any:
     affine = _affine(first, second)
     if affine is not None:  # evenly spaced integers, such as positions
         steps, grows, least = affine
-        return lambda indices: _sum(indices, steps) + _in_terms(length, grows, least)
-    rule = _two_values(first, second, length)
+        return lambda indices: _sum(indices, steps) + _express_by_length(length, grows, least)
+    rule = _fit_two_valued_mask(first, second, length)
     if rule is not None or not first.shape or not 1 < first.shape[-1] == second.shape[-1] <= MOST_PARTS:
         return rule
     parts = [_rule_of_constant(first[..., n], second[..., n], length) for n in range(first.shape[-1])]
@@ -190,7 +187,7 @@ def _rule_of_constant(first: Any, second: Any, length: Any) -> Any:
     return select_part
 
 
-def _two_values(first: Any, second: Any, length: Any) -> Any:
+def _fit_two_valued_mask(first: Any, second: Any, length: Any) -> Any:
     """Return a function for a mask (one value up to an index, then another), or None."""
     if not first.shape:
         return None
@@ -211,7 +208,7 @@ def _two_values(first: Any, second: Any, length: Any) -> Any:
     steps, grows, least = affine
 
     def select(indices: Sequence[Any]) -> Any:
-        count = _sum(indices[:-1], steps) + _in_terms(length, grows, least)
+        count = _sum(indices[:-1], steps) + _express_by_length(length, grows, least)
         return tirx.Select(indices[-1] < count, constants[0], constants[1])
 
     return select

@@ -103,7 +103,7 @@ def main({buffers}) -> None:
             T.reads({reads})
             T.writes({writes})
             T.sblock_attr({{"{OPERATOR}": "recurrent"}})
-{indent(scan_body(scan), " " * 12)}
+{indent(format_layer_body(scan), " " * 12)}
 """)
 
 
@@ -137,54 +137,68 @@ for i in T.vectorized({lanes}):
 """
 
 
-def scan_body(scan: Any) -> str:
+def format_layer_body(scan: Any) -> str:
     """Return TVMScript for all steps; `h` is the state, `w` the next state."""
     states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.resets_late else ["g"])]
     length = scan.rows * scan.vectors * scan.lanes
     buffers = [f"{name} = {_buffer(length)}" for name in states]
     sums = [
-        f"{_sum(row, q)} = {_buffer(scan.lanes)}" for row in range(scan.rows) for q in range(scan.packed[2])
+        f"{_sum_variable_name(row, q)} = {_buffer(scan.lanes)}"
+        for row in range(scan.rows)
+        for q in range(scan.packed[2])
     ]
     cells = {"H": "h", "C": "c"} if scan.kind == "LSTM" else {"H": "h"}
-    first = [f"{cell}[{_unit(scan)}] = {name}[vd, {_row(scan)}, j]" for name, cell in cells.items()]
-    last = [f"{name}N[vd, {_row(scan)}, j] = {cell}[{_unit(scan)}]" for name, cell in cells.items()]
+    first = [
+        f"{cell}[{_format_unit_index(scan)}] = {name}[vd, {_format_row_index(scan)}, j]"
+        for name, cell in cells.items()
+    ]
+    last = [
+        f"{name}N[vd, {_format_row_index(scan)}, j] = {cell}[{_format_unit_index(scan)}]"
+        for name, cell in cells.items()
+    ]
     parts = f"for b in range({scan.packed[1]}):"
-    copies = [f"h[{_unit(scan)}] = w[{_unit(scan)}]", f"Y[{_time(scan)}, {_row(scan)}, j] = w[{_unit(scan)}]"]
+    copies = [
+        f"h[{_format_unit_index(scan)}] = w[{_format_unit_index(scan)}]",
+        f"Y[{_format_step_index(scan)}, {_format_row_index(scan)}, j] = w[{_format_unit_index(scan)}]",
+    ]
     if scan.kind == "GRU":
-        passes = [_late(scan)] if scan.resets_late else _early(scan)
+        passes = [_format_gru_reset_after(scan)] if scan.resets_late else _format_gru_reset_before(scan)
     else:
         passes = [_lstm(scan) if scan.kind == "LSTM" else _rnn(scan)]
-    lines = [*(_indented(parts, lines) for lines in passes), _units(scan, copies)]
+    lines = [*(_indented(parts, lines) for lines in passes), _format_unit_loop(scan, copies)]
     step = _indented(f"for s in range({scan.steps}):", lines)
-    return "\n".join([*buffers, *sums, _units(scan, first), step, _units(scan, last)])
+    return "\n".join([*buffers, *sums, _format_unit_loop(scan, first), step, _format_unit_loop(scan, last)])
 
 
 def _lstm(scan: Any) -> list[str]:
     """Return the lines of an LSTM step; gates are in ONNX's order: input, output, forget, cell."""
     lines = _sums(scan, "h", range(4))
-    for (i, o, f, g), j, _ in _cells(scan):
+    for (i, o, f, g), j, _ in _list_unit_vectors(scan):
         lines += [_activate(scan, gate, 1) for gate in (i, o, f)]
         lines += [_activate(scan, g, 2)]
         lines += [_vector(scan, f"c[{j}] = {f}[i] * c[{j}] + {i}[i] * {g}[i]")]
-        lines += [_curve(scan, f"c[{j}]", f"w[{j}]", 2), _vector(scan, f"w[{j}] = {o}[i] * w[{j}]")]
+        lines += [
+            _format_sigmoid_or_tanh(scan, f"c[{j}]", f"w[{j}]", 2),
+            _vector(scan, f"w[{j}] = {o}[i] * w[{j}]"),
+        ]
     return lines
 
 
-def _late(scan: Any) -> list[str]:
+def _format_gru_reset_after(scan: Any) -> list[str]:
     """Return the lines of a GRU step that resets the state after its product."""
     lines = _sums(scan, "h", range(3))
-    for (z, r, n), j, own in _cells(scan):
+    for (z, r, n), j, own in _list_unit_vectors(scan):
         lines += [_activate(scan, gate, 1) for gate in (z, r)]
         lines += [_vector(scan, f"{n}[i] = {own} + {r}[i] * {n}[i]"), _activate(scan, n, 2)]
         lines += [_vector(scan, f"w[{j}] = {n}[i] + {z}[i] * (h[{j}] - {n}[i])")]
     return lines
 
 
-def _early(scan: Any) -> list[list[str]]:
+def _format_gru_reset_before(scan: Any) -> list[list[str]]:
     """Return two lists of lines of a GRU step that resets the state before its product."""
     gates, last = _sums(scan, "h", range(2)), _sums(scan, "g", [2])
-    for (z, r, n), j, _ in _cells(scan):
-        gates += [_curve(scan, f"{z}[i]", f"w[{j}]", 1), _activate(scan, r, 1)]
+    for (z, r, n), j, _ in _list_unit_vectors(scan):
+        gates += [_format_sigmoid_or_tanh(scan, f"{z}[i]", f"w[{j}]", 1), _activate(scan, r, 1)]
         gates += [_vector(scan, f"g[{j}] = {r}[i] * h[{j}]")]
         last += [_activate(scan, n, 2), _vector(scan, f"w[{j}] = {n}[i] + w[{j}] * (h[{j}] - {n}[i])")]
     return [gates, last]
@@ -192,9 +206,11 @@ def _early(scan: Any) -> list[list[str]]:
 
 def _rnn(scan: Any) -> list[str]:
     lines = _sums(scan, "h", [0])
-    for (a,), j, _ in _cells(scan):
+    for (a,), j, _ in _list_unit_vectors(scan):
         is_rectified = _vector(scan, f"w[{j}] = T.max({a}[i], T.float32(0))")
-        lines += [is_rectified if scan.is_rectified else _curve(scan, f"{a}[i]", f"w[{j}]", 2)]
+        lines += [
+            is_rectified if scan.is_rectified else _format_sigmoid_or_tanh(scan, f"{a}[i]", f"w[{j}]", 2)
+        ]
     return lines
 
 
@@ -208,20 +224,20 @@ def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
         # A GRU that resets late adds inputs to the hidden gate later.
         is_late_gate = scan.kind == "GRU" and scan.resets_late and q % scan.gates == 2
         value = f"O[vd, b, {q}, i]" if is_late_gate else _input(scan, m, q)
-        starts.append(_vector(scan, f"{_sum(m, q)}[i] = {value}"))
+        starts.append(_vector(scan, f"{_sum_variable_name(m, q)}[i] = {value}"))
     terms = [f"{state}[{m * length} + k] * R[vd, b, k, {q}, i]" for m, q in pairs]
     additions = [
-        _vector(scan, f"{_sum(m, q)}[i] = {_sum(m, q)}[i] + {term}")
+        _vector(scan, f"{_sum_variable_name(m, q)}[i] = {_sum_variable_name(m, q)}[i] + {term}")
         for (m, q), term in zip(pairs, terms, strict=True)
     ]
     return [*starts, _indented(f"for k in range({scan.units}):", additions)]
 
 
 def _input(scan: Any, row: int, number: int) -> str:
-    return f"X[{_time(scan).removesuffix(', vd')}, vn * {scan.rows} + {row}, vd, b, {number}, i]"
+    return f"X[{_format_step_index(scan).removesuffix(', vd')}, vn * {scan.rows} + {row}, vd, b, {number}, i]"
 
 
-def _time(scan: Any) -> str:
+def _format_step_index(scan: Any) -> str:
     """Return the index of the step in the sequence, and the direction."""
     back = f"{scan.steps - 1} - s"
     match scan.backwards:
@@ -232,22 +248,24 @@ def _time(scan: Any) -> str:
     return f"T.if_then_else(vd == 0, s, {back}), vd"
 
 
-def _cells(scan: Any) -> list[tuple[list[str], str, str]]:
+def _list_unit_vectors(scan: Any) -> list[tuple[list[str], str, str]]:
     """List per vector of units: its gates' sums, its state index, its last gate's input."""
     length, cells = scan.vectors * scan.lanes, []
     for row in range(scan.rows):
         for vector in range(scan.wide):
             sums = [vector * scan.gates + gate for gate in range(scan.gates)]
             place = f"{row * length} + (b * {scan.wide} + {vector}) * {scan.lanes} + i"
-            cells.append(([_sum(row, number) for number in sums], place, _input(scan, row, sums[-1])))
+            cells.append(
+                ([_sum_variable_name(row, number) for number in sums], place, _input(scan, row, sums[-1]))
+            )
     return cells
 
 
 def _activate(scan: Any, gate: str, scale: int) -> str:
-    return _curve(scan, f"{gate}[i]", f"{gate}[i]", scale)
+    return _format_sigmoid_or_tanh(scan, f"{gate}[i]", f"{gate}[i]", scale)
 
 
-def _curve(scan: Any, source: str, target: str, scale: int) -> str:
+def _format_sigmoid_or_tanh(scan: Any, source: str, target: str, scale: int) -> str:
     """Return lines that apply a sigmoid or, with a scale of 2, a hyperbolic tangent."""
     return _SQUASHED.format(
         lanes=scan.lanes, source=source, target=target, scale=scale, less=scale - 1
@@ -258,19 +276,19 @@ def _vector(scan: Any, line: str) -> str:
     return _indented(f"for i in T.vectorized({scan.lanes}):", [line])
 
 
-def _units(scan: Any, lines: list[str]) -> str:
+def _format_unit_loop(scan: Any, lines: list[str]) -> str:
     return _indented(f"for m, j in T.grid({scan.rows}, {scan.units}):", lines)
 
 
-def _unit(scan: Any) -> str:
+def _format_unit_index(scan: Any) -> str:
     return f"m * {scan.vectors * scan.lanes} + j"
 
 
-def _row(scan: Any) -> str:
+def _format_row_index(scan: Any) -> str:
     return f"vn * {scan.rows} + m"
 
 
-def _sum(row: int, number: int) -> str:
+def _sum_variable_name(row: int, number: int) -> str:
     return f"a{row}_{number}"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from tvm.s_tir import SBlock
 
 from graphc.core.graph_pass import Leave, TensorFunctionPass
-from graphc.core.graph_rewriting import OPERATOR, RULE, collect
+from graphc.core.graph_rewriting import OPERATOR, RULE, collect_nodes
 from graphc.quant import block_quantized_matmul_function, tile_instructions
 
 # Operator of blocks that read a vector in several parts; TVM would re-lay it for one part.
@@ -16,10 +16,10 @@ FREE = "layout_free_buffers"  # function attribute: arguments that schedules may
 class KeepPackedWeights(TensorFunctionPass[None]):
     """Keeps schedules from changing the layout of packed weights and concatenated parts."""
 
-    name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
+    name, rules = "keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 
     def check(self, function: Any) -> None:
-        annotations = [block.annotations for block in collect(function, SBlock)]
+        annotations = [block.annotations for block in collect_nodes(function, SBlock)]
         if not any(a.get(RULE) in self.rules or a.get(OPERATOR) == BY_PART for a in annotations):
             raise Leave("it neither multiplies weights in blocks or tiles nor joins parts")
         if FREE not in (function.attrs or {}):

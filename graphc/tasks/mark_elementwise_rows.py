@@ -1,8 +1,8 @@
 """Mark element-wise functions whose rows do not fill TVM's vectors.
 
-TVM fuses all axes and splits them into vectors of 64. If a vector extends beyond a row, each
-index is computed and each number loaded separately. The schedule rule `schedule_line` makes
-vectors that end where a row does.
+TVM fuses all axes and splits them into vectors of 64. If a vector extends beyond a row,
+each index is computed and each number loaded separately. The schedule rule `schedule_line`
+makes vectors that end where a row does.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tvm.s_tir import SBlock
 from tvm.tirx import IterVar, Var
 
 from graphc.core.graph_pass import Leave, TensorFunctionPass
-from graphc.core.graph_rewriting import RULE, WIDEST, WIDTH, annotate_blocks, collect, inline_all_but
+from graphc.core.graph_rewriting import RULE, WIDEST, WIDTH, annotate_blocks, collect_nodes, inline_all_but
 
 LINE = "mallorn_line"
 
@@ -30,24 +30,24 @@ class VectorRow:
 class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
     """Selects a schedule rule for element-wise functions whose rows do not fill TVM's vectors."""
 
-    name, rules = "tasks.mark_elementwise_rows", (LINE,)
+    name, rules = "mark_elementwise_rows", (LINE,)
 
     def check(self, function: Any) -> VectorRow:
-        _, *blocks = collect(function.body, SBlock) or [None]
+        _, *blocks = collect_nodes(function.body, SBlock) or [None]
         if not blocks or not all(map(_is_elementwise, blocks)):
             raise Leave("it is not element-wise along its rows, or names a rule")
         row = int(blocks[-1].iter_vars[-1].dom.extent)
         if row % WIDEST == 0:
             raise Leave("its rows fill TVM's vectors")
-        if not width(row, self.lanes):
+        if not choose_vector_width(row, self.lanes):
             raise Leave("its rows have no part of whole or half vectors")
-        return VectorRow(blocks[-1], width(row, self.lanes))
+        return VectorRow(blocks[-1], choose_vector_width(row, self.lanes))
 
     def rewrite(self, function: Any, facts: VectorRow) -> Any:
         return annotate_blocks(function, [facts.block], LINE, facts.width)
 
 
-def width(row: int, lanes: int) -> int:
+def choose_vector_width(row: int, lanes: int) -> int:
     """Return a row's largest divisor, up to WIDEST, of whole or half vectors, else 0."""
     parts = [part for part in range(1, min(row, WIDEST) + 1) if row % part == 0]
     for unit in (lanes, max(2, lanes // 2)):
@@ -63,11 +63,11 @@ def _is_elementwise(block: Any) -> bool:
     if kinds != {IterVar.DataPar} or not fixed or len(block.writes) != 1 or RULE in block.annotations:
         return False
     last_axis = block.iter_vars[-1].var
-    for load in collect(block.body, TensorLoad):
+    for load in collect_nodes(block.body, TensorLoad):
         *outer, last = load.indices or [last_axis]
         is_along_row = isinstance(last, Var) and last.same_as(last_axis)
         indices = outer if is_along_row else load.indices
-        variables = (var for index in indices for var in collect(index, Var))
+        variables = (var for index in indices for var in collect_nodes(index, Var))
         if any(var.same_as(last_axis) for var in variables):
             return False
     return True

@@ -1,8 +1,8 @@
 """Mark reductions along rows, over leading axes and of windows for vectorisation.
 
 TVM's rules only vectorise results, and only without an inner loop over terms.
-`schedule_fold` vectorises what is contiguous: terms of a row, or neighbouring results. If
-results are few, it splits the terms among the cores.
+`schedule_reduction` vectorises what is contiguous: terms of a row, or neighbouring results.
+If results are few, it splits the terms among the cores.
 """
 
 from math import prod
@@ -20,7 +20,7 @@ from graphc.core.graph_rewriting import (
     WIDEST,
     WIDTH,
     annotate_blocks,
-    collect,
+    collect_nodes,
     extent_of,
     largest_factor,
     split_in_two,
@@ -33,16 +33,16 @@ VECTORS = 4  # vectors of a register tile: enough that sums do not wait for each
 class MarkReductions(TensorFunctionPass[list[Any]]):
     """Selects a vectorising schedule rule for reductions other than sums of products."""
 
-    name, rules = "tasks.mark_reductions", (FOLD,)
+    name, rules = "mark_reductions", (FOLD,)
 
     def check(self, function: Any) -> list[Any]:
-        blocks = collect(function.body, SBlock)
+        blocks = collect_nodes(function.body, SBlock)
         reducing = [
             block for block in blocks if any(axis.iter_type == IterVar.CommReduce for axis in block.iter_vars)
         ]
         if not reducing:
             raise Leave("it reduces nothing")
-        values = [store.value for block in reducing for store in collect(block.body, BufferStore)]
+        values = [store.value for block in reducing for store in collect_nodes(block.body, BufferStore)]
         if any(isinstance(value, tvm.tirx.Add) and isinstance(value.b, Mul) for value in values):
             raise Leave("it sums products")
         # The contiguous axis must split into half vectors; TVM is better at prime lengths.
@@ -66,8 +66,8 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
 def contiguous_axis(block: Any) -> int:
     """Return the index of an axis along which a block reads contiguously, else the last."""
     results = {hash(region.source) for region in block.writes}
-    loads = [load for load in collect(block.body, TensorLoad) if hash(load.source) not in results]
-    names = {hash(var) for load in loads[:1] for var in collect(load.indices[-1], Var)}
+    loads = [load for load in collect_nodes(block.body, TensorLoad) if hash(load.source) not in results]
+    names = {hash(var) for load in loads[:1] for var in collect_nodes(load.indices[-1], Var)}
     axes = [index for index, axis in enumerate(block.iter_vars) if hash(axis.var) in names]
     return axes[0] if axes else len(block.iter_vars) - 1
 
@@ -77,7 +77,7 @@ UNLIMITED = -1  # zero would make TVM draw for ever
 PARTS, FEW, MANY = 16, 64, 1 << 14
 
 
-def schedule_fold(schedule: Any, block: Any) -> list[Any]:
+def schedule_reduction(schedule: Any, block: Any) -> list[Any]:
     """Split the terms among the cores if results are few; vectorise terms or results."""
     width = VECTORS * int(schedule.get(block).annotations[WIDTH])
     # The outer loops are over results, the inner ones over terms.
@@ -94,32 +94,23 @@ def schedule_fold(schedule: Any, block: Any) -> list[Any]:
         sums = schedule.rfactor(outer, 0)
         results, axis = results + 1, axis + (axis >= results)
     if axis < results:
-        _vectorize_results(schedule, sums, results, axis, width)
+        loops = schedule.get_loops(sums)
+        outer_loops, terms = loops[:results], loops[results:]
+        outer, inner = split_in_two(schedule, outer_loops.pop(axis), WIDEST, width)
+        schedule.reorder(*outer_loops, outer, *terms, inner)
+        if len(schedule.get(sums).writes) == 1:
+            schedule.reverse_compute_at(schedule.cache_write(sums, 0, "global"), outer)
     else:
-        _vectorize_terms(schedule, sums, results, axis, width)
+        terms = schedule.get_loops(sums)[results:]
+        outer, inner = split_in_two(schedule, terms.pop(axis - results), WIDEST, width)
+        schedule.reorder(*terms, outer, inner)
+        lanes = schedule.rfactor(inner, results)
+        if results:
+            schedule.compute_at(lanes, schedule.get_loops(sums)[results - 1], preserve_unit_loops=True)
+            inner, *outer_terms = schedule.get_loops(lanes)[results:]
+            schedule.reorder(*outer_terms, inner)
     schedule.annotate(block, SUGGESTS, 1)
     return [schedule]
 
 
-def _vectorize_results(schedule: Any, block: Any, results: int, axis: int, width: int) -> None:
-    loops = schedule.get_loops(block)
-    outer_loops, terms = loops[:results], loops[results:]
-    outer, inner = split_in_two(schedule, outer_loops.pop(axis), WIDEST, width)
-    schedule.reorder(*outer_loops, outer, *terms, inner)
-    if len(schedule.get(block).writes) == 1:
-        sums = schedule.cache_write(block, 0, "global")
-        schedule.reverse_compute_at(sums, outer)
-
-
-def _vectorize_terms(schedule: Any, block: Any, results: int, axis: int, width: int) -> None:
-    terms = schedule.get_loops(block)[results:]
-    outer, inner = split_in_two(schedule, terms.pop(axis - results), WIDEST, width)
-    schedule.reorder(*terms, outer, inner)
-    lanes = schedule.rfactor(inner, results)
-    if results:
-        schedule.compute_at(lanes, schedule.get_loops(block)[results - 1], preserve_unit_loops=True)
-        inner, *outer_terms = schedule.get_loops(lanes)[results:]
-        schedule.reorder(*outer_terms, inner)
-
-
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{FOLD}", schedule_fold, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{FOLD}", schedule_reduction, override=True)

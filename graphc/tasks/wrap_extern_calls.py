@@ -5,16 +5,16 @@ from typing import Any
 from tvm.s_tir import SBlock, SBlockRealize
 
 from graphc.core.graph_pass import Leave, TensorFunctionPass
-from graphc.core.graph_rewriting import collect
+from graphc.core.graph_rewriting import collect_nodes
 
 
 class WrapExternCalls(TensorFunctionPass[None]):
     """Adds the root block that TVM's passes expect to functions that only call a library."""
 
-    name, is_required = "tasks.wrap_extern_calls", True
+    name, is_required = "wrap_extern_calls", True
 
     def check(self, function: Any) -> None:
-        blocks = collect(function.body, SBlock)
+        blocks = collect_nodes(function.body, SBlock)
         if not isinstance(function.body, SBlockRealize) or len(blocks) > 1:
             raise Leave("it has blocks of its own")
 

@@ -46,7 +46,7 @@ class NotYours(Unavailable):
     """The service at the usual address is another user's, and was not named."""
 
 
-def check_yours(url: str) -> str:
+def check_own_service(url: str) -> str:
     """Return a local service's URL unchanged. Raises NotYours if another user runs it."""
     uid = listener_uid(urlsplit(url).port or 80)
     if uid is None or uid == os.getuid():
@@ -75,10 +75,11 @@ ANSWER: Final = struct.Struct("=BBBB48xIIIII")  # family, state, timer, retries;
 
 def listener_uid(port: int) -> int | None:
     """Return the id of the user who listens at this port of 127.0.0.1; None if unknown."""
-    listening = {row[1]: int(row[7]) for row in _rows(f" {LISTENS} ")}
-    (loopback, mapped_loopback), (all_v4, mapped_all) = _written("127.0.0.1"), _written("0.0.0.0")  # noqa: S104
+    listening = {row[1]: int(row[7]) for row in _read_proc_net_rows(f" {LISTENS} ")}
+    loopback, mapped_loopback = _proc_net_hosts("127.0.0.1")
+    all_v4, mapped_all = _proc_net_hosts("0.0.0.0")  # noqa: S104
     # Addresses that receive connections to 127.0.0.1, the most specific first.
-    for address in (loopback, all_v4, mapped_loopback, mapped_all, *_written("::")):
+    for address in (loopback, all_v4, mapped_loopback, mapped_all, *_proc_net_hosts("::")):
         if (uid := listening.get(f"{address}:{port:04X}")) is not None:
             return uid
     return None
@@ -92,11 +93,11 @@ def peer_uid(own_end: Address, peer_end: Address) -> int | None:
     """
     if sys.platform != "linux":
         return None
-    own_end, peer_end = _plain(own_end), _plain(peer_end)
-    end = _open_end(peer_end, own_end)
+    own_end, peer_end = _unmap_ipv4(own_end), _unmap_ipv4(peer_end)
+    end = _find_socket_end(peer_end, own_end)
     for _ in range(LOOKS):
         # The kernel reports root for a closing socket; two equal answers mean that it is open.
-        previous_end, end = end, _open_end(peer_end, own_end)
+        previous_end, end = end, _find_socket_end(peer_end, own_end)
         if end is not None and end == previous_end:
             return end[0]
     return None
@@ -111,19 +112,21 @@ def user_name(uid: int) -> str:
     return f"user {uid}"
 
 
-def _open_end(local: Address, remote: Address) -> End | None:
+def _find_socket_end(local: Address, remote: Address) -> End | None:
     """Return the socket between two addresses; None if there is none or it was closed."""
     with suppress(OSError):  # a kernel without NETLINK_SOCK_DIAG, as gVisor's, still has /proc
-        if (end := _diagnosed(local, remote)) is not None:
+        if (end := _query_socket_by_netlink(local, remote)) is not None:
             return end
-    places = zip(_written(local[0]), _written(remote[0]), strict=True)
+    places = zip(_proc_net_hosts(local[0]), _proc_net_hosts(remote[0]), strict=True)
     for local_host, remote_host in places:
-        for row in _rows(f" {local_host}:{local[1]:04X} {remote_host}:{remote[1]:04X} {ESTABLISHED:02X} "):
-            return _held(int(row[7]), int(row[9]))
+        for row in _read_proc_net_rows(
+            f" {local_host}:{local[1]:04X} {remote_host}:{remote[1]:04X} {ESTABLISHED:02X} "
+        ):
+            return _socket_end(int(row[7]), int(row[9]))
     return None
 
 
-def _diagnosed(local: Address, remote: Address) -> End | None:
+def _query_socket_by_netlink(local: Address, remote: Address) -> End | None:
     """Query one socket by netlink; reading all sockets from /proc takes milliseconds."""
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
     hosts = [socket.inet_pton(family, host) for host, _ in (local, remote)]
@@ -138,14 +141,14 @@ def _diagnosed(local: Address, remote: Address) -> End | None:
     if HEADER.unpack_from(answer)[1] != SOCK_DIAG_BY_FAMILY:
         return None
     _, state, *_, uid, inode = ANSWER.unpack_from(answer, HEADER.size)
-    return _held(uid, inode) if state == ESTABLISHED else None
+    return _socket_end(uid, inode) if state == ESTABLISHED else None
 
 
-def _held(uid: int, inode: int) -> End | None:
+def _socket_end(uid: int, inode: int) -> End | None:
     return (uid, inode) if inode else None  # a socket without an inode was closed by its owner
 
 
-def _rows(text: str) -> list[list[str]]:
+def _read_proc_net_rows(text: str) -> list[list[str]]:
     rows = []
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):  # not Linux, or no IPv6
@@ -154,18 +157,18 @@ def _rows(text: str) -> list[list[str]]:
     return rows
 
 
-def _plain(address: Address) -> Address:
+def _unmap_ipv4(address: Address) -> Address:
     host = ipaddress.ip_address(address[0])
     return str(getattr(host, "ipv4_mapped", None) or host), address[1]
 
 
-def _written(host: str) -> tuple[str, ...]:
+def _proc_net_hosts(host: str) -> tuple[str, ...]:
     address = ipaddress.ip_address(host)
     if address.version == 6:
-        return (_words(address.packed),)
-    return _words(address.packed), _words(ipaddress.ip_address(f"::ffff:{address}").packed)
+        return (_proc_net_hex(address.packed),)
+    return _proc_net_hex(address.packed), _proc_net_hex(ipaddress.ip_address(f"::ffff:{address}").packed)
 
 
-def _words(address: bytes) -> str:
+def _proc_net_hex(address: bytes) -> str:
     groups = (address[start : start + 4] for start in range(0, len(address), 4))
     return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in groups)

@@ -20,13 +20,18 @@ class Scope(StrEnum):
     ADMIN = "admin"  # manage what all owners share: keys, cost models, devices
 
 
-class OwnerDeed(StrEnum):
+class OwnerAction(StrEnum):
     """An action of an admin on an owner."""
 
     SIGN_OUT = "sign-out"  # end browser sessions only
-    PUT_OUT = "put-out"  # ban: revoke keys, end sessions and jobs, refuse new ones
-    LET_IN = "let-in"
+    BAN = "ban"  # revoke keys, end sessions and jobs, refuse new ones
+    READMIT = "readmit"
     ERASE = "erase"  # ban, and replace the name wherever it is stored
+
+    @classmethod
+    def _missing_(cls, value: object) -> "OwnerAction | None":
+        """Read the names that releases up to 0.1.0 gave to two actions."""
+        return {"put-out": cls.BAN, "let-in": cls.READMIT}.get(str(value))
 
 
 ALL_SCOPES: Final = tuple(Scope)
@@ -53,6 +58,6 @@ def new_secret() -> str:
     return secrets.token_urlsafe(SECRET_BYTES)
 
 
-def digest_of(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     """Return the digest to store. A random 256-bit secret needs no salt and no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()

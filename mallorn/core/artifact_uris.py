@@ -7,15 +7,15 @@ from posixpath import dirname
 from typing import Any
 
 from mallorn.core.errors import InvalidRequest, MallornError, MissingPackage, NotFound, StoreAway
-from mallorn.core.install_command import install_line
-from mallorn.core.os_errors import os_error
+from mallorn.core.install_command import pip_install_command
+from mallorn.core.os_errors import explain_os_error
 
 
 def open_store(url: str) -> tuple[Any, str]:
     """Return the file system and the path of an fsspec URL.
 
-    Listings are not cached, since other hosts write there, too. Raises MissingPackage if the
-    protocol's package is missing, InvalidRequest if it is unknown.
+    Listings are not cached, since other hosts write there, too. Raises MissingPackage if
+    the protocol's package is missing, InvalidRequest if it is unknown.
     """
     from fsspec.core import url_to_fs  # not installed in clients
 
@@ -23,7 +23,7 @@ def open_store(url: str) -> tuple[Any, str]:
     try:
         fs, path = url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
-        hint = install_line("s3") if protocol == "s3" else "install it beside Mallorn"
+        hint = pip_install_command("s3") if protocol == "s3" else "install it beside Mallorn"
         raise MissingPackage(f"no artifacts at {protocol}:// from here: {error}", hint=hint) from None
     except ValueError as error:
         hint = "MALLORN_ARTIFACTS=/DIR, or s3://BUCKET/PREFIX"
@@ -41,7 +41,7 @@ def export_uri(artifacts: str, job_id: str, target_key: str) -> str:
     return f"{artifacts.rstrip('/')}/exports/{job_id}/{target_key}"
 
 
-def exports_beside(uri: str) -> str:
+def job_exports_uri(uri: str) -> str:
     """Return the parent of an export's URI: the folder with all exports of the job."""
     return uri.rpartition("/")[0]
 
@@ -57,7 +57,7 @@ def scripts_uri(artifacts: str, workload_key: str, trace: str) -> str:
 
 
 @contextmanager
-def reaching(uri: str) -> Iterator[tuple[Any, str]]:
+def open_artifact(uri: str) -> Iterator[tuple[Any, str]]:
     """Yield the file system and path of a file; convert errors in the block to Mallorn's.
 
     Raises StoreAway if the store does not answer, cannot be opened, or lacks the file's
@@ -68,7 +68,7 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
         try:
             store = open_store(uri)
         except MallornError as error:
-            raise away(uri, error) from error
+            raise store_away_error(uri, error) from error
         yield store
     except MallornError:
         raise
@@ -82,14 +82,12 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
         if has_folder:
             hint = "mallorn tune MODEL   (uploads it again)"
             raise NotFound(f"the artifact store has no {uri}", hint=hint) from error
-        raise StoreAway(
-            f"the artifact store has no folder {folder}; its disk may not be mounted",
-            hint=f"ls {folder}; mount",
-        ) from error
+        message = f"the artifact store has no folder {folder}; its disk may not be mounted"
+        raise StoreAway(message, hint=f"ls {folder}; mount") from error
     except Exception as error:  # each fsspec backend raises its own error classes
-        raise os_error(error, uri) or away(uri, error) from error
+        raise explain_os_error(error, uri) or store_away_error(uri, error) from error
 
 
-def away(uri: str, error: Exception) -> StoreAway:
+def store_away_error(uri: str, error: Exception) -> StoreAway:
     """Return a StoreAway error that describes this error of the store."""
     return StoreAway(f"the artifact store does not answer for {uri}: {type(error).__name__}: {error}")

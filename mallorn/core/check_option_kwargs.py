@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, check_name
-from mallorn.core.stand_in_measurers import check_recording
+from mallorn.core.virtual_devices import check_measurer_options
 
 
 class EvaluatorKwargs(TypedDict, total=False):
@@ -28,7 +28,10 @@ class SimulatedKwargs(TypedDict, total=False):
 
 
 class OptionKwargs(TypedDict, total=False):
-    """A job's options, as keywords or as JSON; missing ones have their defaults."""
+    """A job's options, as keywords or as JSON; missing ones have their defaults.
+
+    Type checkers need the fields of JobOptions repeated here; a test compares both.
+    """
 
     recipe: str
     precision: str
@@ -40,9 +43,9 @@ class OptionKwargs(TypedDict, total=False):
     policy: str
     families: str
     contests: str
-    contention: str
-    wait_for_quiet: str
-    private: str
+    contention: bool
+    wait_for_quiet: bool
+    private: bool
     measurer: str
     recording: str
     simulated: SimulatedKwargs
@@ -56,7 +59,7 @@ class OptionKwargs(TypedDict, total=False):
     dynamic: dict[str, list[int]]
 
 
-def check_asked(options: OptionKwargs) -> None:
+def check_option_kwargs(options: OptionKwargs) -> None:
     """Raise InvalidRequest if an option is unknown, or a value or combination is invalid."""
     try:
         check_options(JobOptions.model_validate(options))
@@ -73,20 +76,20 @@ def check_options(options: JobOptions) -> None:
     """Raise InvalidRequest if options contradict, or name something not registered."""
     for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
         check_name(seam, getattr(options, seam))
-    check_recording(options)
+    check_measurer_options(options)
     check_mode(options)
 
 
 def check_mode(options: JobOptions, trials: int | None = None, minutes: float | None = None) -> None:
     """Raise InvalidRequest if the job's mode measures nothing but an option needs that."""
-    if options.searches:
+    if options.needs_measurements:
         return
     is_set_by_option = {
         "--option measurer=detached": options.is_detached,
         f"--trials {trials}": bool(trials),
         "--minutes": minutes is not None,
         "--dynamic": bool(options.dynamic),
-        "--contention on": options.beside_others,
+        "--contention": options.contention,
         "task_trials": options.task_trials is not None,
     }
     for option, is_set in is_set_by_option.items():

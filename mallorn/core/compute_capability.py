@@ -77,12 +77,11 @@ class ComputeCapability:
             return 0
         warps_with_registers = self.registers_per_sm // _SCHEDULERS // registers_per_warp * _SCHEDULERS
         unit = 128 if self.number >= 80 else 256
-        block_bytes = max(_round_up(shared_bytes + self.shared_reserved, unit), 1)
         return min(
             self.blocks_per_sm,
             self.threads_per_sm // self.warp_size // warps,
             warps_with_registers // warps,
-            self.shared_per_sm // block_bytes,
+            self.shared_per_sm // max(_round_up(shared_bytes + self.shared_reserved, unit), 1),
         )
 
 
@@ -95,9 +94,8 @@ def capability(arch: str) -> ComputeCapability:
         return ComputeCapability(arch, number, row["shared_kib"] << 10, row["threads"], row["blocks"], tensor)
     hint = f"known: {', '.join(KNOWN_ARCHS)}"
     if is_obsolete(arch):
-        raise InvalidTarget(
-            f"nvcc 13 no longer compiles for {arch}, only for sm_{_OLDEST} and newer", hint=hint
-        )
+        message = f"nvcc 13 no longer compiles for {arch}, only for sm_{_OLDEST} and newer"
+        raise InvalidTarget(message, hint=hint)
     raise InvalidTarget(f"unknown GPU architecture {arch[:TOLD]!r}", hint=hint)
 
 

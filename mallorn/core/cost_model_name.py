@@ -35,10 +35,8 @@ class CostModelName:
         family, _, name = line.rpartition("/")
         # Ten digits or more may not fit the database column.
         if not family or not name or (separator and not (version.isdecimal() and len(version) < 10)):
-            raise InvalidRequest(
-                f"{text!r} does not name a cost model",
-                hint="FAMILY/NAME@VERSION, as `mallorn costmodels list` does",
-            )
+            message = f"{text!r} does not name a cost model"
+            raise InvalidRequest(message, hint="FAMILY/NAME@VERSION, as `mallorn costmodels list` does")
         return cls(family, name, int(version) if separator else None)
 
 
@@ -47,11 +45,11 @@ def base_family(op: str) -> str:
     return f"{BASE}{op}"
 
 
-def scope_of(owner: str) -> str:
+def private_family_prefix(owner: str) -> str:
     """Return the prefix of the families of an owner's private jobs."""
     return f"{PRIVATE}{sha256(owner.encode()).hexdigest()[:_CHARS]}:"
 
 
-def in_scope(family: str, scope: str) -> bool:
+def has_family_prefix(family: str, prefix: str) -> bool:
     """Return whether a family has an owner's prefix or, if that is empty, is public."""
-    return family.startswith(scope) if scope else not family.startswith(PRIVATE)
+    return family.startswith(prefix) if prefix else not family.startswith(PRIVATE)

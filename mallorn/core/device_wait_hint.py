@@ -26,27 +26,28 @@ class ServiceAddress:
         return cls(settings.tracker, "" if usual else f" --data {shlex.quote(str(settings.data_dir))}")
 
 
-def waiting_words(target: str, service: ServiceAddress, why_not_here: str = "") -> str:
+def describe_waiting(target: str, service: ServiceAddress, why_not_here: str = "") -> str:
     """Return the reason of a job without a device; its second line starts a device."""
-    return f"waits for a device for {target}{_not_here(why_not_here)}\n{device_command(target, service)}"
+    cause = _describe_local_cause(why_not_here)
+    return f"waits for a device for {target}{cause}\n{device_command(target, service)}"
 
 
-def command_for(reason: str, cause: str | None) -> str:
+def find_device_command(reason: str, cause: str | None) -> str:
     """Return the command in a job's reason if it lacks a device; else an empty text."""
     command = reason.partition("\n")[2]
     return f"next: {command}" if cause in (Cause.NOT_HERE, Cause.UNLIKE) else ""
 
 
-def paused_words(
+def describe_pause(
     job_id: str, target: str, service: ServiceAddress, waited_sec: float, why_not_here: str = ""
 ) -> str:
     """Return the reason of a job that was paused because no device came in time."""
     waited = f"{waited_sec / 60:.0f} minutes" if waited_sec >= A_WHILE_SEC else f"{waited_sec:.0f} s"
-    reason = f"waited {waited} for a device for {target}{_not_here(why_not_here)}"
+    reason = f"waited {waited} for a device for {target}{_describe_local_cause(why_not_here)}"
     return f"{reason}\n{device_command(target, service)}   (then: mallorn resume {job_id})"
 
 
-def unlike_words(job_id: str, old_conditions: str, conditions: str) -> str:
+def describe_changed_device(job_id: str, old_conditions: str, conditions: str) -> str:
     """Return the reason of a job whose device changed, so that its times do not compare."""
     changed = (
         f"its times were taken on {old_conditions}; the device is {conditions} now, and times of the two "
@@ -65,5 +66,5 @@ def device_command(target: str, service: ServiceAddress) -> str:
     return template.format(target, service.tracker)
 
 
-def _not_here(cause: str) -> str:
+def _describe_local_cause(cause: str) -> str:
     return f": this machine cannot run it, {cause}" if cause else ""

@@ -1,7 +1,7 @@
 """Error classes, each named after what the caller must do.
 
-An error without a message uses its docstring as message. `hint` is the next command to type,
-and `suggest` holds job options with which the same request may succeed.
+An error without a message uses its docstring as message. `hint` is the next command to
+type, and `suggest` holds job options with which the same request may succeed.
 """
 
 from collections.abc import Mapping

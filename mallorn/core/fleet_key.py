@@ -19,9 +19,8 @@ class FleetKey:
         """Split keys at commas. Raises InvalidRequest if one is too short or all are blank."""
         self._keys = tuple(key.strip().encode() for key in text.split(",") if key.strip())
         if text and not self._keys:
-            raise InvalidRequest(
-                "the fleet's key is empty: MALLORN_RPC_KEY, or rpc.key in the data directory", hint=HINT
-            )
+            message = "the fleet's key is empty: MALLORN_RPC_KEY, or rpc.key in the data directory"
+            raise InvalidRequest(message, hint=HINT)
         if any(len(key) < LEAST_CHARS for key in self._keys):
             raise InvalidRequest(f"a fleet's key has at least {LEAST_CHARS} characters", hint=HINT)
 
@@ -36,16 +35,16 @@ class FleetKey:
     def __repr__(self) -> str:
         return f"FleetKey({len(self._keys)} keys)"
 
-    def proof(self, purpose: str, *texts: str) -> str:
+    def sign(self, purpose: str, *texts: str) -> str:
         """Return a signature of purpose and texts by the first key; empty without keys."""
         return _signed(self._keys[0], purpose, texts) if self._keys else ""
 
-    def proves(self, proof: str, purpose: str, *texts: str) -> bool:
+    def is_valid_signature(self, proof: str, purpose: str, *texts: str) -> bool:
         """Return whether `proof` is a signature by one of the keys; False without keys."""
         signatures = (_signed(key, purpose, texts) for key in self._keys)
         return any(hmac.compare_digest(signature.encode(), _bytes(proof)) for signature in signatures)
 
-    def of_session(self, match_key: str) -> list["FleetKey"]:
+    def derive_session_keys(self, match_key: str) -> list["FleetKey"]:
         """Derive keys for one device session, which untrusted processes may see."""
         return [FleetKey(_signed(key, "session", (match_key,))) for key in self._keys]
 

@@ -15,8 +15,8 @@ SHARE_LOCKS: Final = "set MALLORN_HOST_FOLDER of both to one folder   (container
 def host_id() -> str:
     """Return an id that is equal for all processes of one machine, also in containers.
 
-    It is derived from the kernel's boot id: /etc/machine-id differs between containers of one
-    machine and is the same for containers of one image on different machines.
+    It is derived from the kernel's boot id: /etc/machine-id differs between containers of
+    one machine and is the same for containers of one image on different machines.
     """
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return hashlib.sha256(boot_id.encode()).hexdigest()[:16]

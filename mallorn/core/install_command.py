@@ -11,7 +11,7 @@ from mallorn.core.errors import MissingPackage as MissingPackage
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def install_line(extras: str) -> str:
+def pip_install_command(extras: str) -> str:
     """Return the pip command that installs extras such as `server,worker`."""
     if (_ROOT / "pyproject.toml").is_file():
         source_tree = "." if Path.cwd() == _ROOT else str(_ROOT)
@@ -32,18 +32,17 @@ def install_line(extras: str) -> str:
     return f"pip install 'mallorn[{extras}] @ {source}'"
 
 
-def upgrade_line() -> str:
+def pip_upgrade_command() -> str:
     """Return the command that updates the checkout this Mallorn was installed from."""
     return f"git -C {_ROOT} pull" if (_ROOT / ".git").exists() else "git pull   (in a checkout of Mallorn)"
 
 
-def need(module: str, what_for: str, extra: str) -> Any:
+def import_optional_module(module: str, what_for: str, extra: str) -> Any:
     """Import a module. Raises MissingPackage with the pip command if it is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
             raise
-        raise MissingPackage(
-            f"{what_for} needs {module}, which is not installed", hint=install_line(extra)
-        ) from None
+        message = f"{what_for} needs {module}, which is not installed"
+        raise MissingPackage(message, hint=pip_install_command(extra)) from None

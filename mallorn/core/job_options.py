@@ -22,15 +22,21 @@ from mallorn.core.states import SEARCH, ZERO_SHOT, Mode
 from mallorn.core.version import VERSION
 
 LARGEST_ROUND: Final = 64  # candidates
+DEVICE: Final = "tvm"  # measurer on devices that workers reach
 DETACHED: Final = "detached"  # measurer of jobs whose device no worker can reach
+ON_DEVICES: Final = frozenset({DEVICE, DETACHED})  # measurers on real devices, for which TVM builds
 #: Names of removed options, which stored jobs may still have; add a name here to remove one.
 RETIRED: Final = frozenset[str]()
+#: Options that only `--option` sets, besides groups of options: settings of research and of measuring.
+WITHOUT_FLAG: Final = frozenset(
+    {"build_timeout_sec", "contests", "measurer", "recording", "run_timeout_sec", "task_trials"}
+)
 MOST_PATTERNS: Final = 64
 MOST_NAMES: Final = 1024  # inputs, or free dimensions, of a model
 MOST_AXES: Final = 16
 
 
-def _in_order(bounds: list[int]) -> list[int]:
+def _check_ascending(bounds: list[int]) -> list[int]:
     if bounds[0] > bounds[1]:
         raise ValueError("the least comes first, and the largest after it")
     if not bounds[1]:
@@ -39,7 +45,9 @@ def _in_order(bounds: list[int]) -> list[int]:
 
 
 SizeRange = Annotated[
-    list[Annotated[int, Field(ge=0, le=65_536)]], Field(min_length=2, max_length=2), AfterValidator(_in_order)
+    list[Annotated[int, Field(ge=0, le=65_536)]],
+    Field(min_length=2, max_length=2),
+    AfterValidator(_check_ascending),
 ]
 
 
@@ -66,7 +74,7 @@ class EvaluatorOptions(BaseModel):
 
 
 class SimulatedOptions(BaseModel):
-    """Settings of the measurer `simulated` (workers.measure.simulated_measurer)."""
+    """Settings of the measurer `simulated` (research.simulated_device.measurer)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -121,27 +129,27 @@ class JobOptions(BaseModel):
         ),
     ] = "inside"
     contention: Annotated[
-        Literal["off", "on"],
+        bool,
         Field(
             description="Also looks for schedules that are fastest on a busy host, measures from how many "
             "other programs on they win, and exports both versions."
         ),
-    ] = "off"
+    ] = False
     wait_for_quiet: Annotated[
-        Literal["off", "on"],
+        bool,
         Field(
             description="Times candidates only in quiet moments: a round waits while other programs "
             "disturb its device, and the job shows which. Off: times are taken in the gaps "
             "that they leave."
         ),
-    ] = "off"
+    ] = False
     private: Annotated[
-        Literal["off", "on"],
+        bool,
         Field(
             description="Hides from other owners what only this model contains: its programs, their "
             "measurements, and the cost models that learn from these."
         ),
-    ] = "off"
+    ] = False
     measurer: Annotated[
         Name,
         Field(
@@ -200,27 +208,17 @@ class JobOptions(BaseModel):
     ] = {}
 
     @property
-    def beside_others(self) -> bool:
-        """Return whether the job also seeks schedules that are fastest on busy hosts."""
-        return self.contention == "on"
-
-    @property
-    def waits_for_quiet(self) -> bool:
-        """Return whether a round waits while other programs disturb its device."""
-        return self.wait_for_quiet == "on"
-
-    @property
     def is_detached(self) -> bool:
         """Return whether candidates travel in files to a device no worker reaches."""
         return self.measurer == DETACHED and self.mode != ZERO_SHOT
 
     @property
-    def is_private(self) -> bool:
-        """Return whether the job's results are hidden from other owners."""
-        return self.private == "on"
+    def uses_builder(self) -> bool:
+        """Return whether TVM builds the candidates, so that times depend on the builder."""
+        return self.measurer in ON_DEVICES
 
     @property
-    def searches(self) -> bool:
+    def needs_measurements(self) -> bool:
         """Return whether the job measures candidates, not only reuses known results."""
         return self.mode == SEARCH
 
@@ -255,7 +253,7 @@ class KeptOptions(JobOptions):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _with_patience(cls, body: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+    def _read_ignoring_unknown(cls, body: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
         problems: list[ErrorDetails] = []
         try:
             options = read(body)
@@ -272,7 +270,7 @@ class KeptOptions(JobOptions):
         options._strange, options._unknown = tuple(sorted(strange)), tuple(sorted(unknown))
         return options
 
-    def check_known(self) -> None:
+    def check_all_readable(self) -> None:
         """Raise UnknownName if a worker of this version cannot read an option or its value."""
         if self._unknown:
             names = ", ".join(self._unknown)
@@ -299,7 +297,7 @@ def _drop(options: Any, path: Sequence[int | str]) -> None:
             return
 
 
-def choices(option: str) -> list[str]:
+def accepted_names(option: str) -> list[str]:
     """Return the names that a job option accepts; empty if it accepts other values."""
     annotation = JobOptions.model_fields[option].annotation
     names = get_args(annotation) if get_origin(annotation) is Literal else sorted(REGISTRY.get(option, ()))

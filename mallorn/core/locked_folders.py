@@ -32,7 +32,7 @@ def locked_folder(place: Path, prefix: str) -> Iterator[Path]:
         os.close(lock_fd)
 
 
-def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
+def lock_abandoned_folders(prefix: str, *places: Path) -> Iterator[Path]:
     """Yield folders of this user's dead processes; each is locked until the next one."""
     for folder in [folder for place in places for folder in place.glob(f"{prefix}*")]:
         lock_fd = _locked(folder)
@@ -62,9 +62,9 @@ def _locked(folder: Path) -> int | None:
 def remove_tree(root: Path) -> None:
     """Remove a folder tree as far as this user can; never raise an error.
 
-    A child process may leave links, folders without permissions, and nesting deeper than the
-    limits of recursion or open files. So links are not followed, and each inner folder is
-    moved to the top before it is emptied.
+    A child process may leave links, folders without permissions, and nesting deeper than
+    the limits of recursion or open files. So links are not followed, and each inner folder
+    is moved to the top before it is emptied.
     """
     with suppress(OSError):
         root_fd = _opened(root.parent, root.name)
@@ -72,13 +72,13 @@ def remove_tree(root: Path) -> None:
             remaining = os.listdir(root_fd)
             while remaining:
                 with suppress(OSError):
-                    remaining += _emptied(root_fd, remaining.pop())
+                    remaining += _remove_entry(root_fd, remaining.pop())
         finally:
             os.close(root_fd)
         root.rmdir()
 
 
-def _emptied(root_fd: int, name: str) -> list[str]:
+def _remove_entry(root_fd: int, name: str) -> list[str]:
     """Remove an entry of the top folder; first move its subfolders up, and return these."""
     with suppress(IsADirectoryError):
         os.unlink(name, dir_fd=root_fd)

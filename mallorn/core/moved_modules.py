@@ -26,6 +26,19 @@ MOVED: Final = {
     "costmodels.blobs": "costmodels.serialization",
     "costmodels.checks": "costmodels.views",
     "costmodels.training": "costmodels.labels",
+    "costmodels.decision_columns": "costmodels.decision_columns_and_prefixes",
+    "costmodels.lgbm": "costmodels.lightgbm_models",
+    "costmodels.networks": "costmodels.neural_networks",
+    "costmodels.xgb": "costmodels.xgboost_models",
+    "searchers.algorithms.beam": "searchers.algorithms.beam_search",
+    "searchers.algorithms.bo": "searchers.algorithms.bayesian_optimization",
+    "searchers.algorithms.es": "searchers.algorithms.evolution_strategy",
+    "searchers.algorithms.ga": "searchers.algorithms.genetic_algorithm",
+    "searchers.algorithms.mcts": "searchers.algorithms.monte_carlo_tree_search",
+    "searchers.algorithms.sa": "searchers.algorithms.simulated_annealing",
+    "searchers.learning.moves": "searchers.learning.decision_moves",
+    "searchers.roller.gpu_guesses": "searchers.roller.propose_gpu_candidates",
+    "searchers.stateful": "searchers.stateful_searcher",
 }
 
 

@@ -14,7 +14,7 @@ _NO_HANDLE: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_HANDLE_WORDS: Final = (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE), "FdQuotaExceeded")
 
 
-def os_error(error: BaseException, file: str | None = None) -> MallornError | None:
+def explain_os_error(error: BaseException, file: str | None = None) -> MallornError | None:
     """Return an error with a hint if the host caused `error`; None for any other cause.
 
     `file` is the file that was accessed, for errors that do not name it.
@@ -24,7 +24,7 @@ def os_error(error: BaseException, file: str | None = None) -> MallornError | No
     if not isinstance(error, OSError):
         return None
     if error.errno in _NO_HANDLE:
-        return no_handle(error.filename or file)
+        return too_many_files_error(error.filename or file)
     if error.errno == errno.ENOMEM:
         return HostFault("this host has no more memory", hint="free -h; then start it again")
     if error.errno in FULL:
@@ -38,7 +38,7 @@ def os_error(error: BaseException, file: str | None = None) -> MallornError | No
     )
 
 
-def no_handle(file: object = None) -> HostFault:
+def too_many_files_error(file: object = None) -> HostFault:
     """Return the error for a process that cannot open `file`: too many files are open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return HostFault(
@@ -47,12 +47,12 @@ def no_handle(file: object = None) -> HostFault:
     )
 
 
-def lacks_handles(words: str) -> bool:
+def reports_too_many_files(words: str) -> bool:
     """Return whether the text of a library's error reports too many open files."""
     return any(phrase in words for phrase in _NO_HANDLE_WORDS)
 
 
-def handle_left() -> bool:
+def can_open_file() -> bool:
     """Return whether this process can open another file."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))

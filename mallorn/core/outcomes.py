@@ -21,14 +21,13 @@ class Outcome(StrEnum):
     WRONG_RESULT = "wrong_result"
     WORKER_LOST = "worker_lost"
     CANCELLED = "cancelled"
-    NOT_RECORDED = "not_recorded"  # the recording of a replay lacks the candidate
+    NOT_RECORDED = "not_recorded"  # the virtual device has no result of the candidate
     WITHDRAWN = "withdrawn"  # the device proved unreliable; the error names the former outcome
 
     @classmethod
     def read(cls, word: str) -> "Outcome":
         """Parse a stored outcome; WORKER_LOST for one that only newer versions know."""
-        outcome_by_word = {outcome.value: outcome for outcome in cls}
-        return outcome_by_word.get(word, cls.WORKER_LOST)
+        return {outcome.value: outcome for outcome in cls}.get(word, cls.WORKER_LOST)
 
     @property
     def failed(self) -> bool:

@@ -19,7 +19,7 @@ _QUERY: Final = re.compile(r"""((?:pass\w{0,40}|pwd|secret\w{0,40}|token)=)[^\s&
 def hide(secret: "SecretStr | str | None") -> None:
     """Redact these comma-separated secrets from now on, except short ones."""
     text = secret if isinstance(secret, str) else secret.get_secret_value() if secret is not None else ""
-    _known.update(filter(_is_no_word, map(str.strip, text.split(","))))
+    _known.update(filter(_is_long_enough, map(str.strip, text.split(","))))
 
 
 def hide_password(url: str | None) -> None:
@@ -27,7 +27,7 @@ def hide_password(url: str | None) -> None:
     login = (url or "").rpartition("@")[0]
     _, slashes, authority = login.partition("//")
     password = authority.partition(":")[2] if slashes else login.rpartition(":")[2]
-    _known.update(filter(_is_no_word, (password, unquote(password))))
+    _known.update(filter(_is_long_enough, (password, unquote(password))))
 
 
 def redact(text: str) -> str:
@@ -42,8 +42,9 @@ def redact(text: str) -> str:
 def _without_login(match: re.Match[str]) -> str:
     """Return a word with the login of its URL hidden, even if the URL is malformed.
 
-    A login begins after `//`, or after the first of two or more colons that no slash separates
-    from an `@`: `operator:matmul/xgboost@9` has no login. It ends at the last `@` of the word.
+    A login begins after `//`, or after the first of two or more colons that no slash
+    separates from an `@`: `operator:matmul/xgboost@9` has no login. It ends at the last `@`
+    of the word.
     """
     *parts, host = match[0].split("@")
     login = "@".join(parts)
@@ -58,5 +59,5 @@ def _without_login(match: re.Match[str]) -> str:
     return f"{login[: min(begins)]}{HIDDEN}@{host}" if begins else match[0]
 
 
-def _is_no_word(secret: str) -> bool:
+def _is_long_enough(secret: str) -> bool:
     return len(secret) >= (LEAST_LETTERS if secret.isalpha() else LEAST_CHARS)

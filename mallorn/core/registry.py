@@ -16,17 +16,17 @@ from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
 REGISTRY: Final[dict[str, dict[str, str]]] = {
     "search": {
         "evolutionary": "searchers.algorithms.evolutionary:Evolutionary",
-        "ga": "searchers.algorithms.ga:Genetic",
-        "sa": "searchers.algorithms.sa:Annealing",
-        "es": "searchers.algorithms.es:EvolutionStrategy",
+        "ga": "searchers.algorithms.genetic_algorithm:Genetic",
+        "sa": "searchers.algorithms.simulated_annealing:Annealing",
+        "es": "searchers.algorithms.evolution_strategy:EvolutionStrategy",
         "guided": "searchers.algorithms.guided_walk:Guided",
-        "bo": "searchers.algorithms.bo:BayesianOptimisation",
+        "bo": "searchers.algorithms.bayesian_optimization:BayesianOptimisation",
         "portfolio": "searchers.algorithms.portfolio:Portfolio",
         "qlearning": "searchers.algorithms.qlearning:QLearning",
         "reinforce": "searchers.algorithms.reinforce:Reinforce",
         "ppo": "searchers.algorithms.ppo:Ppo",
-        "mcts": "searchers.algorithms.mcts:Mcts",
-        "beam": "searchers.algorithms.beam:Beam",
+        "mcts": "searchers.algorithms.monte_carlo_tree_search:Mcts",
+        "beam": "searchers.algorithms.beam_search:Beam",
         "generator": "searchers.algorithms.sample_decision_model:Generator",
         "felix": "searchers.algorithms.felix:Felix",
         "roller": "searchers.algorithms.roller:Roller",
@@ -39,20 +39,20 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "diverse": "searchers.samplers.diverse:Diverse",
     },
     "cost_model": {
-        "xgboost": "costmodels.xgb:XGBoost",
-        "lightgbm": "costmodels.lgbm:LightGBM",
-        "lightgbm-rank": "costmodels.lgbm:LightGBMRank",
+        "xgboost": "costmodels.xgboost_models:XGBoost",
+        "lightgbm": "costmodels.lightgbm_models:LightGBM",
+        "lightgbm-rank": "costmodels.lightgbm_models:LightGBMRank",
         "forest": "costmodels.forest:Forest",
         "lfbo": "costmodels.forest:LFBO",
         "headfirst": "costmodels.forest:ForestPlusLFBO",
         "mlp": "costmodels.mlp:MLP",
-        "tlp": "costmodels.networks:TLP",
+        "tlp": "costmodels.neural_networks:TLP",
         "mtl-tlp": "costmodels.adapted_networks:MTLTLP",
-        "gnn": "costmodels.networks:GNN",
-        "tree-lstm": "costmodels.networks:TreeLSTM",
+        "gnn": "costmodels.neural_networks:GNN",
+        "tree-lstm": "costmodels.neural_networks:TreeLSTM",
         "statements": "costmodels.statement_boosters:Statements",
         "statements-rank": "costmodels.statement_boosters:StatementsRank",
-        "pacm": "costmodels.networks:PaCM",
+        "pacm": "costmodels.neural_networks:PaCM",
         "residual": "costmodels.residual:Residual",
         "value": "costmodels.prefix_boosters:ValueModel",
         "generator": "costmodels.prefix_boosters:GeneratorModel",
@@ -62,11 +62,11 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tuna": "costmodels.analytic_models:Tuna",
         "draft": "costmodels.analytic_models:Draft",
         "ensemble": "costmodels.best_of_models:BestOfModels",
-        "automl": "costmodels.lgbm:AutoML",
+        "automl": "costmodels.lightgbm_models:AutoML",
         "random": "costmodels.random:RandomModel",
     },
     "features": {
-        "decisions": "workers.features.base:AlignedDecisions",
+        "decisions": "workers.features.feature_extractor:AlignedDecisions",
         "primitives": "workers.features.schedule_primitives_view:Primitives",
         "loops": "workers.features.loop_tree_view:LoopsView",
     },
@@ -85,7 +85,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tvm": "workers.measure.tvm_measurer:TvmMeasurer",
         "detached": "workers.measure.detached_measurer:DetachedMeasurer",
         "replay": "research.replay.measurer:ReplayMeasurer",
-        "simulated": "workers.measure.simulated_measurer:SimulatedMeasurer",
+        "simulated": "research.simulated_device.measurer:SimulatedMeasurer",
     },
     "policy": {
         "dynatune": "services.planner.dynatune:DynaTune",
@@ -108,6 +108,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
 }
 
+#: Measurers that are virtual devices: they look up or compute times and need no hardware. Their
+#: jobs have targets of their own (mallorn.core.virtual_devices).
+VIRTUAL_DEVICES: Final = frozenset({"replay", "simulated"})
 
 #: Base class that a user's own class must have, by seam. WORDS names the seams in messages.
 CONTRACTS: Final = {
@@ -115,7 +118,7 @@ CONTRACTS: Final = {
     "sampler": "searchers.batch_sampler:BatchSampler",
     "cost_model": "costmodels.base:CostModel",
     "stopping": "workers.measure.stopping:StoppingRule",
-    "measurer": "workers.measure.base:Measurer",
+    "measurer": "workers.measure.measurer_interface:Measurer",
     "policy": "services.planner.policy:Policy",
     "families": "services.planner.families.base:Families",
 }
@@ -140,7 +143,9 @@ def check_name(seam: str, name: str) -> None:
     name_by_location = {location: registered for registered, location in REGISTRY[seam].items()}
     if name in name_by_location:
         raise UnknownName(f"{name} has a name here", hint=f"known: {name_by_location[name]}")
-    if name in REGISTRY[seam] or (seam in CONTRACTS and (_CLASS_PATH.fullmatch(name) or _entry(seam, name))):
+    if name in REGISTRY[seam] or (
+        seam in CONTRACTS and (_CLASS_PATH.fullmatch(name) or _find_entry_point(seam, name))
+    ):
         return
     names = ", ".join(sorted(REGISTRY[seam]))
     also = "; or MODULE:CLASS of your own" if seam in CONTRACTS else ""
@@ -155,12 +160,12 @@ def resolve(seam: str, name: str) -> Any:
     """
     check_name(seam, name)
     location = REGISTRY[seam].get(name)
-    return _load(location) if location else _own_class(seam, name)
+    return _load(location) if location else _import_user_class(seam, name)
 
 
-def _own_class(seam: str, name: str) -> Any:
+def _import_user_class(seam: str, name: str) -> Any:
     try:
-        cls = _load(_entry(seam, name) or name)
+        cls = _load(_find_entry_point(seam, name) or name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an imported module may raise anything, even SystemExit
@@ -182,9 +187,8 @@ def _load(location: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def _entry(seam: str, name: str) -> str:
-    entries = entry_points(group=f"mallorn.{seam}", name=name)
-    return next((entry.value for entry in entries), "")
+def _find_entry_point(seam: str, name: str) -> str:
+    return next((entry.value for entry in entry_points(group=f"mallorn.{seam}", name=name)), "")
 
 
 #: Libraries of each cost model besides numpy. Users' own models are assumed to have theirs.
@@ -223,12 +227,12 @@ def libraries_of(cost_model: str) -> frozenset[str]:
     return own.union(*(libraries_of(part) for part in PARTS.get(cost_model, ())))
 
 
-def runnable() -> list[str]:
+def list_runnable_cost_models() -> list[str]:
     """Return the registered cost models whose libraries are installed here."""
     installed = {name for name in frozenset().union(*LIBRARIES.values()) if find_spec(name)}
     return [name for name in REGISTRY["cost_model"] if libraries_of(name) <= installed]
 
 
-def extras_of(libraries: Iterable[str]) -> str:
+def find_pip_extras(libraries: Iterable[str]) -> str:
     """Return the extras that install these libraries, as a comma-separated list for pip."""
     return ",".join(sorted({EXTRAS.get(name, "worker") for name in libraries}))

@@ -27,7 +27,7 @@ class JobState(StrEnum):
     PAUSED = "paused"
 
     @property
-    def final(self) -> bool:
+    def is_final(self) -> bool:
         return self in FINAL
 
 
@@ -68,7 +68,7 @@ class RoundState(StrEnum):
     CANCELLED = "cancelled"
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return self in (RoundState.QUEUED, RoundState.LEASED)
 
 
@@ -99,12 +99,12 @@ class MeasurementKind(StrEnum):
     FOREIGN_FINISH = "foreign_finish"
 
     @property
-    def foreign(self) -> "MeasurementKind":
+    def kind_after_import(self) -> "MeasurementKind":
         """Kind of such a row after import from another dataset: it only trains models."""
         return _IMPORTED.get(self, self)
 
     @property
-    def measured(self) -> "MeasurementKind":
+    def kind_before_import(self) -> "MeasurementKind":
         """Kind that an imported row had in the dataset in which it was measured."""
         return next((original for original, imported in _IMPORTED.items() if imported is self), self)
 

@@ -24,9 +24,9 @@ def compact_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def told(stranger: object) -> str:
+def quote_untrusted(value: object) -> str:
     """Return untrusted text for messages: cut to TOLD characters and, if needed, escaped."""
-    text = str(stranger)[:TOLD]
+    text = str(value)[:TOLD]
     return text if text.isprintable() else ascii(text)
 
 

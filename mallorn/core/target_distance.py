@@ -3,7 +3,6 @@
 from math import log2
 from typing import Final, NamedTuple
 
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target
 
 # Prefixes of LLVM's names of x86 processors with 512-bit vectors; others have 256 or fewer.
@@ -31,14 +30,14 @@ class Distance(NamedTuple):
     cores: float  # absolute log2 of the ratio of core counts
 
     @property
-    def cuts_alike(self) -> bool:
+    def has_same_tile_sizes(self) -> bool:
         """Return whether vector width and cores are equal, and so are good tile sizes."""
         return not self.other_vectors and not self.cores
 
 
 def distance(first: Target, second: Target) -> Distance | None:
-    """Return the distance; None if kind or measurer (device, replay, simulated) differs."""
-    if first.kind != second.kind or stand_in(first) != stand_in(second):
+    """Return the distance; None if kind or virtual device differs."""
+    if first.kind != second.kind or first.virtual_device != second.virtual_device:
         return None
     cores = abs(log2(first.num_cores / second.num_cores))
     return Distance(_is_wide(first) != _is_wide(second), _processor(first) != _processor(second), cores)

@@ -21,6 +21,7 @@ from mallorn.core.compute_capability import (
     is_obsolete,
 )
 from mallorn.core.errors import InvalidTarget
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 
 LOCAL = "local"
@@ -113,6 +114,12 @@ class Target:
     def num_cores(self) -> int:
         return self.attrs.get("num-cores", 1)
 
+    @property
+    def virtual_device(self) -> str:
+        """Name of the measurer that replaces the target's device; empty if hardware measures."""
+        device = self.attrs.get("device", "")
+        return device if device in VIRTUAL_DEVICES else ""
+
     def __str__(self) -> str:
         return self.text
 
@@ -136,9 +143,8 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
     if not isinstance(kind, str):
         raise InvalidTarget("a target needs a kind", hint=_USE)
     if kind not in KINDS:
-        raise InvalidTarget(
-            f"unknown target kind {kind[:TOLD]!r}; known: {', '.join(sorted(KINDS))}", hint=_USE
-        )
+        message = f"unknown target kind {kind[:TOLD]!r}; known: {', '.join(sorted(KINDS))}"
+        raise InvalidTarget(message, hint=_USE)
     cores: object = attrs.get("num-cores")
     if kind in CPU_KINDS and not (isinstance(cores, int) and cores is not True and cores > 0):
         raise InvalidTarget(
@@ -179,7 +185,18 @@ def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
             raise InvalidTarget(f"the target is not valid JSON: {error}", hint=_USE) from None
     if text.startswith(_NVIDIA):
         return {"kind": CUDA, "tag": text}
-    return _legacy_attributes(text)
+    kind, *flags = text.split() or [""]
+    attrs: dict[str, str | int | list[str]] = {"kind": kind}
+    for flag in flags:
+        name, equals, value = flag.lstrip("-").partition("=")
+        if not equals or not flag.startswith("-"):
+            raise InvalidTarget(f"cannot read {flag[:TOLD]!r} in target {text[:TOLD]!r}", hint=_USE)
+        attrs[name] = int(value) if _NUMBER.fullmatch(value) else value
+        if name in _LISTS:
+            attrs[name] = value.split(",")
+    if kind not in KINDS:
+        raise InvalidTarget(f"unknown target {text[:TOLD]!r}", hint=_USE)
+    return cast(TargetAttrs, attrs)
 
 
 def _attributes_of_tag(tag: str | None) -> TargetAttrs:
@@ -200,18 +217,3 @@ def _attributes_of_tag(tag: str | None) -> TargetAttrs:
             hint=f"--target '{CUDA_EXAMPLE}'   (with the architecture of your GPU)",
         )
     return {"arch": archs[name]}
-
-
-def _legacy_attributes(text: str) -> TargetAttrs:
-    kind, *flags = text.split() or [""]
-    attrs: dict[str, str | int | list[str]] = {"kind": kind}
-    for flag in flags:
-        name, equals, value = flag.lstrip("-").partition("=")
-        if not equals or not flag.startswith("-"):
-            raise InvalidTarget(f"cannot read {flag[:TOLD]!r} in target {text[:TOLD]!r}", hint=_USE)
-        attrs[name] = int(value) if _NUMBER.fullmatch(value) else value
-        if name in _LISTS:
-            attrs[name] = value.split(",")
-    if kind not in KINDS:
-        raise InvalidTarget(f"unknown target {text[:TOLD]!r}", hint=_USE)
-    return cast(TargetAttrs, attrs)

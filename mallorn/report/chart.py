@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mallorn.report.html import Html, el
+from mallorn.report.html_elements import Html, el
 from mallorn.results.best_so_far_curve import CurvePoint
-from mallorn.wording.format_values import duration, latency
+from mallorn.wording.format_values import format_duration, format_latency
 
 STEPS: Final = (1, 2, 5)
 WIDTH, HEIGHT = 720, 260
@@ -58,7 +58,7 @@ class XAxis:
 
 
 TRIALS: Final = XAxis("trials", lambda point: point.trials, lambda value: f"{value:,.0f}")
-SECONDS: Final = XAxis("time since submit", lambda point: point.sec, duration)
+SECONDS: Final = XAxis("time since submit", lambda point: point.sec, format_duration)
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,11 @@ def chart(
     drawn_us = {n: us for n, us in others_us.items() if min(ends_us) / APART <= us <= max(ends_us) * APART}
     low, high = padded([*ends_us, *drawn_us.values()])
     frame = _Frame(axis.read(points[-1]) or 1.0, low, high)
-    omitted = "; ".join(f"{name}, {latency(us)}" for name, us in others_us.items() if name not in drawn_us)
+    omitted = "; ".join(
+        f"{name}, {format_latency(us)}" for name, us in others_us.items() if name not in drawn_us
+    )
     title_place = {"x": WIDTH - RIGHT, "y": TOP + 4, "text_anchor": "end", "class_": "title"}
-    range_words = f"from {latency(points[0].total_us)} to {latency(points[-1].total_us)}"
+    range_words = f"from {format_latency(points[0].total_us)} to {format_latency(points[-1].total_us)}"
     first, *later_points = points  # the curve falls in steps
     path = f"M{frame.x(axis.read(first))} {frame.y(first.total_us)}" + "".join(
         f"H{frame.x(axis.read(point))}V{frame.y(point.total_us)}" for point in later_points
@@ -99,7 +101,7 @@ def chart(
         _lines_at(frame, drawn_us),
         el("text", f"off the picture: {omitted}", **title_place) if omitted else None,
         el("path", d=path, class_="curve"),
-        _marks(points, axis, frame),
+        _draw_improvements(points, axis, frame),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
         aria_label=f"best weighted latency against {axis.title}: {range_words}",
@@ -111,7 +113,7 @@ def _grid(frame: _Frame, axis: XAxis) -> Iterator[Html]:
     for value in log_ticks(frame.low, frame.high):
         y = frame.y(value)
         yield el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
-        yield el("text", latency(value), x=LEFT - 8, y=y + 4, text_anchor="end")
+        yield el("text", format_latency(value), x=LEFT - 8, y=y + 4, text_anchor="end")
     for value in even_ticks(0, frame.right):
         yield el("text", axis.words(value), x=frame.x(value), y=bottom + 18, text_anchor="middle")
     yield el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=bottom, y2=bottom, class_="axis")
@@ -122,16 +124,17 @@ def _lines_at(frame: _Frame, latencies_us: Mapping[str, float]) -> Iterator[Html
     for name, value in latencies_us.items():
         y = frame.y(value)
         yield el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="beside")
-        words = f"{name} {latency(value)}"
+        words = f"{name} {format_latency(value)}"
         yield el("text", words, x=WIDTH - RIGHT, y=y - 4, text_anchor="end", class_="title")
 
 
-def _marks(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> Iterator[Html]:
+def _draw_improvements(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> Iterator[Html]:
     before_us = math.inf
     for point in points:
         if point.total_us < before_us:
             round_ = "before the first round" if point.round is None else f"round {point.round}"
-            words = f"{round_}: {latency(point.total_us)} after {point.trials} trials, {duration(point.sec)}"
+            total, seconds = format_latency(point.total_us), format_duration(point.sec)
+            words = f"{round_}: {total} after {point.trials} trials, {seconds}"
             place = {"cx": frame.x(axis.read(point)), "cy": frame.y(point.total_us)}
             yield el("circle", el("title", words), r=2.5, **place)
         before_us = point.total_us

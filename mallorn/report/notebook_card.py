@@ -9,11 +9,19 @@ from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
 from mallorn.report.chart import TRIALS, chart
-from mallorn.report.html import Html, el, facts, table
-from mallorn.report.style_and_csp import scoped
+from mallorn.report.html_elements import Html, el, render_facts, table
+from mallorn.report.style_and_csp import scope_style_rules
 from mallorn.results.best_so_far_curve import curve
-from mallorn.results.speedup import beside_onnxruntime
-from mallorn.wording.format_values import Cell, Column, duration, first_line, headroom, latency, spent_of
+from mallorn.results.speedup import compare_with_onnxruntime
+from mallorn.wording.format_values import (
+    Cell,
+    Column,
+    describe_headroom,
+    first_line,
+    format_duration,
+    format_latency,
+    format_spent_trials,
+)
 
 SHOWN: Final = 8
 UPDATE_SEC: Final = 2.0
@@ -23,7 +31,7 @@ def verdict(judged: Verdict | None) -> Html | None:
     """Return a job's verdict and next command as HTML."""
     if judged is None:
         return None
-    next_step = el("p", "Next: ", el("code", judged.next)) if judged.next else None
+    next_step = el("p", "Next: ", el("code", judged.next_command)) if judged.next_command else None
     return el("div", el("p", el("strong", judged.summary)), next_step, class_=f"verdict {judged.level}")
 
 
@@ -31,14 +39,14 @@ def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStat
     """Return the HTML card of a job, for `_repr_html_`."""
     untuned_us, tuned_us, finished_at = job.median_us("untuned"), job.median_us("tuned"), job.finished_at
     figures: dict[str, Cell] = {
-        "Trials": spent_of(job),
-        "Sum over tasks": latency(job.progress.estimated_us),
-        "Headroom": headroom(job) or None,
-        "Whole model": None if tuned_us is None else latency(tuned_us),
-        "Beside onnxruntime": str(beside_onnxruntime(job.finish_report.latency_us) or ""),
+        "Trials": format_spent_trials(job),
+        "Sum over tasks": format_latency(job.progress.estimated_us),
+        "Headroom": describe_headroom(job) or None,
+        "Whole model": None if tuned_us is None else format_latency(tuned_us),
+        "Beside onnxruntime": str(compare_with_onnxruntime(job.finish_report.latency_us) or ""),
         "Times faster than untuned": f"{untuned_us / tuned_us:.1f}" if untuned_us and tuned_us else None,
         "Failures": sum(job.progress.failures.values()) or None,
-        "Took": None if finished_at is None else duration(finished_at - job.created_at),
+        "Took": None if finished_at is None else format_duration(finished_at - job.created_at),
         "Why": first_line(job.reason),
     }
     rows = [(task.weighted_latency_us, task) for task in tasks if task.weighted_latency_us is not None]
@@ -55,11 +63,11 @@ def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStat
     heaviest = sorted(rows, key=lambda row: -row[0])[:SHOWN]
     return el(
         "div",
-        el("style", scoped(".mallorn-job")),
+        el("style", scope_style_rules(".mallorn-job")),
         el("strong", f"{job.name}, job {job.id}: {job.state}"),
         el("p", note, class_="note") if note else None,
         verdict(job.verdict),
-        facts(figures),
+        render_facts(figures),
         chart(curve(rounds, tasks, job.created_at), TRIALS),
         table(heaviest, columns) if heaviest else None,
         class_="mallorn-job",
@@ -73,7 +81,7 @@ class Card(Protocol):
     def status(self) -> JobStatus: ...
 
     @property
-    def stuck(self) -> bool: ...
+    def is_stuck(self) -> bool: ...
 
     def _repr_html_(self) -> str: ...
 
@@ -98,6 +106,6 @@ def watch(job: Card) -> None:
     from IPython.display import HTML, display
 
     handle = display(HTML(job._repr_html_()), display_id=True)
-    while not (job.stuck or job.status.state.final):
+    while not (job.is_stuck or job.status.state.is_final):
         time.sleep(UPDATE_SEC)
         handle.update(HTML(job._repr_html_()))

@@ -4,7 +4,7 @@ import base64
 import hashlib
 from typing import Final
 
-from mallorn.report.html import Html
+from mallorn.report.html_elements import Html
 
 CHART: Final = """
 svg { width: 100%; max-width: 720px; height: auto; font: 11px system-ui, sans-serif; }
@@ -49,12 +49,11 @@ POLICY: Final = f"default-src 'none'; style-src {STYLE_HASH}; base-uri 'none'; f
 SERVED: Final = f"{POLICY}; frame-ancestors 'none'"
 
 
-def scoped(prefix: str) -> Html:
+def scope_style_rules(prefix: str) -> Html:
     """Return the shared style rules limited to `prefix`, for HTML inside another page."""
     rules = (line.partition("{") for line in (SHARED + CHART).splitlines() if line)
-    return Html(
-        "\n".join(
-            ", ".join(f"{prefix} {selector.strip()}" for selector in selectors.split(",")) + f" {brace}{body}"
-            for selectors, brace, body in rules
-        )
-    )
+    lines: list[str] = []
+    for selectors, brace, body in rules:
+        names = ", ".join(f"{prefix} {selector.strip()}" for selector in selectors.split(","))
+        lines.append(f"{names} {brace}{body}")
+    return Html("\n".join(lines))

@@ -23,47 +23,49 @@ def curve(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus], created_at
     Points begin where every task has a time: at 0 trials if earlier jobs measured all tasks.
     """
     rows = sorted(rounds, key=lambda row: row.index)
-    weights = {task.index: task.weight for task in timed(tasks)}
-    best_us = at_start(rows, tasks)
-    points = _point(best_us, weights, 0, 0.0, None)
+    weights = {task.index: task.weight for task in select_timed_tasks(tasks)}
+    best_us = best_us_before_job(rows, tasks)
+    points = _build_points(best_us, weights, 0, 0.0, None)
     trials = 0
     ends = [(row.finished_at, row) for row in rows if row.finished_at is not None]
     for finished_at, row in sorted(ends, key=lambda end: end[0]):
         trials += row.trials
-        best_us[row.task_index] = lower(best_us[row.task_index], row.found_us)
-        points += _point(best_us, weights, trials, finished_at - created_at, row.index)
+        best_us[row.task_index] = lower_or_none(best_us[row.task_index], row.best_us)
+        points += _build_points(best_us, weights, trials, finished_at - created_at, row.index)
     return points
 
 
-def at_trials(points: Sequence[CurvePoint], trials: int) -> float | None:
+def best_total_at_trials(points: Sequence[CurvePoint], trials: int) -> float | None:
     """Return the lowest total within this many trials; None if no point is that early."""
     return min((point.total_us for point in points if point.trials <= trials), default=None)
 
 
-def at_seconds(points: Sequence[CurvePoint], sec: float) -> float | None:
+def best_total_at_seconds(points: Sequence[CurvePoint], sec: float) -> float | None:
     """Return the lowest total within this many seconds; None if no point is that early."""
     return min((point.total_us for point in points if point.sec <= sec), default=None)
 
 
-def reached(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[int, float | None]:
+def best_us_by_task(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[int, float | None]:
     """Return each task's best latency, from the job's rounds and from before the job."""
     rows = sorted(rounds, key=lambda row: row.index)
-    best_us = at_start(rows, tasks)
+    best_us = best_us_before_job(rows, tasks)
     for row in rows:
-        best_us[row.task_index] = lower(best_us[row.task_index], lower(row.before_us, row.found_us))
+        best_us[row.task_index] = lower_or_none(
+            best_us[row.task_index], lower_or_none(row.previous_best_us, row.best_us)
+        )
     return best_us
 
 
-def timed(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
+def select_timed_tasks(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
     """Return the tasks that have a time; tasks too small to matter never get one."""
     return [task for task in tasks if task.latency_us is not None]
 
 
-def at_start(rounds: Iterable[RoundStatus], tasks: Iterable[TaskStatus]) -> dict[int, float | None]:
+def best_us_before_job(rounds: Iterable[RoundStatus], tasks: Iterable[TaskStatus]) -> dict[int, float | None]:
     """Return each task's best latency before the job's first round for it; may be None."""
     best_us = {task.index: task.latency_us for task in tasks}
     for row in reversed(list(rounds)):
-        best_us[row.task_index] = row.before_us
+        best_us[row.task_index] = row.previous_best_us
     return best_us
 
 
@@ -77,12 +79,12 @@ def total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> fl
     return total_us
 
 
-def lower(first: float | None, second: float | None) -> float | None:
+def lower_or_none(first: float | None, second: float | None) -> float | None:
     """Return the smaller value, ignoring None."""
     return min((value for value in (first, second) if value is not None), default=None)
 
 
-def _point(
+def _build_points(
     best_us: Mapping[int, float | None],
     weights: Mapping[int, int],
     trials: int,

@@ -9,8 +9,14 @@ from pydantic import JsonValue
 from mallorn.core.states import JobState
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.best_so_far_curve import CurvePoint, at_seconds, at_trials, curve, reached
-from mallorn.results.speedup import faster_or_slower
+from mallorn.results.best_so_far_curve import (
+    CurvePoint,
+    best_total_at_seconds,
+    best_total_at_trials,
+    best_us_by_task,
+    curve,
+)
+from mallorn.results.speedup import format_speed_ratio
 
 MODEL, TASKS = "the whole model", "the sum over tasks"
 # Sums of medians whose ratio is below this do not show which job is faster.
@@ -51,7 +57,7 @@ class Judgement:
     note: str
 
 
-def judge(jobs: Sequence[JobResult]) -> Judgement:
+def find_fastest_job(jobs: Sequence[JobResult]) -> Judgement:
     """Name the fastest job by undisturbed whole-model latencies, or else by task sums."""
     # Why the whole model's latency cannot decide; empty if it can.
     doubt = next(
@@ -59,7 +65,9 @@ def judge(jobs: Sequence[JobResult]) -> Judgement:
         next((f"the whole model of {job.id} was timed on a busy host" for job in jobs if not job.steady), ""),
     )
     criterion, other_criterion = (TASKS, MODEL) if doubt else (MODEL, TASKS)
-    results = [(time_us, job) for job in jobs if (time_us := _figure(job, criterion)) is not None]
+    results = [
+        (time_us, job) for job in jobs if (time_us := _latency_by_criterion(job, criterion)) is not None
+    ]
     if len(results) < len(jobs):
         return Judgement(None, None, "not every job has times yet", "")
     (first_time_us, first), (second_time_us, second) = sorted(results, key=lambda result: result[0])[:2]
@@ -71,19 +79,19 @@ def judge(jobs: Sequence[JobResult]) -> Judgement:
     if is_close:
         words, note = f"{first.id} and {second.id} are too close to tell", ""
     else:
-        words = (
-            f"{first.id} is the fastest, {faster_or_slower(second_time_us / first_time_us)} than {second.id}"
-        )
+        ratio = format_speed_ratio(second_time_us / first_time_us)
+        words = f"{first.id} is the fastest, {ratio} than {second.id}"
         note = ""
-        first_us, second_us = _figure(first, other_criterion), _figure(second, other_criterion)
+        first_us = _latency_by_criterion(first, other_criterion)
+        second_us = _latency_by_criterion(second, other_criterion)
         if first_us is not None and second_us is not None and first_us > second_us:
-            ratio = faster_or_slower(second_us / first_us)
+            ratio = format_speed_ratio(second_us / first_us)
             note = f"{other_criterion} says otherwise ({ratio}): {doubt or APART}"
     reason = f"judged by {criterion}{f', as {doubt}' if doubt else ''}: {words}"
     return Judgement(criterion, None if is_close else first.id, reason, note)
 
 
-def _figure(job: JobResult, criterion: str) -> float | None:
+def _latency_by_criterion(job: JobResult, criterion: str) -> float | None:
     return job.model_us if criterion == MODEL else job.reached_us
 
 
@@ -103,7 +111,7 @@ class Side:
     @classmethod
     def of(cls, job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> "Side":
         """Build the data from what the coordinator sends about a job."""
-        return cls(job, tasks, curve(rounds, tasks, job.created_at), reached(rounds, tasks))
+        return cls(job, tasks, curve(rounds, tasks, job.created_at), best_us_by_task(rounds, tasks))
 
     @property
     def seconds(self) -> float | None:
@@ -125,7 +133,7 @@ class ComparedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class JobComparison:
     """Result of a comparison; lists with an entry per job are in the order of the jobs."""
 
     jobs: list[JobResult]
@@ -136,7 +144,7 @@ class Comparison:
     warnings: list[str]
 
 
-def compare(sides: Sequence[Side]) -> Comparison:
+def compare(sides: Sequence[Side]) -> JobComparison:
     """Compare jobs; name none the fastest if models, targets or timing options differ."""
     trials = min(side.points[-1].trials if side.points else 0 for side in sides)
     seconds = min(side.points[-1].sec if side.points else 0.0 for side in sides)
@@ -149,17 +157,17 @@ def compare(sides: Sequence[Side]) -> Comparison:
             state=job.state,
             target=job.target,
             model_id=job.model_id,
-            options=job.chosen(),
+            options=job.sent_options(),
             trials=job.progress.trials,
             failures=sum(job.progress.failures.values()),
             seconds=side.seconds,
             model_us=job.median_us("tuned"),
             interval_us=None if timing is None else (timing.low, timing.high),
-            steady=job.finish_report.steady,
+            steady=job.finish_report.is_undisturbed,
             untuned_us=job.median_us("untuned"),
             reached_us=side.points[-1].total_us if side.points else None,
-            at_equal_trials_us=at_trials(side.points, trials),
-            at_equal_seconds_us=at_seconds(side.points, seconds),
+            at_equal_trials_us=best_total_at_trials(side.points, trials),
+            at_equal_seconds_us=best_total_at_seconds(side.points, seconds),
         )
         jobs.append(result)
 
@@ -183,12 +191,12 @@ def compare(sides: Sequence[Side]) -> Comparison:
     warnings = []
     if len({side.job.target for side in sides}) > 1:
         warnings.append("the jobs have different targets: their times do not compare")
-    timings = [[side.job.chosen().get(key) for key in TIMING] for side in sides]
+    timings = [[side.job.sent_options().get(key) for key in TIMING] for side in sides]
     if any(timing != timings[0] for timing in timings):
         warnings.append(
             "the jobs were timed in different ways (stopping, evaluator): their times do not compare"
         )
     if len({side.job.model_id for side in sides}) > 1:
         warnings.append("the jobs have different models: compare their tasks, not their totals")
-    judgement = None if warnings else judge(jobs)
-    return Comparison(jobs, judgement, trials, seconds, tasks, warnings)
+    judgement = None if warnings else find_fastest_job(jobs)
+    return JobComparison(jobs, judgement, trials, seconds, tasks, warnings)

@@ -8,7 +8,7 @@ from typing import Final
 from mallorn.core.states import JobState
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.best_so_far_curve import at_start, lower, timed, total
+from mallorn.results.best_so_far_curve import best_us_before_job, lower_or_none, select_timed_tasks, total
 
 FIRST_VISITS: Final = "first-pass"
 
@@ -64,20 +64,20 @@ class DecisionSummary:
     at_rest: list[TaskAtRest]
 
 
-def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> list[LoggedRound]:
+def add_total_latencies(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> list[LoggedRound]:
     """Return the rounds with the tasks' total latency before and after each.
 
     `rounds` begin with the oldest. The total is over the tasks that have a time now, and
     None as long as one of them had none. Overlapping rounds count in the order of planning.
     """
     rows = list(rounds)
-    best_us = at_start(rows, tasks)
-    weights = {task.index: task.weight for task in timed(tasks)}
+    best_us = best_us_before_job(rows, tasks)
+    weights = {task.index: task.weight for task in select_timed_tasks(tasks)}
     logged = []
     for row in rows:
-        best_us[row.task_index] = row.before_us
+        best_us[row.task_index] = row.previous_best_us
         before_us = total(best_us, weights)
-        best_us[row.task_index] = lower(row.before_us, row.found_us)
+        best_us[row.task_index] = lower_or_none(row.previous_best_us, row.best_us)
         fields = {name: getattr(row, name) for name in row.model_fields_set}
         after_us = total(best_us, weights)
         logged.append(LoggedRound(**fields, total_before_us=before_us, total_after_us=after_us))
@@ -112,16 +112,16 @@ def summarise(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[Roun
         rounds_by_policy=dict(Counter(row.policy for row in rounds)),
         gain_us=gain_us,
         total_us=sum(task.weight * task.latency_us for task in tasks if task.latency_us is not None),
-        tasks_timed=len(timed(tasks)),
+        tasks_timed=len(select_timed_tasks(tasks)),
         shares=sorted(shares, key=lambda share: (-share.trials, -share.gain_us, share.index)),
-        forecasts=calibration(rounds),
+        forecasts=compute_calibration(rounds),
         at_rest=[TaskAtRest(task.index, task.name, task.reason) for task in tasks if task.reason],
     )
 
 
-def calibration(rounds: Iterable[RoundStatus]) -> Calibration:
+def compute_calibration(rounds: Iterable[RoundStatus]) -> Calibration:
     """Return how many forecast intervals of these rounds contained the result."""
-    judged = [row.in_interval for row in rounds if row.in_interval is not None]
+    judged = [row.is_in_interval for row in rounds if row.is_in_interval is not None]
     held_count = sum(judged)
     return Calibration(len(judged), held_count, held_count / len(judged) if judged else None)
 

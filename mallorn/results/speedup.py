@@ -6,7 +6,7 @@ from statistics import median
 from typing import Final
 
 from mallorn.core.values.finish_report import ModelLatency
-from mallorn.core.values.verdict import Beside, Level
+from mallorn.core.values.verdict import Comparison, Level
 
 # Speeds are equal if the whole interval of their ratio is within this factor of 1.
 ALIKE: Final = 1.03
@@ -27,18 +27,18 @@ class Speedup:
     pairs: int = 0  # alternating bursts that give the ratio; 0: it comes from the medians
 
     @property
-    def by_default_build(self) -> bool:
+    def is_against_default_build(self) -> bool:
         """Return whether the rival is TVM's default build; beating it is only `fair`."""
         return self.rival != "onnxruntime"
 
     @property
-    def even(self) -> bool:
+    def is_equally_fast(self) -> bool:
         return self.low >= 1 / ALIKE and self.high <= ALIKE
 
     @property
-    def differs(self) -> bool:
+    def is_significant(self) -> bool:
         """Return whether the ratio's interval excludes 1, so that one model is faster."""
-        return not self.even and not self.low <= 1 <= self.high
+        return not self.is_equally_fast and not self.low <= 1 <= self.high
 
     @property
     def precise(self) -> bool:
@@ -46,42 +46,42 @@ class Speedup:
         return self.high <= self.low * ALIKE or self.low > ALIKE or self.high < 1 / ALIKE
 
     @property
-    def won(self) -> bool:
-        return self.low >= 1 / ALIKE and not self.by_default_build
+    def is_good(self) -> bool:
+        return self.low >= 1 / ALIKE and not self.is_against_default_build
 
     @property
-    def lost(self) -> bool:
-        if self.by_default_build:
+    def is_poor(self) -> bool:
+        if self.is_against_default_build:
             return self.times <= 1 or self.high <= ALIKE
         return self.times * LITTLE_SLOWER <= 1
 
     @property
     def level(self) -> Level:
-        return Level.POOR if self.lost else Level.GOOD if self.won else Level.FAIR
+        return Level.POOR if self.is_poor else Level.GOOD if self.is_good else Level.FAIR
 
     @property
     def short(self) -> str:
         """Text such as `1.4 times faster` or `0.98 to 1.12 times as fast`, without a name."""
-        if self.even:
+        if self.is_equally_fast:
             return "as fast"
-        return faster_or_slower(self.times) if self.differs else f"{self._interval} times as fast"
+        return format_speed_ratio(self.times) if self.is_significant else f"{self._interval} times as fast"
 
     @property
-    def words(self) -> str:
+    def full_text(self) -> str:
         """Text such as `1.4 times faster than onnxruntime (ratio 1.40, 1.37 to 1.44)`."""
-        rival, ratio = RIVALS[self.rival], figure(self.times)
-        note = "; onnxruntime was not timed" if self.by_default_build else ""
-        if self.even or self.differs:
-            conjunction = "as" if self.even else "than"
+        rival, ratio = RIVALS[self.rival], format_ratio(self.times)
+        note = "; onnxruntime was not timed" if self.is_against_default_build else ""
+        if self.is_equally_fast or self.is_significant:
+            conjunction = "as" if self.is_equally_fast else "than"
             return f"{self.short} {conjunction} {rival} (ratio {ratio}, {self._interval}{note})"
         return f"{ratio} ({self._interval}) times the speed of {rival} (not told apart{note})"
 
     @property
     def _interval(self) -> str:
-        return f"{figure(self.low)} to {figure(self.high)}"
+        return f"{format_ratio(self.low)} to {format_ratio(self.high)}"
 
 
-def faster_or_slower(times: float) -> str:
+def format_speed_ratio(times: float) -> str:
     """Return a ratio of speeds as `1.4 times faster`, or in percent if it is small."""
     direction, factor = ("faster", times) if times >= 1 else ("slower", 1 / times)
     if factor < 1.1:
@@ -89,16 +89,16 @@ def faster_or_slower(times: float) -> str:
     return f"{factor:.1f} times {direction}" if factor < 10 else f"{factor:.0f} times {direction}"
 
 
-def figure(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     """Return a ratio with two decimals, or with fewer or more if its size suggests that."""
     return f"{ratio:.2g}" if ratio < 0.1 else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"
 
 
-def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
+def compare_with_rival(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
     """Compare the tuned model with onnxruntime, else with TVM's default build.
 
-    Returns None without both times. Alternating bursts are compared in pairs, because a slow
-    phase of the host affects both.
+    Returns None without both times. Alternating bursts are compared in pairs, because a
+    slow phase of the host affects both.
     """
     timing = latency_us.get(TUNED)
     name = next((name for name in RIVALS if latency_us.get(name)), "")
@@ -107,12 +107,12 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
         return None
     if len(timing.bursts) == len(rival.bursts) > 1:
         ratios = [rival_us / tuned_us for tuned_us, rival_us in zip(timing.bursts, rival.bursts, strict=True)]
-        low, high = interval(ratios)
+        low, high = median_confidence_interval(ratios)
         return Speedup(name, median(ratios), low, high, len(ratios))
     return Speedup(name, rival.median / timing.median, rival.low / timing.high, rival.high / timing.low)
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
+def median_confidence_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the median's 95 % confidence interval; below six values, their whole range."""
     ordered = sorted(values)
     count = len(ordered)
@@ -120,7 +120,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[omitted], ordered[-1 - omitted]
 
 
-def beside_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> Beside | None:
+def compare_with_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> Comparison | None:
     """Compare the tuned model with onnxruntime; None if either was not timed."""
-    race = raced(latency_us)
-    return None if race is None or race.by_default_build else Beside(level=race.level, words=race.short)
+    race = compare_with_rival(latency_us)
+    if race is None or race.is_against_default_build:
+        return None
+    return Comparison(level=race.level, text=race.short)

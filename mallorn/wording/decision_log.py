@@ -8,7 +8,7 @@ from typing import Final
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import LoggedRound
 from mallorn.results.decision_summary import FIRST_VISITS, DecisionSummary, Share
-from mallorn.wording.format_values import Cell, Column, first_line, latency
+from mallorn.wording.format_values import Cell, Column, first_line, format_latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
                 round=row.index,
                 task=_task(row),
                 trials=_trials(row),
-                why=_why(row, is_under_heading=bool(heading)),
+                why=_format_reason(row, is_under_heading=bool(heading)),
                 expected=_interval(row),
                 found=_found(row),
                 total=_total(row),
@@ -82,17 +82,17 @@ def _line(row: LoggedRound, is_under_heading: bool = False) -> str:
     interval = f"expected {_interval(row)}" if row.forecast else ""
     forecast_and_result = ", ".join(part for part in (interval, _found(row)) if part)
     total = f"total {_total(row)}" if _total(row) else ""
-    parts = [_why(row, is_under_heading), forecast_and_result, total]
+    parts = [_format_reason(row, is_under_heading), forecast_and_result, total]
     duration = f" in {row.seconds:.1f} s" if row.seconds is not None else ""
     prefix = f"round {row.index}  {_task(row)}  {_trials(row)} trials: "
     return prefix + "; ".join(part for part in parts if part) + duration
 
 
-def _why(row: LoggedRound, is_under_heading: bool) -> str:
-    failed_parts = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
+def _format_reason(row: LoggedRound, is_under_heading: bool) -> str:
+    failed_parts = [f"without {part.name}: {first_line(part.reason)}" for part in row.reason.skipped_parts]
     disturbance = None if row.stats is None else row.stats.disturbance
     cause = "" if is_under_heading else row.why
-    parts = cause, row.proposal, *failed_parts, disturbance.past_words if disturbance else ""
+    parts = cause, row.proposal, *failed_parts, disturbance.past_description if disturbance else ""
     return "; ".join(part for part in parts if part)
 
 
@@ -101,7 +101,7 @@ def _task(row: LoggedRound) -> str:
 
 
 def _trials(row: LoggedRound) -> str:
-    is_complete = row.state.open or row.trials == row.size
+    is_complete = row.state.is_open or row.trials == row.size
     return str(row.size) if is_complete else f"{row.trials} of {row.size}"
 
 
@@ -122,19 +122,19 @@ def _found(row: LoggedRound) -> str:
         case RoundState.DONE:
             if not row.trials:
                 return "nothing left to try"
-            if row.found_us is None:
+            if row.best_us is None:
                 return f"nothing valid, {row.failures} failed"
-            verdict = {True: " (in)", False: " (out)", None: ""}[row.in_interval]
-            return f"found {latency(row.found_us)}{verdict}"
+            verdict = {True: " (in)", False: " (out)", None: ""}[row.is_in_interval]
+            return f"found {format_latency(row.best_us)}{verdict}"
 
 
 def _total(row: LoggedRound) -> str:
     before_us, after_us = row.total_before_us, row.total_after_us
-    if after_us is None or row.state.open:
+    if after_us is None or row.state.is_open:
         return ""
     if before_us is None:
-        return latency(after_us)
-    return latency(after_us) if after_us == before_us else _pair(before_us, after_us, "->")
+        return format_latency(after_us)
+    return format_latency(after_us) if after_us == before_us else _pair(before_us, after_us, "->")
 
 
 def _pair(one_us: float, other_us: float, joint: str) -> str:
@@ -151,7 +151,7 @@ SHARE_COLUMNS: Final = (
     Column[Share]("ROUNDS", lambda share: share.rounds),
     Column[Share]("TRIALS", lambda share: share.trials),
     Column[Share]("OF TRIALS", lambda share: f"{share.trials_share:.0%}"),
-    Column[Share]("WON", lambda share: latency(share.gain_us)),
+    Column[Share]("WON", lambda share: format_latency(share.gain_us)),
     Column[Share]("OF GAIN", lambda share: f"{share.gain_share:.0%}"),
 )
 
@@ -169,7 +169,8 @@ def summary_lines(summary: DecisionSummary) -> Iterator[str]:
     limit = "" if summary.budget is None else f" of {summary.budget}"
     yield (
         f"budget:    {summary.trials}{limit} trials in {summary.rounds} rounds; "
-        f"total {latency(summary.total_us)}, {latency(summary.gain_us)} won since the first times"
+        f"total {format_latency(summary.total_us)}, {format_latency(summary.gain_us)} won since the first "
+        "times"
     )
     if untimed := len(summary.shares) - summary.tasks_timed:
         yield f"no time:   {untimed} tasks count for nothing in the total"

@@ -62,64 +62,64 @@ def file_name(name: str, ending: str) -> str:
     return (os.fsdecode(stem) if len(stem) <= limit else stem[:limit].decode(errors="ignore")) + ending
 
 
-def placed(hint: str, words: str) -> str:
+def insert_option(hint: str, option: str) -> str:
     """Insert `words` (such as a `--data` option) after a hint's command if it accepts them."""
     command, gap, remark = hint.partition("   ")
     subcommand = command.split()[:2]
     takes_data = subcommand[:1] == ["mallorn"] and subcommand[-1] in TAKE_DATA
-    return f"{command}{words}{gap}{remark}" if takes_data else hint
+    return f"{command}{option}{gap}{remark}" if takes_data else hint
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format seconds: `75.2` as `1:15`, and with hours as `1:01:15`."""
     minutes, seconds_left = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
-def ago(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Format an age in seconds: `75.2` as `1:15 ago`, and below NOW_SEC as `now`."""
-    return "now" if seconds < NOW_SEC else f"{duration(seconds)} ago"
+    return "now" if seconds < NOW_SEC else f"{format_duration(seconds)} ago"
 
 
-def moment(at_sec: float) -> str:
+def format_moment(at_sec: float) -> str:
     """Format seconds since the epoch as date and minute in UTC."""
     return datetime.fromtimestamp(at_sec, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def latency(value_us: float | None) -> str:
+def format_latency(value_us: float | None) -> str:
     """Format microseconds in us, or in ms from 1000 us on; `-` for None."""
     if value_us is None:
         return "-"
     return f"{value_us / 1000:.3f} ms" if value_us >= 1000 else f"{value_us:.1f} us"
 
 
-def budget_words(job: JobStatus) -> str:
+def describe_budget(job: JobStatus) -> str:
     """Return a job's budget as text, such as `200 trials`; its mode if it does not search."""
-    if not job.options.searches:
+    if not job.options.needs_measurements:
         return job.options.mode
-    if job.auto:
+    if job.has_auto_budget:
         return AUTO
     limits = {"trials": job.trials, "minutes": job.minutes}
     return " or ".join(f"{value:g} {unit}" for unit, value in limits.items() if value is not None)
 
 
-def spent_of(job: JobStatus, separator: str = " of ") -> str:
+def format_spent_trials(job: JobStatus, separator: str = " of ") -> str:
     """Return trials spent and budgeted, as `16 of 200`; `16` if the budget has no trials."""
     trials = job.progress.trials
     return str(trials) if job.trials is None else f"{trials}{separator}{job.trials}"
 
 
-def headroom(job: JobStatus) -> str:
+def describe_headroom(job: JobStatus) -> str:
     """Return a text on the tasks' latency: now, at the hardware limit, and as forecast."""
     outlook = job.outlook
     if outlook is None:
         return ""
-    texts = [f"{latency(outlook.now_us)} now"]
-    if outlook.limit_us is not None and outlook.reached is not None:
-        limit, share = latency(outlook.limit_us), percent(outlook.reached)
+    texts = [f"{format_latency(outlook.current_us)} now"]
+    if outlook.limit_us is not None and outlook.limit_share is not None:
+        limit, share = format_latency(outlook.limit_us), percent(outlook.limit_share)
         texts.append(f"this machine takes at least {limit} ({share} reached)")
-    if outlook.trials and not job.state.final:
-        end = latency(outlook.end_us)
+    if outlook.trials and not job.state.is_final:
+        end = format_latency(outlook.expected_us)
         texts.append(f"about {end} expected after some {outlook.trials:,} more trials")
-    return "; ".join([*texts, outlook.left] if outlook.left else texts)
+    return "; ".join([*texts, outlook.gain_text] if outlook.gain_text else texts)

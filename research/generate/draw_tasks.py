@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from mallorn.core.errors import InvalidRequest
-from research.generate.rule_expressions import Values
 from research.generate.task_rule_file import Kind
 
 MOST_CHANGES: Final = 3  # changes per task; with more, tasks stop resembling real ones
@@ -47,28 +46,21 @@ def draw(kinds: Sequence[Kind], count: int, seed: int) -> list[Drawn]:
             tasks[task] = None
             open_kinds.append(kind)
     if len(tasks) < count:
-        raise InvalidRequest(
-            f"the rules lead to {len(tasks)} tasks, not to {count}",
-            hint=f"mallorn dataset generate --tasks {len(tasks)}",
-        )
+        message = f"the rules lead to {len(tasks)} tasks, not to {count}"
+        raise InvalidRequest(message, hint=f"mallorn dataset generate --tasks {len(tasks)}")
     return list(tasks)
 
 
 def _draw_new(kind: Kind, rng: np.random.Generator, tasks: dict[Drawn, None]) -> Drawn | None:
     for _ in range(PATIENCE):
-        shape = _changed_seed(kind, rng)
+        shape = dict(kind.seeds[int(rng.integers(len(kind.seeds)))])
+        names = sorted(kind.changes)
+        count = min(len(names), int(rng.integers(1, MOST_CHANGES + 1)))
+        for index in rng.choice(len(names), size=count, replace=False):
+            name = names[index]
+            rules = kind.changes[name]
+            shape[name] = rules[int(rng.integers(len(rules)))].value(shape)
         task = Drawn(kind.name, kind.build, tuple(shape.items()))
         if kind.allows(shape) and task not in tasks:
             return task
     return None
-
-
-def _changed_seed(kind: Kind, rng: np.random.Generator) -> Values:
-    shape = dict(kind.seeds[int(rng.integers(len(kind.seeds)))])
-    names = sorted(kind.changes)
-    count = min(len(names), int(rng.integers(1, MOST_CHANGES + 1)))
-    for index in rng.choice(len(names), size=count, replace=False):
-        name = names[index]
-        rules = kind.changes[name]
-        shape[name] = rules[int(rng.integers(len(rules)))].value(shape)
-    return shape

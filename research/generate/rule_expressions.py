@@ -4,8 +4,8 @@
     multiple(filters + 8, 16)
     channels >= 4 and size / stride >= 1
 
-Names stand for dimensions of a shape, and `/` rounds down. Expressions are parsed into trees
-and never run as Python.
+Names stand for dimensions of a shape, and `/` rounds down. Expressions are parsed into
+trees and never run as Python.
 """
 
 import operator
@@ -98,7 +98,7 @@ def parse(text: str) -> Expression:
         tokens.append(match.group().strip())
         position = match.end()
     parser = _Parser(text, tokens)
-    expression = parser.level(0)
+    expression = parser.parse_level(0)
     if parser.left:
         raise _wrong(text, f"ends before {parser.left[0]!r}")
     return expression
@@ -109,13 +109,13 @@ class _Parser:
         self._text = text
         self.left = tokens
 
-    def level(self, depth: int) -> Expression:
+    def parse_level(self, depth: int) -> Expression:
         if depth == len(LEVELS):
             return self._atom()
-        tree = self.level(depth + 1)
+        tree = self.parse_level(depth + 1)
         while self.left and self.left[0] in LEVELS[depth]:
             operation = OPERATIONS[self.left.pop(0)]
-            tree = Expression(self._text, operation=operation, sides=(tree, self.level(depth + 1)))
+            tree = Expression(self._text, operation=operation, sides=(tree, self.parse_level(depth + 1)))
         return tree
 
     def _atom(self) -> Expression:
@@ -126,7 +126,7 @@ class _Parser:
                 raise _wrong(self._text, f"has {token}, which is too large")
             return Expression(self._text, number=int(digits + int(exponent or 0) * "0"))
         if token == "(":  # noqa: S105 - a bracket
-            tree = self.level(0)
+            tree = self.parse_level(0)
             self._expect(")")
             return tree
         if token in OPERATIONS or not token[0].isalpha():
@@ -135,9 +135,9 @@ class _Parser:
             if token not in FUNCTIONS:
                 raise _wrong(self._text, f"calls {token}, which is none of {', '.join(FUNCTIONS)}")
             self._expect("(")
-            first = self.level(0)
+            first = self.parse_level(0)
             self._expect(",")
-            second = self.level(0)
+            second = self.parse_level(0)
             self._expect(")")
             return Expression(self._text, operation=FUNCTIONS[token], sides=(first, second))
         return Expression(self._text, name=token)

@@ -58,28 +58,24 @@ def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
 
     Raises NotFound if it cannot be opened, InvalidRequest if anything in it is invalid.
     """
-    kinds = [_kind(raw, builders) for raw in _parse_file(path).kind]
-    if len({kind.name for kind in kinds}) < len(kinds):
-        raise _wrong(path, "two kinds have one name")
-    return kinds
-
-
-def _parse_file(path: Path) -> _RulesIn:
     try:
         rules: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise NotFound(
-            f"cannot read {path}: {error.strerror}", hint="mallorn dataset generate --help"
-        ) from None
+        message = f"cannot read {path}: {error.strerror}"
+        raise NotFound(message, hint="mallorn dataset generate --help") from None
     except ValueError as error:
         raise _wrong(path, f"it is no TOML: {error}") from None
     if rules.get("version") != VERSION:
         raise _wrong(path, f"its version is {rules.get('version')!r}, this Mallorn reads {VERSION}")
     try:
-        return _RulesIn.model_validate(rules)
+        raw_kinds = _RulesIn.model_validate(rules).kind
     except ValidationError as error:
         first = error.errors()[0]
         raise _wrong(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    kinds = [_kind(raw, builders) for raw in raw_kinds]
+    if len({kind.name for kind in kinds}) < len(kinds):
+        raise _wrong(path, "two kinds have one name")
+    return kinds
 
 
 def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
@@ -108,10 +104,8 @@ def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
 def _require_same(text: str, names: set[str], dimensions: set[str]) -> None:
     if names != dimensions:
         wrong = ", ".join(sorted(names ^ dimensions))
-        raise InvalidRequest(
-            f"{text} should be about {', '.join(sorted(dimensions))}, and differs in {wrong}",
-            hint="mallorn dataset generate --help",
-        )
+        message = f"{text} should be about {', '.join(sorted(dimensions))}, and differs in {wrong}"
+        raise InvalidRequest(message, hint="mallorn dataset generate --help")
 
 
 def _wrong(path: Path, error: str) -> InvalidRequest:

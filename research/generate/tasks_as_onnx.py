@@ -115,7 +115,7 @@ BUILDERS: Final[Mapping[str, Builder]] = {
 DIMENSIONS: Final = {name: builder.dimensions for name, builder in BUILDERS.items()}
 
 
-def patterns(tasks: Sequence[Drawn]) -> list[str]:
+def only_patterns(tasks: Sequence[Drawn]) -> list[str]:
     """Return the job option `only`, which limits tuning to these tasks."""
     return sorted({BUILDERS[task.build].pattern for task in tasks})
 

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from costmodels.base import CostModel
-from costmodels.evaluation import Split, by_host, by_task, judge, scramble_labels, within_task
+from costmodels.evaluation import Split, by_host, by_task, compute_metrics, scramble_labels, within_task
 from costmodels.evaluation import by_network as networks_out
-from costmodels.evaluation import fitted as fit
+from costmodels.evaluation import fit_on_split as fit
 from costmodels.metrics import network_score
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.training_data import Rows, Weights
@@ -65,18 +65,19 @@ def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold
 SPLITS: Final = ("within-task", "by-task", "by-network", "by-target", "by-host")
 
 
-def figures(
+def compute_test_scores(
     make: Make, rows: Rows, split: str, seeds: int, networks: Networks | None = None, control: bool = False
 ) -> list[Figures]:
     """Return the test scores per seed, averaged over folds; `control` shuffles labels."""
     data = replace(rows, labels=scramble_labels(rows.labels, rows.groups, seed=0)) if control else rows
-    return [
-        mean([_score_fold(make, data, fold, seed) for fold in folds(split, data, networks or {}, seed)])
-        for seed in range(seeds)
-    ]
+    scores: list[Figures] = []
+    for seed in range(seeds):
+        parts = folds(split, data, networks or {}, seed)
+        scores.append(average_scores([_score_fold(make, data, fold, seed) for fold in parts]))
+    return scores
 
 
-def mean(rows: list[Figures]) -> Figures:
+def average_scores(rows: list[Figures]) -> Figures:
     """Average each score over the rows without NaN; NaN if a score has no other value."""
     valid = {name: [row[name] for row in rows if name in row and not np.isnan(row[name])] for name in rows[0]}
     return {name: float(np.mean(values)) if values else float("nan") for name, values in valid.items()}
@@ -86,7 +87,7 @@ def _score_fold(make: Make, rows: Rows, fold: Fold, seed: int) -> Figures:
     model = fit(make, rows.features, rows.labels, rows.groups, fold.split, seed=seed)
     test = fold.split.test
     mean_score, spread = model.predict(rows.features[test])
-    scores = asdict(judge(mean_score, spread, rows.labels[test], rows.groups[test]))
+    scores = asdict(compute_metrics(mean_score, spread, rows.labels[test], rows.groups[test]))
     if fold.weights:
         for top in NETWORK_TOP:
             scores[f"network_{top}"] = network_score(

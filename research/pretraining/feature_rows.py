@@ -22,19 +22,19 @@ class Lowering:
     viewer: FeatureLookup
     most_new: int  # most candidates per task to lower; cached ones do not count
 
-    def see(self, task: TaskData, view: str) -> FeatureRows:
+    def compute_features(self, task: TaskData, view: str) -> FeatureRows:
         """Return a task's features. Raises InvalidRequest if the database lacks the task."""
         if task.workload_id is None:
-            raise _not_here(view)
+            raise _no_database_error(view)
         with self.viewer.database.session() as session:
             tir = tir_of(Workloads(session).get(task.workload_id))
             target = Targets(session).find(parse_target(task.target).key)
         if target is None:
-            raise _not_here(view)
+            raise _no_database_error(view)
         workload = WorkloadOnTarget(
             task.workload_id, target.id, tir, task.target, task.descriptors, task.sketches
         )
-        return self.viewer.see(view, workload, task.candidates, self.most_new)
+        return self.viewer.look_up_features(view, workload, task.candidates, self.most_new)
 
 
 def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = None) -> Rows:
@@ -44,12 +44,12 @@ def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = N
     code but `lowering` is None.
     """
     if view in LOWERED and lowering is None:
-        raise _not_here(view)
+        raise _no_database_error(view)
     usable_tasks: list[TaskData] = []
     matrices: list[Matrix] = []
     for task in tasks:
         if view in LOWERED and lowering is not None:
-            features = lowering.see(task, view)
+            features = lowering.compute_features(task, view)
             is_known = features.known
             usable_tasks.append(task if is_known.all() else task.take(np.flatnonzero(is_known).tolist()))
             matrices.append(features.rows[is_known])
@@ -60,7 +60,7 @@ def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = N
     return rows_of(usable_tasks, matrices)
 
 
-def _not_here(view: str) -> InvalidRequest:
+def _no_database_error(view: str) -> InvalidRequest:
     return InvalidRequest(
         f"the view {view!r} needs a compiler, and the programs of a dataset",
         hint="mallorn dataset import DIR   (then without Parquet files)",

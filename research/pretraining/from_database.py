@@ -1,10 +1,8 @@
 """Read training data from a database: the measurements that a named snapshot contains."""
 
-from collections.abc import Mapping
 from typing import Final
 
-from db.columnar_rows import Columns
-from db.dataset.snapshots import Progress, SnapshotReader, silent, take_snapshot
+from db.dataset.take_snapshots import Progress, SnapshotReader, ignore_progress, take_snapshot
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
 from db.repositories.snapshots import Selection, Snapshots
@@ -19,11 +17,11 @@ from workers.round.round_context import descriptors_of
 SOME: Final = 500  # keys or ids in one query
 
 
-def training_data_of(
+def read_measurements(
     database: Database,
     snapshot: str | None,
     selection: Selection,
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
     limit: int = MOST_ROWS,
 ) -> TrainingData:
     """Return the measurements of the named snapshot or, if None, a new one of `selection`.
@@ -38,7 +36,16 @@ def training_data_of(
             frozen = Snapshots(session).get(snapshot)
     sample, ids = TaskSample(frozen.rows, limit), dict[str, int]()
     for page in SnapshotReader.of(database, frozen).pages(database, progress):
-        ids |= _gather(sample, page)
+        task_rows = page.rows("workload_id", "workload", "target", "context_id", "kind")
+        trial_rows = page.rows("sketch", "decisions", "outcome", "latency_us", "bound_us")
+        for task, trial in zip(task_rows, trial_rows, strict=True):
+            workload_id, workload, target, context_id, kind = task
+            sketch, decisions, outcome, latency_us, bound_us = trial
+            # Trials with only an upper bound are left out.
+            if MeasurementKind(kind).kind_before_import is MeasurementKind.TRIAL and bound_us is None:
+                ids[workload] = workload_id
+                task_key = TaskKey(workload, target, NOWHERE if context_id is None else str(context_id))
+                sample.add(task_key, sketch, decisions, Outcome(outcome), latency_us)
     with database.session() as session:
         workload_ids = [ids[key] for key in sample.workloads]
         facts = {
@@ -55,19 +62,4 @@ def training_data_of(
         contexts = Contexts(session)
         hosts = {context: contexts.get(int(context)).host_class for context in sample.contexts}
         tasks = sample.tasks(facts, sketches, hosts)
-        return TrainingData(tasks, frozen.name, frozen.upto, Networks(session).weights())
-
-
-def _gather(sample: TaskSample, page: Columns) -> Mapping[str, int]:
-    """Add a page's trials to the sample, except upper bounds; return workload ids by key."""
-    ids: dict[str, int] = {}
-    tasks = page.rows("workload_id", "workload", "target", "context_id", "kind")
-    trials = page.rows("sketch", "decisions", "outcome", "latency_us", "bound_us")
-    for task, trial in zip(tasks, trials, strict=True):
-        workload_id, workload, target, context_id, kind = task
-        sketch, decisions, outcome, latency_us, bound_us = trial
-        if MeasurementKind(kind).measured is MeasurementKind.TRIAL and bound_us is None:
-            ids[workload] = workload_id
-            key = TaskKey(workload, target, NOWHERE if context_id is None else str(context_id))
-            sample.add(key, sketch, decisions, Outcome(outcome), latency_us)
-    return ids
+        return TrainingData(tasks, frozen.name, frozen.upto, Networks(session).call_counts_by_network())

@@ -3,18 +3,17 @@
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from db.dataset.dataset_reader import DatasetReader, open_export
-from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, flaw
-from db.dataset.snapshots import Progress, silent
+from db.dataset.dataset_reader import open_export
+from db.dataset.export_schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, find_row_flaw
+from db.dataset.take_snapshots import Progress, ignore_progress
 from db.measurement_codec import pack_decisions
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
-from mallorn.core.values.candidate import Sketch, unpack_sketch
+from mallorn.core.values.candidate import unpack_sketch
 from research.pretraining.sample_rows_per_task import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from research.pretraining.training_data import TaskData, TrainingData
 from research.replay.recording_file import read_tasks
@@ -23,14 +22,49 @@ from workers.round.round_context import descriptors
 SOME: Final = 100  # workloads or sketches in memory at a time
 
 
-def read_training_data(path: Path, progress: Progress = silent, limit: int = MOST_ROWS) -> TrainingData:
+def read_training_data(
+    path: Path, progress: Progress = ignore_progress, limit: int = MOST_ROWS
+) -> TrainingData:
     """Return the measurements of a recording, or of an export or its measurement file.
 
     Raises NotFound if a file is missing, InvalidRequest if it cannot be read completely.
     """
     directory = path.parent if path.name == MEASUREMENT_TABLE.file else path
     if directory.is_dir():
-        return _exported(open_export(directory), progress, limit)
+        reader = open_export(directory)
+        sample, skipped_rows = TaskSample(reader.rows, limit), Counter[str]()
+        networks = defaultdict[str, dict[str, int]](dict)
+        rows_read = 0
+        for batch in reader.batches(MEASUREMENT_TABLE):
+            for row in batch:
+                if (problem := find_row_flaw(row, reader.widths)) is not None:
+                    skipped_rows[problem] += 1
+                elif MeasurementKind(row["kind"]) is MeasurementKind.TRIAL:
+                    has_context = row["host_class"] is not None
+                    context = json.dumps([row[name] for name in CONTEXT]) if has_context else NOWHERE
+                    key = TaskKey(row["workload"], row["target"], context)
+                    decisions = pack_decisions(row["decisions"])
+                    sample.add(key, row["sketch"], decisions, Outcome(row["outcome"]), row["latency_us"])
+                    if row["model"] is not None:
+                        networks[row["model"]][row["workload"]] = 1  # exports do not hold the number of calls
+            rows_read += len(batch)
+            progress(rows_read, reader.rows)
+        hosts = {context: str(json.loads(context)[0]) for context in sample.contexts}
+        facts = {
+            row["key"]: WorkloadFacts(
+                row["op"], descriptors(row["flops"], json.loads(row["features"])["extents"])
+            )
+            for batch in reader.batches(WORKLOAD_TABLE, SOME)
+            for row in batch
+        }
+        sketches = {
+            row["key"]: unpack_sketch(row | {"choices": json.loads(row["choices"])})
+            for batch in reader.batches(SKETCH_TABLE, SOME)
+            for row in batch
+            if row["key"] in sample.sketches
+        }
+        tasks = sample.tasks(facts, sketches, hosts)
+        return TrainingData(tasks, str(reader.snapshot["name"]), networks=networks, skipped=skipped_rows)
     if not path.exists():
         raise NotFound(f"there is no {path}", hint="mallorn dataset export DIR")
     # Recordings are small: `limit` does not apply to them.
@@ -50,45 +84,3 @@ def read_training_data(path: Path, progress: Progress = silent, limit: int = MOS
         for task in read_tasks(path)
     ]
     return TrainingData(tasks, f"file-{digest[:12]}")
-
-
-def _exported(reader: DatasetReader, progress: Progress, limit: int) -> TrainingData:
-    sample, skipped_rows = TaskSample(reader.rows, limit), Counter[str]()
-    networks = defaultdict[str, dict[str, int]](dict)
-    rows_read = 0
-    for batch in reader.batches(MEASUREMENT_TABLE):
-        for row in batch:
-            if (problem := flaw(row, reader.widths)) is not None:
-                skipped_rows[problem] += 1
-            elif MeasurementKind(row["kind"]) is MeasurementKind.TRIAL:
-                _add(sample, networks, row)
-        rows_read += len(batch)
-        progress(rows_read, reader.rows)
-    hosts = {context: str(json.loads(context)[0]) for context in sample.contexts}
-    facts = {
-        row["key"]: WorkloadFacts(
-            row["op"], descriptors(row["flops"], json.loads(row["features"])["extents"])
-        )
-        for batch in reader.batches(WORKLOAD_TABLE, SOME)
-        for row in batch
-    }
-    tasks = sample.tasks(facts, _sketches(reader, sample.sketches), hosts)
-    return TrainingData(tasks, str(reader.snapshot["name"]), networks=networks, skipped=skipped_rows)
-
-
-def _add(sample: TaskSample, networks: dict[str, dict[str, int]], row: Row) -> None:
-    context = NOWHERE if row["host_class"] is None else json.dumps([row[name] for name in CONTEXT])
-    key = TaskKey(row["workload"], row["target"], context)
-    decisions = pack_decisions(row["decisions"])
-    sample.add(key, row["sketch"], decisions, Outcome(row["outcome"]), row["latency_us"])
-    if row["model"] is not None:
-        networks[row["model"]][row["workload"]] = 1  # exports do not hold the number of calls
-
-
-def _sketches(reader: DatasetReader, keys: set[str]) -> Mapping[str, Sketch]:
-    return {
-        row["key"]: unpack_sketch(row | {"choices": json.loads(row["choices"])})
-        for batch in reader.batches(SKETCH_TABLE, SOME)
-        for row in batch
-        if row["key"] in keys
-    }

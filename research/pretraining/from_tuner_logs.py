@@ -44,7 +44,7 @@ UNREADABLE: Final = "of other tuners, with unknown steps"
 DIGITS: Final = 12  # hexadecimal digits of the digest in a snapshot's name
 
 
-def with_foreign(
+def add_tuner_log_records(
     database: Database, data: TrainingData, model: str, op: str | None = None, limit: int = MOST_ROWS
 ) -> TrainingData:
     """Add records of other tuners. Raises InvalidRequest if the model cannot use them."""

@@ -9,22 +9,21 @@ from typing import Final
 import numpy as np
 
 from costmodels.base import CostModel
-from costmodels.select_training_rows import select_rows
+from costmodels.select_training_rows import select_uncertain_diverse_rows
 from costmodels.transfer_model_base import ManyDomains, TransferModel
-from db.dataset.snapshots import Progress, silent
+from db.dataset.take_snapshots import Progress, ignore_progress
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.cost_model_name import CostModelName, base_family
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.cost_model_version import CostModelMetrics
-from research.pretraining.evaluate_splits import figures, mean
+from research.pretraining.evaluate_splits import average_scores, compute_test_scores
 from research.pretraining.feature_rows import Lowering, rows_for
-from research.pretraining.training_data import Rows, TaskData, TrainingData, thinned
-from workers.round.select_cost_model import view_of
+from research.pretraining.training_data import Rows, TaskData, TrainingData, thin_tasks
+from workers.round.select_cost_model import current_feature_view
 
 BASE_ROWS: Final = 20_000  # rows that a base learns from at most: about a minute of training
 FEWEST_ROWS: Final = 32  # valid rows; a model of fewer would learn noise
@@ -49,7 +48,7 @@ def pretrain(
     database: Database,
     training_data: TrainingData,
     model: str,
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
     lowering: Lowering | None = None,
     home: Target | None = None,
     share: float | None = None,
@@ -63,9 +62,8 @@ def pretrain(
     model.
     """
     if issubclass(resolve("cost_model", model), TransferModel):
-        raise InvalidRequest(
-            f"{model} stands on a base, and is none itself", hint="mallorn pretrain xgboost   (or another)"
-        )
+        message = f"{model} stands on a base, and is none itself"
+        raise InvalidRequest(message, hint="mallorn pretrain xgboost   (or another)")
     bases = sorted({(task.op, home.text if home else task.target) for task in training_data.tasks})
     for number, (op, target) in enumerate(bases):
         progress(number, len(bases))
@@ -73,7 +71,7 @@ def pretrain(
         tasks = [
             task
             for task in training_data.tasks
-            if task.op == op and (task.target == target or (home and not stand_in(Target(task.target))))
+            if task.op == op and (task.target == target or (home and not Target(task.target).virtual_device))
         ]
         count = sum(len(task.trials) for task in tasks)
         if (fitted := _fit(model, tasks, target, lowering, share)) is None:
@@ -90,12 +88,12 @@ def is_worth_it(metrics: CostModelMetrics) -> bool:
 
     False if all its rows came from other tuners, because it was tested on none of ours.
     """
-    return (metrics.pairwise or 0.0) >= WORTH_PAIRS and not only_foreign(metrics)
+    return (metrics.pairwise or 0.0) >= WORTH_PAIRS and not is_trained_on_foreign_only(metrics)
 
 
-def only_foreign(metrics: CostModelMetrics) -> bool:
+def is_trained_on_foreign_only(metrics: CostModelMetrics) -> bool:
     """Return whether all training rows of a base model came from other tuners."""
-    return metrics.foreign is not None and metrics.foreign == metrics.trained_on
+    return metrics.foreign_rows is not None and metrics.foreign_rows == metrics.training_rows
 
 
 def _fit(
@@ -111,7 +109,7 @@ def _fit(
     available = len(rows)
     if share is not None:
         count, rng = max(FEWEST_ROWS, round(share * len(rows))), np.random.default_rng(0)
-        rows = rows.take(select_rows(rows.features, rows.labels, rows.groups, count, rng))
+        rows = rows.take(select_uncertain_diverse_rows(rows.features, rows.labels, rows.groups, count, rng))
     # The split nearest to a base's use comes first: unseen targets, else unseen tasks.
     group_counts = {"by-target": len(rows.target_names), "by-task": len(rows.workloads), "within-task": 2}
     first, *more_splits = [split for split, count in group_counts.items() if count > 1]
@@ -119,23 +117,23 @@ def _fit(
     for split in more_splits:
         with suppress(InvalidRequest):  # nothing to test: targets may share candidates
             scores[split] = _evaluate(make, rows, split)
-    counts: dict[str, int | None] = {"chosen_from": available} if share is not None else {}
-    counts |= {"tasks": _workloads(tasks), "targets": len(rows.target_names), "trained_on": len(rows)}
+    counts: dict[str, int | None] = {"available_rows": available} if share is not None else {}
+    counts |= {"tasks": _workloads(tasks), "targets": len(rows.target_names), "training_rows": len(rows)}
     if foreign := sum(len(task.trials) for task in sample if task.foreign):
-        counts["foreign"] = foreign
+        counts["foreign_rows"] = foreign
     metrics = {**scores[first], "split": first, "splits": scores, **counts}
     return _train(make(), rows, target), CostModelMetrics.model_validate(metrics)
 
 
 def _sample(tasks: Sequence[TaskData], target: str) -> Sequence[TaskData]:
-    own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
+    own = thin_tasks([task for task in tasks if task.target == target], BASE_ROWS)
     foreign = [task for task in tasks if task.target != target]
     room = BASE_ROWS - sum(len(task.trials) for task in own)
-    return [*own, *(thinned(foreign, room) if room else [])]
+    return [*own, *(thin_tasks(foreign, room) if room else [])]
 
 
 def _evaluate(make: type[CostModel], rows: Rows, split: str) -> dict[str, float | None]:
-    scores = mean(figures(make, rows, split, seeds=1))
+    scores = average_scores(compute_test_scores(make, rows, split, seeds=1))
     return {name: None if isnan(scores[name]) else round(scores[name], 4) for name in TOLD}
 
 
@@ -170,7 +168,7 @@ def _store(
                 name=model,
                 seen_upto=training_data.upto,
                 rows=rows,
-                metrics=metrics.model_dump(exclude_unset=True) | {"view": view_of(model)},
+                metrics=metrics.model_dump(exclude_unset=True) | {"view": current_feature_view(model)},
                 blob=blob,
                 parent_id=head.id if head else None,
                 snapshot=training_data.snapshot,

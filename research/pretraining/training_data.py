@@ -106,7 +106,7 @@ def rows_of(data: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
     )
 
 
-def thinned(data: Sequence[TaskData], limit: int) -> Sequence[TaskData]:
+def thin_tasks(data: Sequence[TaskData], limit: int) -> Sequence[TaskData]:
     """Reduce tasks to `limit` rows: the best ones and an even sample of the others."""
     groups = _groups(data)
     if len(groups) <= limit:

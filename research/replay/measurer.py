@@ -9,8 +9,16 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from research.replay.recorded_trials import REPLAY, holdings
-from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program, Tools, VirtualDevice
+from research.replay.recorded_trials import REPLAY, load_recording
+from workers.measure.measurer_interface import (
+    MeasureInput,
+    Measurer,
+    MeasureResult,
+    Need,
+    Program,
+    Tools,
+    VirtualDevice,
+)
 
 NOT_RECORDED: Final = "the recording has no such candidate of this task"
 OLD_FAILURE: Final = "it failed when it was recorded"
@@ -28,7 +36,7 @@ class ReplayMeasurer(Measurer):
     contexts, the one with most tasks is used.
     """
 
-    stands_in = REPLAY
+    virtual_device = REPLAY
 
     def __init__(self, recordings: str, room: Path) -> None:
         """Take the setting `recordings` and a folder for the child that reads files."""
@@ -48,7 +56,7 @@ class ReplayMeasurer(Measurer):
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
         """Yield the recorded result of each candidate in `slots`, in their order."""
-        recorded = holdings(options, target, self._recordings, self._room)
+        recorded = load_recording(options, target, self._recordings, self._room)
         trials = recorded.trials(program.key)
         for slot in slots:
             trial = trials.get(slot.candidate)
@@ -64,7 +72,7 @@ class ReplayMeasurer(Measurer):
                 )
             yield MeasureResult(slot.slot, replayed, recorded.endpoint)
 
-    def compare(
+    def measure_in_passes(
         self,
         program: Program,
         target: Target,
@@ -75,8 +83,10 @@ class ReplayMeasurer(Measurer):
         """Return one result per candidate: `passes` repeats would all be equal."""
         return list(self.measure(program, target, slots, options))
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:
-        recorded = holdings(options, target, self._recordings, self._room)
+    def virtual_device_for(
+        self, tasks: Mapping[str, str], target: Target, options: JobOptions
+    ) -> VirtualDevice:
+        recorded = load_recording(options, target, self._recordings, self._room)
         names = [name for key, name in tasks.items() if not recorded.trials(key)]
         if not names:
             return VirtualDevice(recorded.endpoint)

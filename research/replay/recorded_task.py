@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Sketch
-from mallorn.core.values.machine import Machine, assumed, assumed_gpu
+from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
 from mallorn.core.values.trial import Trial
 
 _LANES: Final = 16
@@ -41,15 +41,15 @@ class RecordedTask:
         """Machine assumed for the target; CPUs get 16 lanes, which recordings lack."""
         target = Target(self.target)
         if not target.is_cpu:
-            return assumed_gpu(str(target.attrs.get("arch", "")))
-        return assumed(target.num_cores, _LANES)
+            return assume_typical_gpu(str(target.attrs.get("arch", "")))
+        return assume_typical_cpu(target.num_cores, _LANES)
 
     @property
     def failures(self) -> int:
         return sum(trial.outcome is not Outcome.OK for trial in self.trials)
 
 
-def of_every_kind(tasks: Sequence[RecordedTask], count: int) -> list[RecordedTask]:
+def select_every_operator(tasks: Sequence[RecordedTask], count: int) -> list[RecordedTask]:
     """Select `count` tasks, in turn the largest of each operator; keep their order."""
     kinds: dict[str, list[RecordedTask]] = {}
     for task in sorted(tasks, key=lambda task: -task.flops):

@@ -17,7 +17,7 @@ from costmodels.labels import UNINFORMATIVE
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
-from db.repositories.trials import MeasuredTask, Recordings
+from db.repositories.trials import MeasuredTask, MeasuredTasks
 from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.errors import NotFound
@@ -31,10 +31,10 @@ from workers.round.round_context import descriptors_of
 HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "accelerator"}
 
 
-def fitted(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
+def fit_sketch_to_candidates(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
     """Return the sketch with the loop extents and compute locations of these candidates."""
     choices: list[Choice] = []
-    for choice, (columns, _) in zip(sketch.choices, sketch.places, strict=True):
+    for choice, (columns, _) in zip(sketch.choices, sketch.decision_slices, strict=True):
         decisions = [candidate.decisions[columns] for candidate in candidates]
         if choice.kind is ChoiceKind.TILE:
             choices.append(replace(choice, extent=prod(decisions[0])))
@@ -46,7 +46,7 @@ def fitted(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
     return replace(sketch, choices=tuple(choices))
 
 
-def collect(
+def collect_recorded_tasks(
     directories: Sequence[Path], candidates: int
 ) -> tuple[list[RecordedTask], list[dict[str, object]]]:
     """Return tasks with at least `candidates` results in these directories, and their hosts.
@@ -58,9 +58,8 @@ def collect(
     for directory in directories:
         file = directory / "mallorn.db"
         if not file.is_file():
-            raise NotFound(
-                f"there is no dataset in {directory}", hint=f"mallorn record MODEL.onnx --data {directory}"
-            )
+            message = f"there is no dataset in {directory}"
+            raise NotFound(message, hint=f"mallorn record MODEL.onnx --data {directory}")
         with Database(f"sqlite:///{file.absolute()}") as database:
             for task in recorded_tasks(database, candidates):
                 tasks.setdefault((task.workload, task.target, str(task.context)), task)
@@ -77,9 +76,9 @@ def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
     """Return all tasks of the dataset with at least this many distinct candidates."""
     tasks: list[RecordedTask] = []
     with database.session() as session:
-        for row in Recordings(session).measured():
+        for row in MeasuredTasks(session).list():
             first: dict[Candidate, Trial] = {}  # the first informative result of each candidate
-            for trial in Recordings(session).trials(row):
+            for trial in MeasuredTasks(session).trials(row):
                 if trial.outcome not in UNINFORMATIVE:
                     first.setdefault(trial.candidate, trial)
             if len(first) >= candidates:
@@ -97,7 +96,7 @@ def measuring_hosts(database: Database) -> list[dict[str, object]]:
                 "tvm_version": device.tvm_version,
                 **device.info.model_dump(include=HOST_FACTS, exclude_defaults=True),
             }
-            for device in Recordings(session).devices()
+            for device in MeasuredTasks(session).devices()
         ]
 
 
@@ -117,6 +116,6 @@ def _task(session: Session, row: MeasuredTask, trials: Sequence[Trial]) -> Recor
         descriptors=descriptors_of(workload),
         target=Targets(session).get(row.target_id).text,
         context=Contexts(session).get(row.context_id).measured_on.model_dump(),
-        sketches=tuple(fitted(sketch, candidates[sketch.key]) for sketch in sketches),
+        sketches=tuple(fit_sketch_to_candidates(sketch, candidates[sketch.key]) for sketch in sketches),
         trials=tuple(trials),
     )

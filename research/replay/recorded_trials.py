@@ -13,10 +13,10 @@ import fsspec
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.job_options import JobOptions
-from mallorn.core.stand_in_measurers import recording_place
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
+from mallorn.core.virtual_devices import recording_place
 from workers.device.device_class import Endpoint
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.typed_method import method
@@ -41,7 +41,7 @@ class RecordingReader(Child):
     MODULE = "research.replay.recording_child"
 
     @method(limit_sec=READ_SEC)
-    def read(self, path: str, name: str, target: str) -> TargetTrials:
+    def read_target_trials(self, path: str, name: str, target: str) -> TargetTrials:
         """Return the trials for `target` in the measuring context with most tasks.
 
         Raises InvalidRequest, naming the file `name`, if it is invalid or lacks the target.
@@ -60,23 +60,23 @@ class RecordedTrials:
         return self.tasks.get(workload, {})
 
 
-def holdings(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
+def load_recording(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
     """Return the target's trials in the job's recording; cache them until the file changes.
 
     Raises InvalidRequest if the file is missing, invalid or not allowed, or lacks the
     target.
     """
     url = recording_place(options, recordings)
-    with _reading(options.recording):
+    with _convert_read_errors(options.recording):
         store, path = fsspec.url_to_fs(url)
         if store.info(path)["type"] != "file":
             raise FileNotFoundError
         version = str(store.ukey(path))
-    return _read(url, options.recording, version, target, room)
+    return _load_cached(url, options.recording, version, target, room)
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
+def _convert_read_errors(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -90,7 +90,7 @@ _HINT: Final = "ask the operator what MALLORN_RECORDINGS holds"
 
 
 @lru_cache(maxsize=4)
-def _read(
+def _load_cached(
     url: str,
     name: str,
     version: str,  # noqa: ARG001 - part of the cache key
@@ -99,10 +99,10 @@ def _read(
 ) -> RecordedTrials:
     with TemporaryDirectory(prefix="recording-", dir=room) as folder:
         copy = Path(folder, "recording.parquet")
-        with _reading(name):
+        with _convert_read_errors(name):
             store, path = fsspec.url_to_fs(url)
             store.get_file(path, str(copy))
         with RecordingReader(name="recording reader", room=Path(folder), memory_bytes=MEMORY_BYTES) as reader:
-            recorded = reader.read(str(copy), name, target.text)
+            recorded = reader.read_target_trials(str(copy), name, target.text)
     tasks = {key: {trial.candidate: trial for trial in trials} for key, trials in recorded.tasks.items()}
     return RecordedTrials(recorded.endpoint, tasks)

@@ -4,16 +4,16 @@ from collections import Counter
 from pathlib import Path
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.stand_in_measurers import real_target
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import MeasuredOn
+from mallorn.core.virtual_devices import remove_virtual_device
 from research.replay.recorded_trials import REPLAY, RecordingReader, TargetTrials
 from workers.device.device_class import Endpoint
 from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import serving
+from workers.subprocesses.typed_method import collect_handlers
 
 
-def read(path: str, name: str, target: str) -> TargetTrials:
+def read_target_trials(path: str, name: str, target: str) -> TargetTrials:
     """Return the trials of a target in its measuring context with most tasks."""
     from research.replay.recording_file import read_tasks  # raises if pyarrow is missing
 
@@ -22,10 +22,10 @@ def read(path: str, name: str, target: str) -> TargetTrials:
     except InvalidRequest as error:
         message, hint = (text.replace(path, name) for text in (error.message, error.hint))
         raise InvalidRequest(message, hint=hint) from None
-    real = real_target(Target(target))
-    matching = [task for task in tasks if real_target(Target(task.target)) == real]
+    real = remove_virtual_device(Target(target))
+    matching = [task for task in tasks if remove_virtual_device(Target(task.target)) == real]
     if not matching:
-        targets = dict.fromkeys(real_target(Target(task.target)).text for task in tasks)
+        targets = dict.fromkeys(remove_virtual_device(Target(task.target)).text for task in tasks)
         hint = "   or   ".join(f"--target '{text}'" for text in targets)
         raise InvalidRequest(f"{name} was not recorded for {real}", hint=hint)
     context = Counter(str(task.context) for task in matching).most_common(1)[0][0]
@@ -37,4 +37,6 @@ def read(path: str, name: str, target: str) -> TargetTrials:
 
 
 if __name__ == "__main__":
-    serve(serving(RecordingReader, RecordingReader.read.by(read)))
+    serve(
+        collect_handlers(RecordingReader, RecordingReader.read_target_trials.make_handler(read_target_trials))
+    )

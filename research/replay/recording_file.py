@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.install_command import install_line
+from mallorn.core.install_command import pip_install_command
 from mallorn.core.outcomes import Outcome
-from mallorn.core.storable_json import compact_json, read_json, told
+from mallorn.core.storable_json import compact_json, quote_untrusted, read_json
 from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
 from mallorn.core.values.trial import Trial
 from research.replay.recorded_task import RecordedTask
@@ -23,10 +23,10 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from db.dataset.dataset_reader import check_groups
+    from db.dataset.dataset_reader import check_row_group_sizes
 except ModuleNotFoundError:
     raise InvalidRequest(
-        "recordings are Parquet files, and pyarrow is not installed", hint=install_line("bench")
+        "recordings are Parquet files, and pyarrow is not installed", hint=pip_install_command("bench")
     ) from None
 
 FACTS: Final = b"mallorn.facts"
@@ -124,16 +124,15 @@ def read_tasks(path: Path) -> list[RecordedTask]:
     """Return a recording's tasks. Raises NotFound if missing, InvalidRequest if invalid."""
     _check(path)
     try:
-        check_groups(path, pq.ParquetFile(path))
+        check_row_group_sizes(path, pq.ParquetFile(path))
         rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
         return [
             _task(list(group)) for _, group in groupby(rows, key=lambda row: [row[name] for name in TASK])
         ]
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
-        reason = told(str(error).partition("\n")[0])
-        raise InvalidRequest(
-            f"{path} is torn or no recording: {reason}", hint=f"mallorn record MODEL.onnx --out {path}"
-        ) from None
+        reason = quote_untrusted(str(error).partition("\n")[0])
+        message = f"{path} is torn or no recording: {reason}"
+        raise InvalidRequest(message, hint=f"mallorn record MODEL.onnx --out {path}") from None
 
 
 def read_facts(path: Path) -> Any:
@@ -149,7 +148,7 @@ def _check(path: Path) -> None:
         schema = pq.read_schema(path)
         is_recording = schema.names == SCHEMA.names and FACTS in (schema.metadata or {})
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = told(str(error).partition("\n")[0])
+        reason = quote_untrusted(str(error).partition("\n")[0])
         raise InvalidRequest(f"{path} is not a Parquet file: {reason}", hint=f"ls -l {path}") from None
     if not is_recording:
         raise InvalidRequest(f"{path} is not a recording", hint=f"mallorn record MODEL.onnx --out {path}")
@@ -163,9 +162,11 @@ def _task(rows: Sequence[Row]) -> RecordedTask:
         )
         for row in {row["sketch"]: row for row in rows}.values()
     }
-    bad = next((row for row in rows if len(row["decisions"]) != sketches[row["sketch"]].width), None)
+    bad = next((row for row in rows if len(row["decisions"]) != sketches[row["sketch"]].decision_count), None)
     if bad is not None:
-        raise ValueError(f"{len(bad['decisions'])} decisions for {sketches[bad['sketch']].width} choices")
+        raise ValueError(
+            f"{len(bad['decisions'])} decisions for {sketches[bad['sketch']].decision_count} choices"
+        )
     return RecordedTask(
         workload=first["workload"],
         name=first["name"],
@@ -195,5 +196,5 @@ def _task(rows: Sequence[Row]) -> RecordedTask:
 def _object(text: str) -> dict[str, object]:
     value = read_json(text)
     if not isinstance(value, dict):
-        raise ValueError(f"{told(text)} where an object should be")
+        raise ValueError(f"{quote_untrusted(text)} where an object should be")
     return value

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from db.dataset.snapshots import Progress, silent
+from db.dataset.take_snapshots import Progress, ignore_progress
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.schedules import BestRecord, BestRecords
 from db.repositories.sketches import Sketches
@@ -14,9 +14,8 @@ from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.errors import Conflict
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target
-from research.shared_schedules.folder_paths import (
+from research.shared_schedules.target_folders import (
     PROVENANCE,
     SharedRecord,
     directory_of,
@@ -38,49 +37,38 @@ class WrittenFolder:
 
 
 def export_schedules(
-    database: Database, root: Path, target: Target | None = None, progress: Progress = silent
+    database: Database, root: Path, target: Target | None = None, progress: Progress = ignore_progress
 ) -> Iterator[WrittenFolder]:
     """Write the best records of each target, or of `target`, to a directory; yield counts.
 
     Raises Conflict if a directory holds records that this database lacks.
     """
     with CandidateCompiler() as compiler, ModelCompiler() as graphs:
-        for target_id, real_target in _targets(database, target):
+        with database.session() as session:
+            targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
+        for target_id, real_target in targets:
+            if real_target.virtual_device or (target is not None and real_target.text != target.text):
+                continue
             with database.transaction() as session:  # `own` may store a new dataset key
                 best = BestRecords(session).of_target(target_id, Sources(session).own().key)
             folder = WrittenFolder(directory_of(root, real_target))
-            _check(database, folder.directory)
+            for file in sorted(folder.directory.rglob(PROVENANCE)):
+                provenance = read_provenance(file.parent)
+                with database.session() as session:
+                    known = BestRecords(session).has_row
+                    unknown = [record for record in provenance if not known(record.dataset, record.row)]
+                if unknown:
+                    count = "a record" if len(unknown) == 1 else f"{len(unknown)} records"
+                    raise Conflict(
+                        f"{file.parent} has {count} that this dataset has not",
+                        hint=f"mallorn schedules import {folder.directory.parent}   (then export again)",
+                    )
             for op, records in groupby(best, key=lambda record: record.op):
                 _write(database, list(records), real_target, folder.directory / op, compiler, graphs, folder)
                 progress(folder.records + folder.left_out, len(best))
             if folder.records:
                 write_target(folder.directory, real_target)
                 yield folder
-
-
-def _check(database: Database, directory: Path) -> None:
-    for file in sorted(directory.rglob(PROVENANCE)):
-        provenance = read_provenance(file.parent)
-        with database.session() as session:
-            known = BestRecords(session).knows
-            unknown = [record for record in provenance if not known(record.dataset, record.row)]
-        if unknown:
-            count = "a record" if len(unknown) == 1 else f"{len(unknown)} records"
-            raise Conflict(
-                f"{file.parent} has {count} that this dataset has not",
-                hint=f"mallorn schedules import {directory.parent}   (then export again)",
-            )
-
-
-def _targets(database: Database, target: Target | None) -> list[tuple[int, Target]]:
-    """Return ids and targets of real, not simulated, devices; only `target` if given."""
-    with database.session() as session:
-        targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
-    return [
-        (target_id, row_target)
-        for target_id, row_target in targets
-        if (target is None or row_target.text == target.text) and not stand_in(row_target)
-    ]
 
 
 def _write(

@@ -3,32 +3,32 @@
 from pathlib import Path
 from typing import Final
 
-from db.dataset.snapshots import Progress, silent
+from db.dataset.take_snapshots import Progress, ignore_progress
 from db.session import Database
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import RECORDS
-from research.shared_schedules.folder_paths import databases, read_provenance
-from research.tuner_logs.read_lines import LoadedLog, Problem, Report
+from research.shared_schedules.target_folders import iterate_databases, read_provenance
+from research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
 from research.tuner_logs.store_records import Provenance, store_records
-from workers.interfaces.model_compiler import ModelCompiler, Restored, RestoredLog, reading
+from workers.interfaces.model_compiler import ModelCompiler, Restored, RestoredLog, open_sandboxed_compiler
 
 BATCH: Final = 64  # records in one call and one transaction
 
 
 def import_schedules(
-    database: Database, root: Path, report: Report, progress: Progress = silent
+    database: Database, root: Path, report: Report, progress: Progress = ignore_progress
 ) -> LoadedLog:
     """Store records that this database lacks; `report` is called for each invalid one."""
     counts = LoadedLog()
-    directories = list(databases(root))
-    with reading(root) as graphs:
+    directories = list(iterate_databases(root))
+    with open_sandboxed_compiler(root) as graphs:
         for number, (target, directory) in enumerate(directories, 1):
-            _merge(database, graphs, target, directory, report, counts)
+            _import_directory(database, graphs, target, directory, report, counts)
             progress(number, len(directories))
     return counts
 
 
-def _merge(
+def _import_directory(
     database: Database,
     graphs: ModelCompiler,
     target: Target,
@@ -43,7 +43,7 @@ def _merge(
         return Provenance(line.dataset, line.origin, line.created_at, line.measured_on, line.row)
 
     for start in range(0, len(provenance), BATCH):
-        log = graphs.read_log(str(directory), start, min(BATCH, len(provenance) - start))
+        log = graphs.read_metaschedule_log(str(directory), start, min(BATCH, len(provenance) - start))
         records = [record for record in log.records if record.target == target.text]
         problems = [Problem(str(directory / bad.file), bad.line, bad.error) for bad in log.problems]
         problems += [

@@ -91,25 +91,25 @@ class _Reader:
         factors = (-(-extent // prod(lengths)) if extent else 1, *lengths)
         if not all(type(factor) is int and 0 < factor < 2**31 for factor in factors):
             raise ValueError(f"no factors: {factors}")
-        names = [self._name("v") for _ in factors]
+        names = [self._new_name("v") for _ in factors]
         self.trace.append(["SamplePerfectTile", [], [len(factors)], names])
         self.choices.append(Choice(ChoiceKind.TILE, len(factors), extent=extent))
         self.decisions += factors
         self.tiles.append(Tile(self._stage(index).block, extent, len(factors)))
         self._factors[-1] = names
-        self._cut(index, loop, names, len(factors))
+        self._replace_split_loop(index, loop, names, len(factors))
 
-    def follow(self, index: int, loop: int, source: int, levels: int) -> None:
+    def follow_split(self, index: int, loop: int, source: int, levels: int) -> None:
         """Split a loop by an earlier split's first factors; the last one is inferred."""
         names = self._factors[source]
-        self._cut(index, loop, [*names[:levels], None], levels + 1)
+        self._replace_split_loop(index, loop, [*names[:levels], None], levels + 1)
 
     def follow_fused(self, index: int, loop: int, _sources: Sequence[int], _level: int, _order: int) -> None:
-        self._cut(index, loop, [], 2)
+        self._replace_split_loop(index, loop, [], 2)
 
     def fuse(self, index: int, fused: Sequence[int]) -> None:
         loops = [self._loop(index, loop) for loop in fused]
-        fused_loop = self._name("l")
+        fused_loop = self._new_name("l")
         self._stage(index).loops[fused[0] : fused[-1] + 1] = [fused_loop]
         self.trace.append(["Fuse", loops, [], [fused_loop]])
 
@@ -123,51 +123,51 @@ class _Reader:
             kind, word = ANNOTATIONS[annotation]
             self.trace.append([kind, [self._loop(index, loop)], [word], []])
 
-    def pragma(self, index: int, _loop: int, pragma: str) -> None:
+    def add_unroll_pragma(self, index: int, _loop: int, pragma: str) -> None:
         if not pragma.startswith(UNROLL):
             raise ValueError(f"unknown pragma {pragma!r}")
         self.decisions.append(UNROLLS.index(int(pragma.removeprefix(UNROLL))))
         self.choices.append(
             Choice(ChoiceKind.CATEGORICAL, 1, values=tuple(range(len(UNROLLS))), labels=UNROLLS)
         )
-        name = self._name("v")
+        name = self._new_name("v")
         self.trace.append(["SampleCategorical", [], [UNROLLS], [name]])
         self.trace.append(
             ["Annotate", [self._stage(index).block, name], ["meta_schedule.unroll_explicit"], []]
         )
 
-    def move(self, index: int, target: int, loop: int) -> None:
+    def compute_at(self, index: int, target: int, loop: int) -> None:
         self.trace.append(["ComputeAt", [self._stage(index).block, self._loop(target, loop)], [], []])
 
     def cache_read(self, index: int, scope: str, _readers: Sequence[int]) -> None:
-        self._new(index + 1, "CacheRead", [self._stage(index).block], scope)
+        self._insert_stage(index + 1, "CacheRead", [self._stage(index).block], scope)
 
     def cache_write(self, index: int, scope: str) -> None:
-        self._new(index, "CacheWrite", [self._stage(index).block], scope)
+        self._insert_stage(index, "CacheWrite", [self._stage(index).block], scope)
 
-    def factor(self, index: int, loop: int, _place: int) -> None:
+    def rfactor(self, index: int, loop: int, _place: int) -> None:
         """Insert the stage that an RFactor step creates; it takes over known loops."""
         stage, loop_name = self._stage(index), self._loop(index, loop)
-        self._new(index, "RFactor", [loop_name], "")
+        self._insert_stage(index, "RFactor", [loop_name], "")
         self._stages[index].loops, stage.loops = stage.loops, []
 
-    def of_block(self, kind: str, index: int) -> None:
+    def append_block_step(self, kind: str, index: int) -> None:
         self.trace.append([kind, [self._stage(index).block], [], []])
 
-    def _cut(self, index: int, loop: int, factors: Sequence[str | None], parts: int) -> None:
+    def _replace_split_loop(self, index: int, loop: int, factors: Sequence[str | None], parts: int) -> None:
         old_loop = self._loop(index, loop)
-        names = [self._name("l") for _ in range(parts)]
+        names = [self._new_name("l") for _ in range(parts)]
         self._stage(index).loops[loop : loop + 1] = names
         self.trace.append(["Split", [old_loop, *factors], [], names])
 
-    def _new(self, index: int, kind: str, inputs: list[str], scope: str) -> None:
+    def _insert_stage(self, index: int, kind: str, inputs: list[str], scope: str) -> None:
         self._stages = {number + (number >= index): stage for number, stage in self._stages.items()}
-        self._stages[index] = _Stage(self._name("b"))
+        self._stages[index] = _Stage(self._new_name("b"))
         self.trace.append([kind, inputs, [scope], [self._stages[index].block]])
 
     def _stage(self, index: int) -> _Stage:
         if index not in self._stages:
-            self._stages[index] = _Stage(self._name("b"))
+            self._stages[index] = _Stage(self._new_name("b"))
             self.trace.append(["GetSBlock", [], [f"stage{index}", "main"], [self._stages[index].block]])
         return self._stages[index]
 
@@ -175,30 +175,30 @@ class _Reader:
         if not 0 <= loop < MOST_LOOPS:
             raise ValueError(f"no loop: {loop}")
         stage = self._stage(index)
-        new = [self._name("l") for _ in range(len(stage.loops), loop + 1)]
+        new = [self._new_name("l") for _ in range(len(stage.loops), loop + 1)]
         if new:
             stage.loops += new
             self.trace.append(["GetLoops", [stage.block], [], new])
         return stage.loops[loop]
 
-    def _name(self, prefix: str) -> str:
+    def _new_name(self, prefix: str) -> str:
         self._named += 1
         return f"{prefix}{self._named}"
 
 
 READERS: Final[dict[str, Callable[..., None]]] = {
     "SP": _Reader.split,
-    "FSP": _Reader.follow,
+    "FSP": _Reader.follow_split,
     "FFSP": _Reader.follow_fused,
     "FU": _Reader.fuse,
     "RE": _Reader.reorder,
     "AN": _Reader.annotate,
-    "PR": _Reader.pragma,
-    "CA": _Reader.move,
+    "PR": _Reader.add_unroll_pragma,
+    "CA": _Reader.compute_at,
     "CHR": _Reader.cache_read,
     "CHW": _Reader.cache_write,
-    "RF": _Reader.factor,
-    "CI": lambda reader, at: reader.of_block("ComputeInline", at),
-    "CR": lambda reader, at: reader.of_block("ComputeRoot", at),
-    "SA": lambda reader, at, *_: reader.of_block("StorageAlign", at),
+    "RF": _Reader.rfactor,
+    "CI": lambda reader, at: reader.append_block_step("ComputeInline", at),
+    "CR": lambda reader, at: reader.append_block_step("ComputeRoot", at),
+    "SA": lambda reader, at, *_: reader.append_block_step("StorageAlign", at),
 }

@@ -9,9 +9,9 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import SEARCH
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, MeasuredOn, read_manifest
-from research.tuner_logs.read_lines import LoadedLog, Problem, Report
-from research.tuner_logs.store_records import Provenance, named, store_records
-from workers.interfaces.model_compiler import BadLine, ModelCompiler, RestoredLog, reading
+from research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
+from research.tuner_logs.store_records import Provenance, derive_dataset_key, store_records
+from workers.interfaces.model_compiler import BadLine, ModelCompiler, RestoredLog, open_sandboxed_compiler
 from workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
 BATCH: Final = 64  # lines in one call and one transaction
@@ -25,7 +25,7 @@ def load_metaschedule(database: Database, directory: Path, report: Report) -> tu
     counts, other_lines = LoadedLog(), set[int]()
     with (directory / RECORDS).open("rb") as lines:
         total = sum(1 for _ in lines)
-    with reading(directory / WORKLOADS, directory / RECORDS) as graphs:
+    with open_sandboxed_compiler(directory / WORKLOADS, directory / RECORDS) as graphs:
         for start in range(0, total, BATCH):
             log = _read(graphs, directory, start, min(BATCH, total - start))
             for bad in log.problems:
@@ -43,7 +43,7 @@ def load_metaschedule(database: Database, directory: Path, report: Report) -> tu
 def _read(graphs: ModelCompiler, directory: Path, start: int, count: int) -> RestoredLog:
     """Read lines; after a crash or timeout, halve the range until the bad line is found."""
     try:
-        return graphs.read_log(str(directory), start, count)
+        return graphs.read_metaschedule_log(str(directory), start, count)
     except (ChildCrashed, ChildTimeout) as error:
         if count == 1:
             return RestoredLog([], [BadLine(RECORDS, start + 1, error.message)], "", 1)
@@ -57,7 +57,7 @@ def _read(graphs: ModelCompiler, directory: Path, start: int, count: int) -> Res
 EXPORT: Final = "export"
 
 
-def load_export(database: Database, directory: Path, report: Report) -> LoadedLog:
+def load_tuning_export(database: Database, directory: Path, report: Report) -> LoadedLog:
     """Store a tuning export's new records. Raises InvalidRequest if bad or unmeasured."""
     manifest = read_manifest(directory / MANIFEST)
     if manifest.mode != SEARCH:
@@ -65,12 +65,12 @@ def load_export(database: Database, directory: Path, report: Report) -> LoadedLo
             f"the schedules in {directory} are {manifest.mode}: nobody has measured them",
             hint="mallorn tune MODEL   (measures what is known, and exports that)",
         )
-    with reading(directory / WORKLOADS, directory / RECORDS) as graphs:
-        restored = graphs.read_export(str(directory), parse_target(manifest.target).text)
+    with open_sandboxed_compiler(directory / WORKLOADS, directory / RECORDS) as graphs:
+        restored = graphs.read_schedule_directory(str(directory), parse_target(manifest.target).text)
     for bad in restored.problems:
         report(Problem(str(directory / bad.file), bad.line, bad.error))
     tuned_at = manifest.tuned_at or (directory / RECORDS).stat().st_mtime
-    log = Provenance(named(f"mallorn:{manifest.job}"), EXPORT, tuned_at, manifest.measured_on)
+    log = Provenance(derive_dataset_key(f"mallorn:{manifest.job}"), EXPORT, tuned_at, manifest.measured_on)
     names = {entry.workload: entry.task for entry in manifest.workloads}
     with database.transaction() as session:
         new_count = store_records(session, restored, lambda _: log, names)

@@ -10,7 +10,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import compact_json
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from research.tuner_logs.read_lines import Report, read_lines, run_times_us, text
+from research.tuner_logs.read_json_lines import Report, read_lines, require_text, run_times_us
 
 FORMAT: Final = "metaschedule"
 # A log marks failures by the time 1e10, whether building or running failed.
@@ -24,25 +24,24 @@ def read_database(
 
     Raises NotFound unless both files exist.
     """
-    check(directory)
-    programs = dict(read_lines(directory / WORKLOADS, _program, report))
+    check_database_files(directory)
+    programs = dict(read_lines(directory / WORKLOADS, _hash_program, report))
     records = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
     return (trial for number, trial in records if lines is None or number + 1 in lines)
 
 
-def check(directory: Path) -> None:
+def check_database_files(directory: Path) -> None:
     """Raise NotFound unless a directory has both files of a MetaSchedule database."""
     for name in (WORKLOADS, RECORDS):
         if not (directory / name).is_file():
-            raise NotFound(
-                f"no MetaSchedule database in {directory}: {name} is missing", hint=f"ls {directory}"
-            )
+            message = f"no MetaSchedule database in {directory}: {name} is missing"
+            raise NotFound(message, hint=f"ls {directory}")
 
 
-def _program(line: Any) -> str:
+def _hash_program(line: Any) -> str:
     """Hash the program's bytes, as the structural hash in logs differs between platforms."""
     _, program = line
-    return hashlib.sha256(text(program).encode()).hexdigest()
+    return hashlib.sha256(require_text(program).encode()).hexdigest()
 
 
 def _record(line: Any, programs: dict[int, str]) -> ForeignTrial:
@@ -54,7 +53,7 @@ def _record(line: Any, programs: dict[int, str]) -> ForeignTrial:
     return ForeignTrial(
         format=FORMAT,
         task=programs[index],
-        target=text(target) if isinstance(target, str) else compact_json(target),
+        target=require_text(target) if isinstance(target, str) else compact_json(target),
         steps=compact_json([instructions, decisions]),
         outcome=Outcome.OK if times else Outcome.RUN_ERROR,
         failure=None if times else FAILURE,

@@ -37,7 +37,7 @@ class Provenance:
     row: int | None = None  # its id in that dataset; None: use a hash of the record
 
 
-def named(words: str) -> str:
+def derive_dataset_key(words: str) -> str:
     """Return a dataset key derived from `words`, for logs without such a key."""
     return uuid5(NAMESPACE_URL, words).hex
 
@@ -56,7 +56,7 @@ def store_records(
     sketch_ids = store_sketches(session, [record.sketch for record in log.records], imported=True)
     references = _References(session)
     rows = [
-        references.of(record.target, provenance_of(record))
+        references.reference_columns(record.target, provenance_of(record))
         | _row(record, provenance_of(record))
         | {"workload_id": workload_ids[record.task.key], "sketch_id": sketch_ids[record.sketch.key]}
         for record in log.records
@@ -69,13 +69,13 @@ class _References:
         self._session = session
         self._known: dict[tuple[str, str, str], dict[str, object]] = {}
 
-    def of(self, target: str, provenance: Provenance) -> dict[str, object]:
+    def reference_columns(self, target: str, provenance: Provenance) -> dict[str, object]:
         key = target, provenance.dataset, provenance.measured_on.model_dump_json()
         if key not in self._known:
             target_id = Targets(self._session).ensure(Target(target)).id
             context = Contexts(self._session).ensure(target_id, **provenance.measured_on.model_dump())
             self._known[key] = {
-                "kind": MeasurementKind.TRIAL.foreign,
+                "kind": MeasurementKind.TRIAL.kind_after_import,
                 "source_id": Sources(self._session).ensure(provenance.dataset),
                 "target_id": target_id,
                 "context_id": context.id,

@@ -11,7 +11,7 @@ from db.session import Database
 from mallorn.core.errors import NotFound
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from research.tuner_logs import metaschedule, tenset
-from research.tuner_logs.read_lines import LoadedLog, Problem, Report
+from research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
 
 BATCH: Final = 2_000
 
@@ -53,7 +53,7 @@ def load_log(database: Database, log: Log, report: Report) -> LoadedLog:
     if log.format == metaschedule.FORMAT and find_spec("tvm") is not None:
         from research.tuner_logs.import_metaschedule_records import load_metaschedule
 
-        metaschedule.check(log.path)
+        metaschedule.check_database_files(log.path)
         counts, lines = load_metaschedule(database, log.path, report)
 
     def count(problem: Problem) -> None:

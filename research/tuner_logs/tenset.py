@@ -9,7 +9,7 @@ from db.repositories.tuner_log_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import compact_json
-from research.tuner_logs.read_lines import Report, read_lines, run_times_us, text
+from research.tuner_logs.read_json_lines import Report, read_lines, require_text, run_times_us
 
 FORMAT: Final = "tenset"
 # By auto_scheduler's MeasureErrorNo.
@@ -49,8 +49,8 @@ def _record(line: Any) -> ForeignTrial:
         raise ValueError(f"a date that is none: {timestamp!r}")
     return ForeignTrial(
         format=FORMAT,
-        task=text(task),
-        target=text(target),
+        task=require_text(task),
+        target=require_text(target),
         steps=compact_json(steps),
         outcome=outcome,
         failure=str(code) if code else None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodels.base import Column
 from costmodels.labels import UNINFORMATIVE
-from searchers.base import DEFAULT, Trial, means_of
+from searchers.base import DEFAULT, Trial, proposal_method_of
 
 # Only this many trials are used, to bound the time; the discount makes older ones irrelevant.
 RECENT: Final = 512
@@ -26,19 +26,21 @@ class ArmCredit:
     mean: Column
     trials: Column
 
-    def upper(self, exploration: float) -> Column:
+    def upper_confidence_bounds(self, exploration: float) -> Column:
         """Return the upper confidence bound of each arm (by UCB1 on discounted counts)."""
         doubt = np.sqrt(np.log1p(self.trials.sum()) / (1.0 + self.trials))
         return np.asarray(self.mean + exploration * doubt)
 
     def shares(self, exploration: float, temperature: float, floor: float) -> Column:
         """Return each arm's share of a batch, at least `floor`; the shares sum to 1."""
-        hope = self.upper(exploration)
+        hope = self.upper_confidence_bounds(exploration)
         weight = np.exp((hope - hope.max()) / temperature)
         return np.asarray(floor + (1.0 - floor * len(hope)) * weight / weight.sum())
 
 
-def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> ArmCredit:
+def compute_arm_credit(
+    history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]
+) -> ArmCredit:
     """Return the mean credit of recent trials of each arm; `arm_of` maps origins to arms.
     A trial's credit is its rank among neighbouring trials, plus a bonus for a new best.
     An arm without trials has the mean credit of all arms."""
@@ -63,7 +65,7 @@ def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str]
     owner = np.array(
         [
             -1
-            if trial.outcome in UNINFORMATIVE or means_of(trial.origin) == DEFAULT
+            if trial.outcome in UNINFORMATIVE or proposal_method_of(trial.origin) == DEFAULT
             else place.get(arm_of(trial.origin), -1)
             for trial in recent
         ],

@@ -38,7 +38,7 @@ class Evolutionary(PooledSearcher):
         pool = founders | {c: RANDOM for c in strangers if c not in founders}
         parents = list(pool)
         for _ in range(self.generations):
-            promise = score(space, request.model, parents).promise(self.optimism)
+            promise = score(space, request.model, parents).optimistic_scores(self.optimism)
             # Parents are drawn by the rank of their score, which does not depend on its scale.
             best_first = np.argsort(-promise, kind="stable")
             ranks = np.empty(len(promise))

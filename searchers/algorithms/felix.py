@@ -8,7 +8,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from costmodels.base import Column
-from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, slopes
+from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, input_gradients
 from searchers.base import MUTATION, RANDOM
 from searchers.decision_vector_encoding import Genes, Points, genes_of
 from searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
@@ -28,7 +28,7 @@ class Surrogate:
     """A network fit to the scores of encoded candidates (`Genes`), to get gradients."""
 
     def __init__(self, genes: Genes, points: Points, scores: Column, rng: np.random.Generator) -> None:
-        logs = genes.logs()
+        logs = genes.log_factor_matrix()
         spread = (points @ logs).std(axis=0)
         varying = np.flatnonzero(spread > 0)
         self._to_inputs = (logs[:, varying] / spread[varying]).astype(np.float32)
@@ -52,7 +52,7 @@ class Surrogate:
 
     def slope(self, points: Points) -> Points:
         with threadpool_limits(1, user_api="blas"):
-            back = slopes(self._layers, forward(self._layers, self._rows(points)))[0]
+            back = input_gradients(self._layers, forward(self._layers, self._rows(points)))[0]
             return np.asarray(back @ self._to_inputs.T, dtype=np.float64)
 
     def _rows(self, points: Points) -> Tensor:
@@ -65,17 +65,19 @@ class Felix(Learner):
     """Gradient ascent from many starts over log tile factors; rounded points join the pool.
 
     After "Felix: Optimizing Tensor Programs with Gradient Descent" (ASPLOS'24). Each sketch
-    has a surrogate, trained on the cost model's scores of random candidates and mutants of the
-    best, and on measurements. The step length is fixed per step and shrinks. After each step,
-    points are projected so that factors multiply to the extent, and rounded to divisors.
+    has a surrogate, trained on the cost model's scores of random candidates and mutants of
+    the best, and on measurements. The step length is fixed per step and shrinks. After each
+    step, points are projected so that factors multiply to the extent, and rounded to
+    divisors.
 
     Differences: Felix expresses a program's features as differentiable formulas of its tile
-    sizes and follows the cost model's own gradient. Here the cost models are trees, so in each
-    round a network is trained on their scores to get gradients. Constraints are not penalised:
-    factors are projected, and rounding enforces limits. List choices are relaxed to shares of
-    their values. The cost model, not the surrogate, scores the rounded points. Without a cost
-    model, kernel regression on the task's measurements is used. With `learning` off, each step
-    has a random direction and the same length; this variant shows the benefit of the gradient.
+    sizes and follows the cost model's own gradient. Here the cost models are trees, so in
+    each round a network is trained on their scores to get gradients. Constraints are not
+    penalised: factors are projected, and rounding enforces limits. List choices are relaxed
+    to shares of their values. The cost model, not the surrogate, scores the rounded points.
+    Without a cost model, kernel regression on the task's measurements is used. With
+    `learning` off, each step has a random direction and the same length; this variant shows
+    the benefit of the gradient.
     """
 
     begun: int = 256
@@ -91,7 +93,7 @@ class Felix(Learner):
         scorer.score_candidates(scorer.space.sample(rng, size), RANDOM)
         best = [
             candidate
-            for scored_rows in scorer.starts(size, self.greed, rng)
+            for scored_rows in scorer.draw_start_rows(size, self.greed, rng)
             for candidate in _candidates(scored_rows)
         ]
         scorer.score_candidates(scorer.space.mutate_all(rng, best), MUTATION)
@@ -100,9 +102,9 @@ class Felix(Learner):
         # Half of the starting rows are drawn by score, the others uniformly.
         starts: dict[str, list[Rows]] = {}
         for start_count, greed in ((count // 2, self.greed), (count - count // 2, 0.0)):
-            for scored_rows in scorer.starts(start_count, greed, rng):
+            for scored_rows in scorer.draw_start_rows(start_count, greed, rng):
                 starts.setdefault(scored_rows.sketch.key, []).append(scored_rows.rows)
-        for sketch_rows in scorer.memory():
+        for sketch_rows in scorer.scored_rows_by_sketch():
             if rows := starts.get(sketch_rows.sketch.key):
                 path_rows = self._climb(np.concatenate(rows), sketch_rows, labels, rng)
                 scorer.score_rows([(sketch_rows.sketch, path_rows)], ASCENT)
@@ -124,8 +126,8 @@ class Felix(Learner):
         return np.concatenate(path_rows)
 
 
-def _unit(ways: Points) -> Points:
-    return np.asarray(ways / np.maximum(TINY, np.linalg.norm(ways, axis=1, keepdims=True)))
+def _unit(directions: Points) -> Points:
+    return np.asarray(directions / np.maximum(TINY, np.linalg.norm(directions, axis=1, keepdims=True)))
 
 
 def _candidates(scored_rows: ScoredRows) -> Iterator[Candidate]:

@@ -27,7 +27,7 @@ class StepGains:
     directions: Points
     gains: Column
 
-    def expected(self, moves: Points) -> Column:
+    def expected_gains(self, moves: Points) -> Column:
         """Return the mean gain of measured steps, weighted by their cosine to each move.
         Steps in the opposite direction count with the opposite sign."""
         lengths = np.linalg.norm(moves, axis=1)
@@ -42,21 +42,23 @@ class Directions:
     def __init__(self, space: Space, best_trials: TimedCandidates) -> None:
         self._space = space
         self._steps = {
-            key: _steps(self._points(best_trials.candidates, key, lines), best_trials.slowdown[lines])
+            key: _measure_step_gains(
+                self._points(best_trials.candidates, key, lines), best_trials.slowdown[lines]
+            )
             for key, lines in places_by_sketch(
                 [candidate.sketch for candidate in best_trials.candidates]
             ).items()
             if len(lines) > 1
         }
 
-    def expected(self, old: Sequence[Candidate], new: Sequence[Candidate]) -> Column:
+    def expected_gains(self, old: Sequence[Candidate], new: Sequence[Candidate]) -> Column:
         """Return each step's expected log speed-up; 0 for a sketch without measured steps.
         Both ends of a step must have the same sketch."""
         gains = np.zeros(len(old))
         for key, lines in places_by_sketch([candidate.sketch for candidate in old]).items():
             if steps := self._steps.get(key):
                 moves = self._points(new, key, lines) - self._points(old, key, lines)
-                gains[lines] = steps.expected(moves)
+                gains[lines] = steps.expected_gains(moves)
         return gains
 
     def _points(self, candidates: Sequence[Candidate], key: str, lines: Sequence[int]) -> Points:
@@ -64,7 +66,7 @@ class Directions:
         return genes_of(sketch).encode(decision_rows(sketch, candidates, lines))
 
 
-def _steps(points: Points, slowdown: Column) -> StepGains:
+def _measure_step_gains(points: Points, slowdown: Column) -> StepGains:
     distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)
     neighbours = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
@@ -111,12 +113,14 @@ class Guided(PooledSearcher):
             origin = [position for position in positions for _ in range(self.neighbours)]
             neighbours = space.mutate_all(rng, origin)
             prior = log_slowdowns(space, [*origin, *neighbours])
-            hints = directions.expected(origin, neighbours) + prior[: len(origin)] - prior[len(origin) :]
+            hints = (
+                directions.expected_gains(origin, neighbours) + prior[: len(origin)] - prior[len(origin) :]
+            )
             # The expected log speed of each neighbour, relative to the best measured.
             if model is None:
                 value = np.repeat(values, self.neighbours) + hints
             else:
-                value = score(space, model, neighbours).promise(self.optimism) + self.hint * hints
+                value = score(space, model, neighbours).optimistic_scores(self.optimism) + self.hint * hints
             rated.update(zip(neighbours, value.tolist(), strict=True))
             # Each walker takes the best of its neighbours; noise breaks ties.
             noisy = value + self.noise * rng.gumbel(size=len(value))

@@ -8,10 +8,10 @@ import numpy as np
 
 from costmodels.base import CostModel, Indices
 from mallorn.core.registry import resolve
-from searchers.algorithms.arm_credit import credit
-from searchers.base import Proposal, Searcher, Trial, named, searcher_of
+from searchers.algorithms.arm_credit import compute_arm_credit
+from searchers.base import Proposal, Searcher, Trial, prefix_origin, searcher_of
 from searchers.batch_sampler import BatchSampler
-from searchers.fill_batch import Filter, defaults_first, pending, random_fill
+from searchers.fill_batch import Filter, as_pending_trials, propose_defaults, random_fill
 from searchers.space import Space
 
 ARMS: Final = ("evolutionary", "ga", "sa", "roller", "random")
@@ -43,21 +43,21 @@ class Portfolio(Searcher):
         rng: np.random.Generator,
     ) -> list[Proposal]:
         candidate_filter = Filter(space, history)
-        batch = defaults_first(space, history, candidate_filter, count)
-        sizes = self.sizes(history, count - len(batch), rng)
+        batch = propose_defaults(space, history, candidate_filter, count)
+        sizes = self.divide_batch(history, count - len(batch), rng)
         for arm in np.argsort(-sizes, kind="stable"):
             if sizes[arm]:
                 searcher: Searcher = resolve("search", self.arms[arm])(self.sampler)
-                trials = [*history, *pending(batch)]
+                trials = [*history, *as_pending_trials(batch)]
                 proposals = searcher.propose(space, trials, model, int(sizes[arm]), rng)
-                batch += [named(proposal, self.arms[arm]) for proposal in proposals]
+                batch += [prefix_origin(proposal, self.arms[arm]) for proposal in proposals]
         candidate_filter.exclude(proposal.candidate for proposal in batch)
         batch += random_fill(space, candidate_filter, count - len(batch), rng)
-        return [named(proposal, NAME) for proposal in batch]
+        return [prefix_origin(proposal, NAME) for proposal in batch]
 
-    def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
+    def divide_batch(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
         """Return each searcher's number of candidates: its share, randomly rounded."""
-        credits = credit(history, self.arms, searcher_of)
+        credits = compute_arm_credit(history, self.arms, searcher_of)
         exact_sizes = count * credits.shares(self.exploration, self.temperature, self.floor)
         sizes = np.floor(exact_sizes).astype(np.int64)
         remainders = exact_sizes - sizes

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.base import Indices
+from searchers.learning.decision_moves import STAY, moves_of, reward
 from searchers.learning.dense_network import Array, DenseNetwork, Parameters
 from searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
-from searchers.learning.moves import STAY, moves_of, reward
 from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
 from searchers.space import Matrix
 from searchers.tile_factorizations import Rows
@@ -59,11 +59,11 @@ class Actor:
                 {n.removeprefix(part): array for n, array in parameters.items() if n.startswith(part)}
             )
 
-    def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
+    def choose_actions(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
         """Return an action (down, stay, up) per knob (decision), and its log probability."""
         logs = self._logs(self._policy(state))
         action = (logs + rng.gumbel(size=logs.shape)).argmax(axis=2)
-        return action, _taken(logs, action)
+        return action, _log_probabilities_of_actions(logs, action)
 
     def value(self, state: Matrix) -> Array:
         """Return the expected discounted reward from each state."""
@@ -87,7 +87,10 @@ class Actor:
     def _slope(self, part: Experience, clip: float, entropy: float, outputs: Array) -> Array:
         logs = self._logs(outputs)
         chances = np.exp(logs)
-        ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]
+        ratio, gain = (
+            np.exp(_log_probabilities_of_actions(logs, part.action) - part.chance),
+            part.advantage[:, None],
+        )
         open_ = np.where(gain > 0, ratio < 1 + clip, ratio > 1 - clip)
         push = (ratio * gain * open_)[:, :, None]
         slope = -push * (np.arange(3) == part.action[:, :, None]) + push * chances
@@ -100,7 +103,7 @@ def _value_slope(target: Array, outputs: Array) -> Array:
     return np.asarray((outputs - target) / len(target))
 
 
-def _taken(logs: Array, action: Indices) -> Array:
+def _log_probabilities_of_actions(logs: Array, action: Indices) -> Array:
     return np.take_along_axis(logs, action[:, :, None], axis=2)[:, :, 0]
 
 
@@ -117,21 +120,21 @@ class Trajectory:
         self._chances: list[Array] = []
 
     @property
-    def here(self) -> ScoredRows:
+    def current_rows(self) -> ScoredRows:
         return self._seen[-1]
 
-    def decide(self, rng: np.random.Generator) -> Rows:
+    def choose_next_rows(self, rng: np.random.Generator) -> Rows:
         """Let the policy choose an action for each knob; return the resulting rows."""
-        action, chance = self.actor.act(self.here.features, rng)
+        action, chance = self.actor.choose_actions(self.current_rows.features, rng)
         self._actions.append(action)
         self._chances.append(chance)
-        moves = moves_of(self.here.sketch)
-        rows = self.here.rows
+        moves = moves_of(self.current_rows.sketch)
+        rows = self.current_rows.rows
         for (down, up_move), options in zip(moves.knobs, action.T, strict=True):
             rows = moves.apply(rows, np.array([down, STAY, up_move])[options])
         return rows
 
-    def arrive(self, arrival: ScoredRows) -> None:
+    def append_arrival(self, arrival: ScoredRows) -> None:
         """Append the scored rows to which the last decision led."""
         self._seen.append(arrival)
 
@@ -167,9 +170,9 @@ STEP = "step"
 class Ppo(StatefulLearner):
     """A policy changes all decisions of candidates (walkers) in each step, to raise scores.
 
-    After each rollout the policy is updated a fixed number of times, and the walkers restart
-    from scored candidates, drawn with Boltzmann weights. Policies and critics continue from
-    the task's last round. With `learning` off, the walkers step at random.
+    After each rollout the policy is updated a fixed number of times, and the walkers
+    restart from scored candidates, drawn with Boltzmann weights. Policies and critics
+    continue from the task's last round. With `learning` off, the walkers step at random.
     """
 
     walkers: int = 128
@@ -190,19 +193,20 @@ class Ppo(StatefulLearner):
         rng: np.random.Generator,
     ) -> None:
         actors: dict[str, Actor] = {}
-        for scored_rows in scorer.memory():
+        for scored_rows in scorer.scored_rows_by_sketch():
             knob_count = len(moves_of(scored_rows.sketch).knobs)
             actor = actors[scored_rows.sketch.key] = Actor(scored_rows.features, knob_count, self.rate, rng)
             if parameters := stored_parameters.of(scored_rows.sketch.key):
                 actor.load(parameters)
         for _ in range(max(1, (self.considered - len(scorer)) // (self.walkers * self.horizon))):
             trails = [
-                Trajectory(actors[s.sketch.key], s) for s in scorer.starts(self.walkers, self.greed, rng)
+                Trajectory(actors[s.sketch.key], s)
+                for s in scorer.draw_start_rows(self.walkers, self.greed, rng)
             ]
             for _ in range(self.horizon):
-                views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
+                views = [(trail.current_rows.sketch, trail.choose_next_rows(rng)) for trail in trails]
                 for trail, arrival in zip(trails, scorer.score_rows(views, STEP), strict=True):
-                    trail.arrive(arrival)
+                    trail.append_arrival(arrival)
             for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)

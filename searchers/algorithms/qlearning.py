@@ -9,9 +9,17 @@ import numpy as np
 from costmodels.base import Indices
 from searchers.base import WALK
 from searchers.decision_features import decision_rows, places_by_sketch
+from searchers.learning.decision_moves import (
+    STAY,
+    Moves,
+    Transitions,
+    joined,
+    measured_steps,
+    moves_of,
+    reward,
+)
 from searchers.learning.dense_network import Array, DenseNetwork, Parameters
 from searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
-from searchers.learning.moves import STAY, Moves, Transitions, joined, measured_steps, moves_of, reward
 from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
 from searchers.space import Matrix
 
@@ -40,7 +48,7 @@ class QValues:
     def load(self, parameters: Parameters) -> None:
         self._network.load(parameters)
 
-    def ways(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
+    def choose_directions(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
         """Return each row's best direction or, with probability `epsilon`, a random one."""
         if not len(self._moves):
             return np.full(len(start), STAY, dtype=np.int64)
@@ -49,10 +57,12 @@ class QValues:
         anywhere = np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1)
         return np.asarray(np.where(rng.random(len(start)) < epsilon, anywhere, best))
 
-    def remember(self, start: ScoredRows, way: Indices, arrival: ScoredRows) -> None:
+    def remember(self, start: ScoredRows, directions: Indices, arrival: ScoredRows) -> None:
         """Add steps to the replay buffer; their gain in score is the reward."""
         gain = reward(arrival.promise - start.promise)
-        steps = Transitions(start.features, way, gain, arrival.features, self._moves.legal(arrival.rows))
+        steps = Transitions(
+            start.features, directions, gain, arrival.features, self._moves.legal(arrival.rows)
+        )
         self._replay.append(steps)
 
     def learn(self, updates: int, discount: float, rng: np.random.Generator) -> None:
@@ -66,10 +76,10 @@ class QValues:
             self._network.learn(steps.state, partial(_slope, steps.way, targets))
 
 
-def _slope(way: Indices, targets: Array, outputs: Array) -> Array:
+def _slope(directions: Indices, targets: Array, outputs: Array) -> Array:
     line = np.arange(len(targets))
     error = np.zeros_like(outputs)
-    error[line, way] = (outputs[line, way] - targets) / len(targets)
+    error[line, directions] = (outputs[line, directions] - targets) / len(targets)
     return error
 
 
@@ -100,7 +110,7 @@ class QLearning(StatefulLearner):
         # The networks by sketch key, with measured steps in their replay buffers.
         values: dict[str, QValues] = {}
         places = places_by_sketch([candidate.sketch for candidate in sample.candidates])
-        for scored_rows in scorer.memory():
+        for scored_rows in scorer.scored_rows_by_sketch():
             moves, lines = moves_of(scored_rows.sketch), places.get(scored_rows.sketch.key, [])
             rows = decision_rows(scored_rows.sketch, sample.candidates, lines)
             features = scorer.space.features([sample.candidates[index] for index in lines])
@@ -113,9 +123,9 @@ class QLearning(StatefulLearner):
 
         rounds = max(1, (self.considered - len(scorer)) // (self.walkers * self.walk))
         for epsilon in np.geomspace(*(self.epsilon if self.learning else (1.0, 1.0)), num=rounds):
-            walkers = scorer.starts(self.walkers, self.greed, rng)
+            walkers = scorer.draw_start_rows(self.walkers, self.greed, rng)
             for _ in range(self.walk):
-                ways = [values[w.sketch.key].ways(w, float(epsilon), rng) for w in walkers]
+                ways = [values[w.sketch.key].choose_directions(w, float(epsilon), rng) for w in walkers]
                 views = [
                     (walker.sketch, moves_of(walker.sketch).apply(walker.rows, way))
                     for walker, way in zip(walkers, ways, strict=True)

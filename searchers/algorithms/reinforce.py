@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import Column
-from searchers.learning.dense_network import Parameters, fits
+from searchers.learning.dense_network import Parameters, has_shapes
 from searchers.learning.exploring_learner import HistorySample, Scorer
-from searchers.learning.knobs import Draw, KnobDistributions, counted, knobs_of, softmax
+from searchers.learning.knobs import Draw, KnobDistributions, frequency_logits, knobs_of, softmax
 from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
 from searchers.space import Sketch
 from searchers.tile_factorizations import Rows
@@ -25,16 +25,16 @@ class DecisionPolicy:
     def __init__(
         self,
         sketches: Sequence[Sketch],
-        liked: dict[str, Rows],
+        good_rows: dict[str, Rows],
         stored_parameters: LearnedParameters,
         rate: float,
     ) -> None:
         """Fit to good rows of each sketch (`liked`) and to the last round's parameters."""
-        rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
+        rows = [good_rows.get(s.key, np.empty((0, s.decision_count), dtype=np.int32)) for s in sketches]
         self._rate = rate
         self._taste = np.log([1.0 + len(preferred) for preferred in rows])
         self._tables = [
-            _tables(sketch, preferred, stored_parameters.of(sketch.key), rate)
+            _initial_distributions(sketch, preferred, stored_parameters.of(sketch.key), rate)
             for sketch, preferred in zip(sketches, rows, strict=True)
         ]
 
@@ -49,12 +49,12 @@ class DecisionPolicy:
         shares = rng.multinomial(count, chances)
         return [table.draw(rng, share) for table, share in zip(self._tables, shares, strict=True)]
 
-    def learn(self, draws: Sequence[Draw], promises: Sequence[Column], entropy: float) -> None:
+    def learn(self, draws: Sequence[Draw], scores: Sequence[Column], entropy: float) -> None:
         """Make a policy-gradient step from draws and their scores, with one baseline."""
-        promise = np.concatenate(promises)
+        promise = np.concatenate(scores)
         normalised = (promise - promise.mean()) / max(SMALLEST_SPREAD, float(promise.std()))
         advantage = np.maximum(WORST, normalised)
-        parts = np.split(advantage, np.cumsum([len(promise) for promise in promises])[:-1])
+        parts = np.split(advantage, np.cumsum([len(promise) for promise in scores])[:-1])
         self._taste += self._rate * np.array([part.sum() for part in parts]) / len(advantage)
         for table, draw, part in zip(self._tables, draws, parts, strict=True):
             if len(part):
@@ -90,7 +90,7 @@ class Reinforce(StatefulLearner):
         for _ in range(self.policies):
             liked = {
                 scored_rows.sketch.key: scored_rows.rows
-                for scored_rows in scorer.starts(self.elite, self.greed, rng)
+                for scored_rows in scorer.draw_start_rows(self.elite, self.greed, rng)
             }
             policies.append(DecisionPolicy(sketches, liked, stored_parameters, self.rate))
         count = max(1, (self.considered - len(scorer)) // (self.updates * self.policies))
@@ -111,10 +111,12 @@ class Reinforce(StatefulLearner):
             stored_parameters.store(sketch.key, {"chances": np.mean(chances, axis=0)})
 
 
-def _tables(sketch: Sketch, liked: Rows, parameters: Parameters | None, rate: float) -> KnobDistributions:
+def _initial_distributions(
+    sketch: Sketch, good_rows: Rows, parameters: Parameters | None, rate: float
+) -> KnobDistributions:
     knobs = knobs_of(sketch)
-    logits = counted(knobs, liked, np.ones(len(liked)))
-    if parameters is not None and fits(parameters, {"chances": logits.shape}):
+    logits = frequency_logits(knobs, good_rows, np.ones(len(good_rows)))
+    if parameters is not None and has_shapes(parameters, {"chances": logits.shape}):
         total = softmax(logits, knobs.exists) + np.maximum(0.0, parameters["chances"])
         logits = np.log(np.maximum(total / 2, LEAST))
     return KnobDistributions(knobs, logits, rate)

@@ -6,7 +6,7 @@ from typing import Final
 from searchers.base import MUTATION, Proposal
 from searchers.batch_searcher import BatchSearcher, Request
 from searchers.bounded_trial_history import fastest
-from searchers.fill_batch import Filter, take
+from searchers.fill_batch import Filter, propose_first_valid
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Candidate
 
@@ -30,7 +30,7 @@ class Roller(BatchSearcher):
         if elite:
             parents = [elite[index] for index in request.rng.integers(len(elite), size=request.count)]
             neighbours = space.mutate_all(request.rng, parents)
-        mutants = take(candidate_filter, neighbours, round(BESIDE * request.count), MUTATION)
+        mutants = propose_first_valid(candidate_filter, neighbours, round(BESIDE * request.count), MUTATION)
         tried_count = len(space.defaults()) + len(request.history)
         best = ranked(space.sketches, space.nests, space.machine, tried_count + _SPARE * request.count)
-        return take(candidate_filter, best, request.count - len(mutants), RANKED) + mutants
+        return propose_first_valid(candidate_filter, best, request.count - len(mutants), RANKED) + mutants

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.decision_columns import ProposesDecisions, prefixes
+from costmodels.decision_columns_and_prefixes import ProposesDecisions, mask_undecided_columns
 from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
-from searchers.learning.knobs import KnobOrder, ordered, pick
+from searchers.learning.knobs import KnobOrder, draw_legal_options, knob_order_of
 from searchers.tile_factorizations import Rows
 
 GENERATED = "generated"
@@ -18,11 +18,11 @@ BRED = "bred"
 class Generator(Learner):
     """Samples schedules from a model of decisions, then mutates the best by the cost model.
 
-    After TLM (OSDI'24); see the cost model `generator`. All sketches get equally many samples;
-    half of them use sharpened logits, so that the likeliest schedules are included. Then a few
-    generations of mutants follow, with parents drawn by score. If the model proposes no
-    decisions, or `learning` is off, samples are random; this variant shows the benefit of the
-    model.
+    After TLM (OSDI'24); see the cost model `generator`. All sketches get equally many
+    samples; half of them use sharpened logits, so that the likeliest schedules are
+    included. Then a few generations of mutants follow, with parents drawn by score. If the
+    model proposes no decisions, or `learning` is off, samples are random; this variant
+    shows the benefit of the model.
     """
 
     drawn: int = 384  # sampled schedules over all sketches
@@ -35,11 +35,12 @@ class Generator(Learner):
         sketches = scorer.space.sketches
         count = max(8, self.drawn // len(sketches))
         scorer.score_rows(
-            [(sketch, self._sample(ordered(sketch), scorer, count, rng)) for sketch in sketches], GENERATED
+            [(sketch, self._sample(knob_order_of(sketch), scorer, count, rng)) for sketch in sketches],
+            GENERATED,
         )
         left = max(0, self.considered - len(scorer))
         for _ in range(self.generations):
-            starts = scorer.starts(left // self.generations, self.greed, rng)
+            starts = scorer.draw_start_rows(left // self.generations, self.greed, rng)
             parents = [
                 candidate
                 for scored_rows in starts
@@ -48,7 +49,7 @@ class Generator(Learner):
             scorer.score_candidates(scorer.space.mutate_all(rng, parents), BRED)
 
     def _sample(self, knobs: KnobOrder, scorer: Scorer, count: int, rng: np.random.Generator) -> Rows:
-        rows = knobs.knobs.blank(count)
+        rows = knobs.knobs.undecided_rows(count)
         sharpness = np.where(np.arange(count) % 2, self.sharpness, 1.0)[:, None]
         for step, knob in enumerate(knobs.order):
             legal = knobs.knobs.legal(knob, rows)
@@ -59,7 +60,7 @@ class Generator(Learner):
                 knobs.knobs.set(knob, options, place)
                 features = scorer.space.features(knobs.sketch.candidates(options.tolist()))
                 logits[line, place] = scorer.model.rate_last_decision(
-                    prefixes(features, knobs.step(step + 1))
+                    mask_undecided_columns(features, knobs.last_decided_step(step + 1))
                 )
-            knobs.knobs.set(knob, rows, pick(rng, sharpness * logits, legal))
+            knobs.knobs.set(knob, rows, draw_legal_options(rng, sharpness * logits, legal))
         return rows

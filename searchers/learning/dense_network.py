@@ -14,7 +14,7 @@ Parameters = Mapping[str, Array]  # the parameters of one sketch's policy, by na
 SERIAL = 1 << 18  # multiplications up to which OpenBLAS uses only the calling thread
 
 
-def product(left: NDArray[np.floating], right: NDArray[np.floating]) -> Array:
+def multiply_in_blocks(left: NDArray[np.floating], right: NDArray[np.floating]) -> Array:
     """Return left @ right, computed in blocks that OpenBLAS does not spread over threads.
     On a busy host, threads that wait for each other take far longer. The result does not
     depend on the number of cores."""
@@ -31,7 +31,7 @@ Slope = Callable[[Array], Array]  # maps outputs to the gradient of the loss for
 KEPT = 1e-6  # columns that vary less are rounding noise
 
 
-def fits(parameters: Parameters, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def has_shapes(parameters: Parameters, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Return whether the parameters are exactly arrays of these shapes, all finite."""
     return parameters.keys() == shapes.keys() and all(
         parameters[name].shape == shape and bool(np.isfinite(parameters[name]).all())
@@ -72,7 +72,7 @@ class DenseNetwork:
         weights = {f"weight{index}": pair for index, pair in enumerate(pairwise(sizes))}
         biases = {f"bias{index}": (size,) for index, size in enumerate(sizes[1:])}
         scales = dict.fromkeys(("columns", "centre", "scale"), (width,))
-        if not fits(parameters, {**scales, **weights, **biases}):
+        if not has_shapes(parameters, {**scales, **weights, **biases}):
             return
         columns = parameters["columns"].astype(np.int64)
         if not ((columns >= 0) & (columns < self._width)).all():
@@ -92,13 +92,13 @@ class DenseNetwork:
         weights: list[Array] = []
         biases: list[Array] = []
         for index in reversed(range(len(self._weights))):
-            weights.insert(0, product(layers[index].T, error))
+            weights.insert(0, multiply_in_blocks(layers[index].T, error))
             biases.insert(0, error.sum(axis=0))
-            error = product(error, self._weights[index].T) * (layers[index] > 0)
+            error = multiply_in_blocks(error, self._weights[index].T) * (layers[index] > 0)
         self._adam.step([*weights, *biases])
 
     def _layers(self, rows: Rows) -> list[Array]:
         layers = [np.clip((rows[:, self._columns] - self._centre) * self._scale, -5.0, 5.0)]
         for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
-            layers.append(np.maximum(0.0, product(layers[-1], weight) + bias))
-        return [*layers, product(layers[-1], self._weights[-1]) + self._biases[-1]]
+            layers.append(np.maximum(0.0, multiply_in_blocks(layers[-1], weight) + bias))
+        return [*layers, multiply_in_blocks(layers[-1], self._weights[-1]) + self._biases[-1]]

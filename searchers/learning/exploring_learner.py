@@ -15,7 +15,7 @@ from searchers.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
 from searchers.batch_searcher import Request
 from searchers.decision_features import decision_rows, places_by_sketch
 from searchers.fill_batch import Filter
-from searchers.learning.dense_network import product
+from searchers.learning.dense_network import multiply_in_blocks
 from searchers.pooled_searcher import PooledSearcher, score
 from searchers.space import Candidate, Sketch, Space
 from searchers.tile_factorizations import Rows
@@ -43,9 +43,7 @@ class Scorer:
     share of its deviation. Differences of scores serve as rewards."""
 
     def __init__(self, space: Space, model: CostModel, *, optimism: float) -> None:
-        self.space = space
-        self.model = model
-        self._optimism = optimism
+        self.space, self.model, self._optimism = space, model, optimism
         self._origins: dict[Candidate, str] = {}
         self._seen: dict[str, list[ScoredRows]] = {}
 
@@ -56,7 +54,7 @@ class Scorer:
         """Score pairs of a sketch and its rows in one model call; return one result each."""
         candidates = [candidate for sketch, rows in views for candidate in sketch.candidates(rows.tolist())]
         pool = score(self.space, self.model, candidates)
-        promise = pool.promise(self._optimism).astype(np.float64)
+        promise = pool.optimistic_scores(self._optimism).astype(np.float64)
         results, end = [], 0
         for sketch, rows in views:
             lines = slice(end, end := end + len(rows))
@@ -74,7 +72,7 @@ class Scorer:
         views = [(sketch, decision_rows(sketch, candidates, places[sketch.key])) for sketch in present]
         return self.score_rows(views, origin) if views else []
 
-    def memory(self) -> list[ScoredRows]:
+    def scored_rows_by_sketch(self) -> list[ScoredRows]:
         """Return all candidates scored so far, each once, as one ScoredRows per sketch."""
         memory = []
         for sketch in self.space.sketches:
@@ -85,12 +83,11 @@ class Scorer:
                 memory.append(ScoredRows(sketch, *map(np.concatenate, zip(*columns, strict=True))))
         return memory
 
-    def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[ScoredRows]:
+    def draw_start_rows(self, count: int, greed: float, rng: np.random.Generator) -> list[ScoredRows]:
         """Draw scored candidates with weights exp(-greed * relative loss of speed)."""
-        memory = self.memory()
+        memory = self.scored_rows_by_sketch()
         promise = np.concatenate([scored_rows.promise for scored_rows in memory])
-        loss = np.expm1(np.minimum(20.0, promise.max() - promise))
-        weight = np.exp(-greed * loss)
+        weight = np.exp(-greed * np.expm1(np.minimum(20.0, promise.max() - promise)))
         drawn_lines = np.sort(rng.choice(len(promise), size=count, p=weight / weight.sum()))
         starts, begin = [], 0
         for scored_rows in memory:
@@ -183,7 +180,7 @@ def _kernel(squared: Array, length: float) -> Array:
 
 
 def _squared_distances(left: Array, right: Array) -> Array:
-    squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * product(left, right.T)
+    squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * multiply_in_blocks(left, right.T)
     return np.asarray(np.maximum(0.0, squares))
 
 
@@ -197,7 +194,7 @@ class HistorySample(NamedTuple):
     label: Vector
 
 
-def sample_of(history: Sequence[Trial]) -> HistorySample:
+def sample_history(history: Sequence[Trial]) -> HistorySample:
     """Return at most MOST measurements, including failures, best first. Lost or withdrawn
     ones, which say nothing about a candidate, are left out."""
     outcomes = [trial.outcome for trial in history]
@@ -224,14 +221,16 @@ class Learner(PooledSearcher):
 
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
         if request.model is None:
-            request = replace(request, model=stand_in(request.space, sample_of(request.history)))
+            request = replace(
+                request, model=fit_substitute_model(request.space, sample_history(request.history))
+            )
         return super().choose(request, candidate_filter)
 
     def pool(self, request: Request) -> dict[Candidate, str]:
         space, rng = request.space, request.rng
         if request.model is None:
             return dict.fromkeys(space.sample(rng, request.count), RANDOM)
-        sample = sample_of(request.history)
+        sample = sample_history(request.history)
         scorer = Scorer(space, request.model, optimism=self.optimism)
         scorer.score_candidates(sample.candidates, MEASURED)
         scorer.score_candidates(space.defaults(), DEFAULT)
@@ -240,7 +239,7 @@ class Learner(PooledSearcher):
         return scorer.pool()
 
 
-def stand_in(space: Space, sample: HistorySample) -> CostModel | None:
+def fit_substitute_model(space: Space, sample: HistorySample) -> CostModel | None:
     """Return a kernel regression fit to the sample; None if the sample is empty."""
     if not sample.candidates:
         return None

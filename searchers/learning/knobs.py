@@ -7,17 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Column, Indices
-from costmodels.decision_columns import (
+from costmodels.decision_columns_and_prefixes import (
     LAST,
     STEP,
     listed_column,
-    place_column,
+    location_column,
     reduction_column,
     spatial_column,
 )
 from costmodels.dense_layers import Adam
-from searchers.decision_features import layout
-from searchers.learning.moves import support
+from searchers.decision_features import group_choices
+from searchers.learning.decision_moves import positive_weight_values
 from searchers.space import ChoiceKind, Sketch
 from searchers.tile_factorizations import Rows, divisors
 
@@ -58,7 +58,7 @@ class Knobs:
     def __len__(self) -> int:
         return len(self.knobs)
 
-    def blank(self, count: int) -> Rows:
+    def undecided_rows(self, count: int) -> Rows:
         """Return undecided rows, with each tile's full extent at the outermost level."""
         return np.tile(self._start, (count, 1))
 
@@ -71,14 +71,14 @@ class Knobs:
         inner = rows[:, knob.column + 1 : knob.column + 1 + knob.inside].prod(axis=1, keepdims=True)
         return np.asarray(divides & (inner * self._options[index] % knob.multiple == 0) & self.exists[index])
 
-    def set(self, index: int, rows: Rows, place: Indices) -> None:
+    def set(self, index: int, rows: Rows, options: Indices) -> None:
         """Set knob `index` of each row, in place, to its option at index `place`."""
-        knob, value = self.knobs[index], self._options[index, place]
+        knob, value = self.knobs[index], self._options[index, options]
         rows[:, knob.column] = value
         if knob.extent:
             rows[:, knob.rest] //= value
 
-    def places(self, rows: Rows) -> Indices:
+    def option_indices(self, rows: Rows) -> Indices:
         """Return the index of each knob's option in each row (or of the next lower one)."""
         places = [
             np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs
@@ -86,7 +86,7 @@ class Knobs:
         return np.maximum(0, np.array(places, dtype=np.int64).reshape(len(self), len(rows)).T)
 
 
-def pick(rng: np.random.Generator, logits: Column, legal: Mask) -> Indices:
+def draw_legal_options(rng: np.random.Generator, logits: Column, legal: Mask) -> Indices:
     """Draw one legal option per row by softmax of the logits (Gumbel trick)."""
     noisy = np.where(legal, logits + rng.gumbel(size=legal.shape), -np.inf)
     return np.asarray(noisy.argmax(axis=1), dtype=np.int64)
@@ -99,7 +99,7 @@ def knobs_of(sketch: Sketch) -> Knobs:
 
 def _knobs(sketch: Sketch) -> list[Knob]:
     knobs: list[Knob] = []
-    for columns, choice in sketch.places:
+    for columns, choice in sketch.decision_slices:
         if choice.kind is ChoiceKind.TILE:
             every = tuple(divisors(choice.extent))
             innermost = tuple(option for option in every if option <= (choice.limit or choice.extent))
@@ -117,19 +117,21 @@ def _knobs(sketch: Sketch) -> list[Knob]:
                 for level in range(last, 0, -1)
             ]
         else:
-            knobs.append(Knob(columns.start, tuple(support(choice).tolist()), columns.start, 0))
+            knobs.append(
+                Knob(columns.start, tuple(positive_weight_values(choice).tolist()), columns.start, 0)
+            )
     return knobs
 
 
 class KnobOrder:
-    """The knobs (decisions) of a sketch, ordered by step (`costmodels.decision_columns`)."""
+    """The knobs (decisions) of a sketch, ordered by step (`costmodels.decision_columns_and_prefixes`)."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
         self.knobs: Knobs = knobs_of(sketch)
         # The feature column in the view `decisions` of each column of a decision vector.
-        groups = layout(sketch)
-        columns = np.zeros(sketch.width, dtype=np.int64)
+        groups = group_choices(sketch)
+        columns = np.zeros(sketch.decision_count, dtype=np.int64)
         for tiles, column in ((groups.spatial, spatial_column), (groups.reduction, reduction_column)):
             for axis, tile in enumerate(reversed(tiles)):
                 for level, index in enumerate(reversed(range(tile.start, tile.stop))):
@@ -137,7 +139,7 @@ class KnobOrder:
         for position, (index, _) in enumerate(groups.listed):
             columns[index] = listed_column(position)
         for position, index in enumerate(groups.locations):
-            columns[index] = place_column(position)
+            columns[index] = location_column(position)
         steps = STEP[columns]
         mine = np.array([steps[knob.column] for knob in self.knobs.knobs], dtype=np.int64)
         self.order = np.argsort(mine, kind="stable").tolist()
@@ -146,13 +148,13 @@ class KnobOrder:
     def __len__(self) -> int:
         return len(self.order)
 
-    def step(self, count: int) -> int:
+    def last_decided_step(self, count: int) -> int:
         """Return the decision step up to which rows are decided if `count` knobs are set."""
         return self._before[count]
 
 
 @lru_cache(maxsize=256)
-def ordered(sketch: Sketch) -> KnobOrder:
+def knob_order_of(sketch: Sketch) -> KnobOrder:
     return KnobOrder(sketch)
 
 
@@ -172,17 +174,16 @@ class KnobDistributions:
     """Logits of each knob's options; rows are drawn knob by knob from the legal options."""
 
     def __init__(self, knobs: Knobs, logits: Column, rate: float) -> None:
-        self.knobs = knobs
-        self.logits = logits
+        self.knobs, self.logits = knobs, logits
         self._adam = Adam([self.logits], rate)
 
     def draw(self, rng: np.random.Generator, count: int) -> Draw:
-        rows = self.knobs.blank(count)
+        rows = self.knobs.undecided_rows(count)
         places = np.zeros((count, len(self.knobs)), dtype=np.int64)
         legal = np.zeros((count, *self.logits.shape), dtype=np.bool_)
         for index in range(len(self.knobs)):
             legal[:, index] = self.knobs.legal(index, rows)
-            places[:, index] = pick(rng, self.logits[index], legal[:, index])
+            places[:, index] = draw_legal_options(rng, self.logits[index], legal[:, index])
             self.knobs.set(index, rows, places[:, index])
         return Draw(rows, places, legal)
 
@@ -204,11 +205,11 @@ def softmax(logits: Column, legal: Mask) -> Column:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
-def counted(knobs: Knobs, rows: Rows, weight: Column) -> Column:
+def frequency_logits(knobs: Knobs, rows: Rows, weight: Column) -> Column:
     """Return logits of options' weighted frequencies, mixed with a uniform distribution."""
     uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
     counts = np.zeros(knobs.exists.shape)
-    np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])
+    np.add.at(counts, (np.arange(len(knobs)), knobs.option_indices(rows)), weight[:, None])
     total = weight.sum()
     share = counts / total if total else uniform
     return np.asarray(np.log(np.maximum(SMOOTHING * uniform + (1 - SMOOTHING) * share, 1e-12)))

@@ -17,7 +17,7 @@ from searchers.batch_searcher import BatchSearcher
 from searchers.learning.dense_network import Parameters
 from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
 from searchers.space import Space
-from searchers.stateful import MOST_BYTES, State, StatefulSearcher
+from searchers.stateful_searcher import MOST_BYTES, State, StatefulSearcher
 
 SPARE: Final = 1 << 16  # bytes for names and headers
 

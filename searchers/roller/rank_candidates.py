@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
 from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.loop_nest import Nest, read_across
+from searchers.loop_nest import Nest, is_read_across_rows
 from searchers.roller.cpu_time_model import (
     Loops,
     block_us,
     computing_us,
-    feeding_us,
+    input_computing_us,
     moving_us,
-    registers_of,
+    register_cost,
     result_us,
 )
-from searchers.roller.gpu_guesses import gpu_guesses, gpu_time_us
-from searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, places
+from searchers.roller.propose_gpu_candidates import gpu_time_us, propose_gpu_candidates
+from searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, placed_choices
 from searchers.space import Candidate, ChoiceKind, Sketch, Space
 from searchers.tile_factorizations import Rows, divisors, largest_factor
 
@@ -53,7 +53,7 @@ def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: flo
     for row in inner[np.argsort(time, kind="stable")[:_KEPT]]:
         # Split the outer loops into chunks for the cores, in all ways that keep them busy.
         outer = [int(row[4 * axis + 1]) for axis in range(spatial_count)]
-        cuts = _combinations([_singles(extent, extent) for extent in outer])[:, :, 0]
+        cuts = _combinations([_single_factors(extent, extent) for extent in outer])[:, :, 0]
         chunks = cuts.prod(axis=1)
         is_balanced = (chunks <= MOST_CHUNKS * machine.cores) & (chunks >= min(machine.cores, chunks.max()))
         cuts = cuts[is_balanced] if is_balanced.any() else cuts[[chunks.argmin()]]
@@ -72,24 +72,28 @@ def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial
     options = []
     for extent, limit in zip(spatial[:-1], limits, strict=False):
         factors = [factor for factor in divisors(extent) if factor <= min(limit, _MOST_ROWS)]
-        options.append(_repeated(extent, factors, _MOST_AGAIN))
+        options.append(_repetition_factors(extent, factors, _MOST_AGAIN))
     # The last axis is vectorised: few wasted lanes, or half a vector.
     limit = min(limits[spatial_count - 1], _WIDEST)
     widths = np.array([factor for factor in divisors(spatial[-1]) if factor <= limit])
     waste = np.ceil(widths / machine.lanes) * machine.lanes / widths
     good_widths = widths[(waste <= 1.5 * waste.min()) | (2 * widths == machine.lanes)]
-    options.append(_repeated(spatial[-1], good_widths.tolist(), 4))
+    options.append(_repetition_factors(spatial[-1], good_widths.tolist(), 4))
     across = _combinations(options)
 
     # Accumulators fit registers, repetitions are few, and at most two axes have rows.
     width = across[:, -1, 1].astype(np.float64)
-    sums = across[:, :-1, 1].prod(axis=1) * registers_of(width, machine.lanes)
+    sums = across[:, :-1, 1].prod(axis=1) * register_cost(width, machine.lanes)
     repeats = across[:, :, 0].prod(axis=1)
     row_axes = (across[:, :-1].prod(axis=2) > 1).sum(axis=1)
     is_small = (sums <= _OVERFULL * machine.registers) & (repeats <= _MOST_AGAIN) & (row_axes <= 2)
-    across = across[is_small]
+    # An axis without small factors leaves none that fit: the least that spills is the best then.
+    across = across[is_small if is_small.any() else sums == sums.min()]
     depth = _combinations(
-        [_singles(extent, limit) for extent, limit in zip(reductions, limits[spatial_count:], strict=True)]
+        [
+            _single_factors(extent, limit)
+            for extent, limit in zip(reductions, limits[spatial_count:], strict=True)
+        ]
     )
     depth = depth[depth.prod(axis=(1, 2)) <= _DEEPEST]
 
@@ -105,7 +109,7 @@ def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial
     return np.stack(columns, axis=1).astype(np.int32)
 
 
-def _repeated(extent: int, factors: Sequence[int], limit: int) -> Table:
+def _repetition_factors(extent: int, factors: Sequence[int], limit: int) -> Table:
     """Return pairs: a factor, after how often the next outer level repeats it."""
     return np.array([(times, f) for f in factors for times in divisors(extent // f) if times <= limit])
 
@@ -117,14 +121,14 @@ def _combinations(options: Sequence[Table]) -> Table:
     return np.stack([table[index] for table, index in zip(options, grid, strict=True)], axis=1)
 
 
-def _singles(extent: int, limit: int) -> Table:
+def _single_factors(extent: int, limit: int) -> Table:
     return np.array([(factor,) for factor in divisors(extent) if factor <= limit])
 
 
-def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
+def split_each_reduction(block: Block, machine: Machine) -> list[list[int]]:
     """Return a tile (its factors) per axis of a block; innermost factors fill vectors."""
     tiles = []
-    for place in block.places:
+    for place in block.tile_choices:
         inner = largest_factor(place.choice.extent, 2 * machine.lanes)
         tiles.append([place.choice.extent // inner, *[1] * (place.choice.width - 2), inner])
     return tiles
@@ -159,7 +163,7 @@ class Tiled:
         self._machine = machine
         self._working: dict[float, Column] = {}
 
-    def working(self, unroll: Column) -> Column:
+    def computing_time_us(self, unroll: Column) -> Column:
         """Return the computing time of each row with the given unroll limit."""
         guesses = np.zeros(len(unroll))
         for value in np.unique(unroll).tolist():
@@ -173,42 +177,38 @@ class Constructor:
     """Finds good decision vectors of a program's sketches; caches good tiles of blocks."""
 
     def __init__(self, nests: Sequence[Nest], machine: Machine) -> None:
-        self._nests = nests
-        self._machine = machine
+        self._nests, self._machine = nests, machine
         self._tiled: dict[Block, Tiled] = {}
 
     def guesses(self, sketch: Sketch) -> Guesses:
         """Return decision vectors that are worth trying, with estimated times."""
         if self._machine.gpu:
-            gpu = gpu_guesses(sketch, self._nests, self._machine)
+            gpu = propose_gpu_candidates(sketch, self._nests, self._machine)
             if gpu is not None:
                 rows, us = gpu
                 return Guesses(rows, us, rows.astype(np.int64))
-            plain = self._guess_plainly(sketch, blocks(sketch))
+            plain = self._guess_without_time_model(sketch, blocks(sketch))
             return plain if sketch.choices else replace(plain, us=plain.us * 0 + FIXED_US)
         of_sketch = blocks(sketch)
-        if self._modelled(of_sketch):
+        if len(of_sketch) == 1 and of_sketch[0].is_tiled:
             return self._guess_tiles(sketch, of_sketch[0], _machine_of(sketch, self._machine))
-        return self._guess_plainly(sketch, of_sketch)
+        return self._guess_without_time_model(sketch, of_sketch)
 
     def time_us(self, sketch: Sketch, rows: Rows) -> Column | None:
         """Return the estimated time of each row; None if there is no model of the sketch."""
         if self._machine.gpu:
             return gpu_time_us(sketch, rows, self._nests, self._machine)
         of_sketch, machine = blocks(sketch), _machine_of(sketch, self._machine)
-        if not self._modelled(of_sketch):
+        if len(of_sketch) != 1 or not of_sketch[0].is_tiled:
             return None
         (block,) = of_sketch
-        tiles = np.hstack([rows[:, place.columns] for place in block.places])
+        tiles = np.hstack([rows[:, place.columns] for place in block.tile_choices])
         return self._time_us(sketch, rows, Tiled(block, block.nest(self._nests), tiles, machine), machine)
 
-    def _modelled(self, of_sketch: Sequence[Block]) -> bool:
-        return len(of_sketch) == 1 and of_sketch[0].is_tiled
-
-    def tiled(self, block: Block, machine: Machine) -> Tiled:
+    def find_best_tiles(self, block: Block, machine: Machine) -> Tiled:
         """Return the best tiles of a block, fastest first."""
         if block not in self._tiled:
-            limits = [place.choice.limit or place.choice.extent for place in block.places]
+            limits = [place.choice.limit or place.choice.extent for place in block.tile_choices]
             nest = block.nest(self._nests)
             tiles = build_tiles(nest, machine, limits, _USUAL_UNROLL)
             loops = Loops(nest, tiles)
@@ -219,14 +219,14 @@ class Constructor:
         return self._tiled[block]
 
     def _guess_tiles(self, sketch: Sketch, block: Block, machine: Machine) -> Guesses:
-        tiled = self.tiled(block, machine)
-        other_choices = _others(sketch, len(block.spatial))
+        tiled = self.find_best_tiles(block, machine)
+        other_choices = _non_tile_choices(sketch, len(block.spatial))
         guesses: list[Guesses] = []
         for values in product(*(values for _, values in other_choices)):
-            rows = _filled(sketch, len(tiled.tiles))
+            rows = _suggested_rows(sketch, len(tiled.tiles))
             for place, value in zip([place for place, _ in other_choices], values, strict=True):
                 rows[:, place.start] = value
-            for place, columns in zip(block.places, _columns(block), strict=True):
+            for place, columns in zip(block.tile_choices, _columns(block), strict=True):
                 rows[:, place.columns] = tiled.tiles[:, columns]
             us = self._time_us(sketch, rows, tiled, machine)
             other_aspects = np.tile(np.array(values, dtype=np.int64), (len(rows), 1))
@@ -238,37 +238,39 @@ class Constructor:
 
     def _time_us(self, sketch: Sketch, rows: Rows, tiled: Tiled, machine: Machine) -> Column:
         loops, unroll, feeding = tiled.loops, np.zeros(len(rows)), np.zeros(len(rows))
-        for place in places(sketch):
+        for place in placed_choices(sketch):
             values = rows[:, place.start]
             if place.choice.kind is ChoiceKind.CATEGORICAL:
                 unroll = np.maximum(unroll, np.array(place.choice.labels or place.choice.values)[values])
             elif place.choice.kind is ChoiceKind.LOCATION:
                 for value in np.unique(values).tolist():
-                    feeding += np.where(values == value, feeding_us(loops, machine, value), 0.0)
-        result = result_us(loops, machine, consumer_depth(sketch), read_across(loops.nest, self._nests))
+                    feeding += np.where(values == value, input_computing_us(loops, machine, value), 0.0)
+        result = result_us(
+            loops, machine, consumer_depth(sketch), is_read_across_rows(loops.nest, self._nests)
+        )
         movements = np.vstack([tiled.moving, result])
-        return block_us(tiled.working(unroll), movements, loops, machine) + feeding
+        return block_us(tiled.computing_time_us(unroll), movements, loops, machine) + feeding
 
-    def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
+    def _guess_without_time_model(self, sketch: Sketch, sketch_blocks: Sequence[Block]) -> Guesses:
         """Return combinations of choices of a sketch without a time model, usual values
         first, with a few versions of tiles. The times only express this order."""
-        other_choices = _others(
-            sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].is_tiled else 1
+        other_choices = _non_tile_choices(
+            sketch, len(sketch_blocks[0].spatial) if sketch_blocks and sketch_blocks[0].is_tiled else 1
         )
         versions: list[list[tuple[PlacedChoice, list[int]]]] = []
         for version in range(_VERSIONS):
             placed_tiles: list[tuple[PlacedChoice, list[int]]] = []
-            for block in of_sketch:
+            for block in sketch_blocks:
                 if block.is_tiled:
-                    best = self.tiled(block, _machine_of(sketch, self._machine)).tiles
+                    best = self.find_best_tiles(block, _machine_of(sketch, self._machine)).tiles
                     row_of_version = best[min(version, len(best) - 1)]
                     block_tiles = [row_of_version[columns].tolist() for columns in _columns(block)]
                 else:
-                    block_tiles = cut_reduction(block, self._machine)
-                placed_tiles += zip(block.places, block_tiles, strict=True)
+                    block_tiles = split_each_reduction(block, self._machine)
+                placed_tiles += zip(block.tile_choices, block_tiles, strict=True)
             versions.append(placed_tiles)
         pairs = list(product(product(*(values for _, values in other_choices)), versions))
-        rows = _filled(sketch, len(pairs))
+        rows = _suggested_rows(sketch, len(pairs))
         for row, (values, tiles) in zip(rows, pairs, strict=True):
             for place, factors in tiles:
                 row[place.columns] = factors
@@ -284,10 +286,10 @@ def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
     return machine.model_copy(update=slower) if _TENSORIZED in sketch.trace else machine
 
 
-def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
-    is_chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in places(sketch)) > 1
+def _non_tile_choices(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
+    is_chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in placed_choices(sketch)) > 1
     other_choices: list[tuple[PlacedChoice, list[int]]] = []
-    for place in places(sketch):
+    for place in placed_choices(sketch):
         values = place.choice.values
         if place.choice.kind is ChoiceKind.CATEGORICAL:
             labels = place.choice.labels or values
@@ -303,9 +305,9 @@ def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]
     return other_choices
 
 
-def _filled(sketch: Sketch, count: int) -> Rows:
-    rows = np.zeros((count, sketch.width), dtype=np.int32)
-    for place in places(sketch):
+def _suggested_rows(sketch: Sketch, count: int) -> Rows:
+    rows = np.zeros((count, sketch.decision_count), dtype=np.int32)
+    for place in placed_choices(sketch):
         if place.choice.suggested:
             rows[:, place.columns] = place.choice.suggested
     return rows
@@ -313,7 +315,7 @@ def _filled(sketch: Sketch, count: int) -> Rows:
 
 def _columns(block: Block) -> list[slice]:
     """Return each axis's columns in a row that consists of a block's tiles only."""
-    ends = np.cumsum([0, *(place.choice.width for place in block.places)])
+    ends = np.cumsum([0, *(place.choice.width for place in block.tile_choices)])
     return [slice(int(start), int(end)) for start, end in pairwise(ends)]
 
 

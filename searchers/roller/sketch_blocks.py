@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from searchers.loop_nest import Nest, folded, product
+from searchers.loop_nest import Nest, fold_nest, matrix_product_nest
 from searchers.space import Choice, ChoiceKind, Sketch
 
 SPATIAL_LEVELS, REDUCTION_LEVELS = 4, 2
@@ -39,7 +39,7 @@ class Block:
         return spatial == {SPATIAL_LEVELS} and reductions <= {REDUCTION_LEVELS}
 
     @property
-    def places(self) -> tuple[PlacedChoice, ...]:
+    def tile_choices(self) -> tuple[PlacedChoice, ...]:
         return (*self.spatial, *self.reduced)
 
     def nest(self, nests: Sequence[Nest]) -> Nest:
@@ -47,18 +47,20 @@ class Block:
         matches. For tensorized blocks, the loops count entire instructions (`folded`)."""
         spatial = tuple(place.choice.extent for place in self.spatial)
         reductions = tuple(place.choice.extent for place in self.reduced)
-        matches = (folded(nest, (*spatial, *reductions)) for nest in reversed(nests))
-        return next((nest for nest in matches if nest), None) or product(spatial, reductions)
+        matches = (fold_nest(nest, (*spatial, *reductions)) for nest in reversed(nests))
+        return next((nest for nest in matches if nest), None) or matrix_product_nest(spatial, reductions)
 
 
 @lru_cache(maxsize=1024)
-def places(sketch: Sketch) -> tuple[PlacedChoice, ...]:
-    return tuple(PlacedChoice(columns.start, choice) for columns, choice in sketch.places)
+def placed_choices(sketch: Sketch) -> tuple[PlacedChoice, ...]:
+    return tuple(PlacedChoice(columns.start, choice) for columns, choice in sketch.decision_slices)
 
 
 def blocks(sketch: Sketch) -> list[Block]:
     """Return the sketch's blocks with free tiles, without tiles whose value is suggested."""
-    remaining = [p for p in places(sketch) if p.choice.kind is ChoiceKind.TILE and not p.choice.suggested]
+    remaining = [
+        p for p in placed_choices(sketch) if p.choice.kind is ChoiceKind.TILE and not p.choice.suggested
+    ]
     found_blocks: list[Block] = []
     while remaining:
         # Spatial tiles have as many levels as the first one, reductions have fewer.

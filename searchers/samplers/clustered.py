@@ -13,7 +13,7 @@ import numpy as np
 
 from costmodels.base import Indices
 from searchers.batch_sampler import ScoredPool, Synthesiser
-from searchers.feature_scaling import Points, scaled, squared_distances
+from searchers.feature_scaling import Points, squared_distances, standardize_features
 from searchers.space import Candidate, Sketch, Space
 
 STEPS: Final = 12
@@ -75,15 +75,16 @@ def cluster_to_knee(points: Points, limit: int, gain: float, rng: np.random.Gene
 Setting = tuple[int, ...]
 
 
-def synthesised(sketch: Sketch, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidate with each knob's (choice's) most frequent setting in `candidates`.
+def combine_frequent_settings(sketch: Sketch, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield the candidate with each knob's (choice's) most frequent setting in
+    `candidates`.
 
-    Then yield it with one knob at its second most frequent setting, the most frequent of these
-    first. A tile with all its factors is one knob, so the candidates are well-formed.
+    Then yield it with one knob at its second most frequent setting, the most frequent of
+    these first. A tile with all its factors is one knob, so the candidates are well-formed.
     """
     knobs = [
         Counter(candidate.decisions[columns] for candidate in candidates).most_common(2)
-        for columns, _ in sketch.places
+        for columns, _ in sketch.decision_slices
     ]
     best = [settings[0][0] for settings in knobs]
     yield _joined(sketch, best)
@@ -101,26 +102,24 @@ class Clustered(Synthesiser):
     best.
 
     Chameleon measures the centroids of all visited candidates, including measured ones. The
-    number of clusters doubles while that reduces the loss by a factor `worth` (the knee). If
-    a centroid was measured before, it is replaced by a synthesised candidate with the most
-    frequent setting of each knob, here among the members of its cluster, in Chameleon among
-    all; if that was measured too, one knob gets its second most frequent setting. Here
-    centres are medoids, because a mean of tiles is not a tile. Chameleon clusters by the two
-    knobs with most options, here by all features.
+    number of clusters doubles while that reduces the loss by a factor `worth` (the knee).
+    If a centroid was measured before, it is replaced by a synthesised candidate with the
+    most frequent setting of each knob, here among the members of its cluster, in Chameleon
+    among all; if that was measured too, one knob gets its second most frequent setting.
+    Here centres are medoids, because a mean of tiles is not a tile. Chameleon clusters by
+    the two knobs with most options, here by all features.
     """
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, worth: float = 1.25) -> None:
-        self.optimism = optimism
-        self.considered = considered
-        self.worth = worth
+        self.optimism, self.considered, self.worth = optimism, considered, worth
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
-        promise = pool.promise(self.optimism)
+        promise = pool.optimistic_scores(self.optimism)
         order = np.argsort(-promise, kind="stable")
         if count <= 1 or len(pool) <= count:
             return order[:count]
         near_top = order[: self.considered * count]
-        points = scaled(pool.features[near_top])
+        points = standardize_features(pool.features[near_top])
         medoids = near_top[self._clustered(pool, near_top, count, rng).medoids(points)]
         remaining = order[~np.isin(order, medoids)]
         lines = np.concatenate([medoids, remaining[: count - len(medoids)]])
@@ -132,12 +131,12 @@ class Clustered(Synthesiser):
         if count <= 1 or len(pool) <= count:
             return []
         both_pools = pool.joined_with(measured_pool)
-        promise = both_pools.promise(self.optimism)
+        promise = both_pools.optimistic_scores(self.optimism)
         order = np.argsort(-promise, kind="stable")
         near_top = order[: self.considered * count]
         clustering = self._clustered(both_pools, near_top, count, rng)
         measured_candidates, batch = set(measured_pool.candidates), dict[Candidate, float]()
-        points = scaled(both_pools.features[near_top])
+        points = standardize_features(both_pools.features[near_top])
         for medoid_line in clustering.medoids(points).tolist():
             # The members of a cluster as lines of the pool: the medoid, then others by distance.
             members = np.flatnonzero(clustering.member == clustering.member[medoid_line])
@@ -149,7 +148,7 @@ class Clustered(Synthesiser):
             same_sketch = [member for member in cluster if member.sketch == medoid.sketch]
             # Represent a cluster by its medoid, a synthetic candidate or its nearest member.
             representatives = chain(
-                [medoid], synthesised(space.by_key[medoid.sketch], same_sketch), remaining
+                [medoid], combine_frequent_settings(space.by_key[medoid.sketch], same_sketch), remaining
             )
             new = (c for c in representatives if c not in measured_candidates and c not in batch)
             if representative := next(new, None):
@@ -162,4 +161,6 @@ class Clustered(Synthesiser):
     def _clustered(
         self, pool: ScoredPool, lines: Indices, count: int, rng: np.random.Generator
     ) -> Clustering:
-        return cluster_to_knee(scaled(pool.features[lines]), max(1, count // 2), self.worth, rng)
+        return cluster_to_knee(
+            standardize_features(pool.features[lines]), max(1, count // 2), self.worth, rng
+        )

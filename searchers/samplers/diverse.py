@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from costmodels.base import Column, Indices
+from costmodels.base import Indices
 from searchers.batch_sampler import BatchSampler, ScoredPool
-from searchers.feature_scaling import Points, scaled, squared_distances
+from searchers.feature_scaling import squared_distances, standardize_features
 
 
 class Diverse(BatchSampler):
@@ -13,36 +13,30 @@ class Diverse(BatchSampler):
     score against distance."""
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, weight: float = 2.0) -> None:
-        self.optimism = optimism
-        self.considered = considered
-        self.weight = weight
+        self.optimism, self.considered, self.weight = optimism, considered, weight
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
-        promise = pool.promise(self.optimism).astype(np.float64)
+        promise = pool.optimistic_scores(self.optimism).astype(np.float64)
         order = np.argsort(-promise, kind="stable")
         near_top = order[: self.considered * count]
         if len(near_top) < 2 or len(near_top) <= count:
             return near_top[:count]
         lead = promise[near_top] - promise[near_top[0]]
-        points = scaled(pool.features[near_top])
-        lines = near_top[_volume(points, self.weight * lead, count)]
+        points = standardize_features(pool.features[near_top])
+        distance = squared_distances(points, points)
+        similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
+        volume = np.ones(len(points))  # squared volume that a point would add
+        factor = np.zeros((count, len(points)))
+        picks: list[int] = []
+        while len(picks) < count:
+            gain = self.weight * lead + 0.5 * np.log(np.maximum(volume, 1e-12))
+            gain[picks] = -np.inf
+            best = int(gain.argmax())
+            step = len(picks)
+            root = np.sqrt(max(volume[best], 1e-12))
+            factor[step] = (similar[best] - factor[:step, best] @ factor[:step]) / root
+            volume = np.maximum(0.0, volume - factor[step] ** 2)
+            picks.append(best)
+        lines = near_top[np.array(picks, dtype=np.int64)]
         remaining = order[~np.isin(order, lines)]
         return np.concatenate([lines, remaining[: count - len(lines)]]).astype(np.int64)
-
-
-def _volume(points: Points, log_quality: Column, count: int) -> Indices:
-    distance = squared_distances(points, points)
-    similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
-    remaining = np.ones(len(points))  # squared volume that a point would add
-    factor = np.zeros((count, len(points)))
-    lines: list[int] = []
-    while len(lines) < count:
-        gain = log_quality + 0.5 * np.log(np.maximum(remaining, 1e-12))
-        gain[lines] = -np.inf
-        best = int(gain.argmax())
-        step = len(lines)
-        root = np.sqrt(max(remaining[best], 1e-12))
-        factor[step] = (similar[best] - factor[:step, best] @ factor[:step]) / root
-        remaining = np.maximum(0.0, remaining - factor[step] ** 2)
-        lines.append(best)
-    return np.array(lines, dtype=np.int64)

@@ -9,9 +9,9 @@ from celery import Celery
 
 from db.session import Database
 from mallorn.core import queues
+from mallorn.core.log_loop_errors import Turn
 from mallorn.core.queues import celery_settings
 from mallorn.core.settings import settings
-from mallorn.core.surviving_loop import Turn
 
 TIMER_STEP_SEC: Final = 0.5
 app = Celery("mallorn-control", include=["services.control.celery_tasks"])
@@ -29,7 +29,7 @@ def send(name: str, *args: object) -> None:
     app.send_task(name, args=args)
 
 
-def start_timer() -> None:
+def start_periodic_task_thread() -> None:
     """Send this process's periodic tasks from a thread, for as long as the process lives."""
     threading.Thread(target=send_periodic_tasks, name="timer", daemon=True).start()
 
@@ -44,6 +44,6 @@ def send_periodic_tasks() -> None:
         for task, period_sec in queues.TICKS.items():
             if time.monotonic() >= next_sec[task]:
                 next_sec[task] = time.monotonic() + period_sec
-                with Turn().part("could not send a periodic task"):
+                with Turn().log_part_errors("could not send a periodic task"):
                     send(task)
         time.sleep(TIMER_STEP_SEC)

@@ -7,16 +7,20 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 
-from db.backups import take_daily
+from db.backups import take_daily_backup
 from db.repositories.control_loop_ticks import LoopTicks
 from mallorn.core import queues
 from mallorn.core.device_wait_hint import ServiceAddress
 from mallorn.core.errors import StorageFull
-from mallorn.core.log_setup import about
+from mallorn.core.log_loop_errors import Turn
+from mallorn.core.log_setup import log_context
 from mallorn.core.settings import settings
-from mallorn.core.surviving_loop import Turn
 from services.control.app import app, database, send
-from services.control.periodic_tasks import reap, sweep, tidy
+from services.control.periodic_tasks import (
+    collect_overdue_messages,
+    delete_expired_data,
+    requeue_expired_leases,
+)
 from services.control.plan_target import plan_target
 from services.control.wait_for_device import WaitLimit
 from services.control.wake_messages import Message
@@ -27,9 +31,9 @@ PATIENCE = WaitLimit(settings().device_wait_sec, ServiceAddress.of(settings()))
 
 
 @app.task(name=queues.PLAN)
-def plan(job_id: str, *_newer: object) -> None:
+def plan_target_of_job(job_id: str, *_newer: object) -> None:
     """Plan a job and others of its target: open rounds of measurements, or end tuning."""
-    with about(job=job_id):
+    with log_context(job=job_id):
         messages = plan_target(database(), job_id, HOLDER, PATIENCE)
     for name, *args in messages or ():  # None: another process plans this target
         send(name, *args)
@@ -38,31 +42,31 @@ def plan(job_id: str, *_newer: object) -> None:
 @app.task(name=queues.SWEEP)
 def sweep_lost_messages(*_newer: object) -> None:
     """Resend messages that the broker may have lost."""
-    _run_turn(queues.SWEEP, lambda turn: sweep(database(), turn))
+    _run_if_due(queues.SWEEP, lambda turn: collect_overdue_messages(database(), turn))
 
 
 @app.task(name=queues.REAP)
 def reap_expired_leases(*_newer: object) -> None:
     """Return the work of dead workers to the queue."""
-    _run_turn(queues.REAP, lambda turn: reap(database(), turn, settings().lease_sec))
+    _run_if_due(queues.REAP, lambda turn: requeue_expired_leases(database(), turn, settings().lease_sec))
 
 
 @app.task(name=queues.TIDY)
-def tidy_up(*_newer: object) -> None:
+def delete_old_data(*_newer: object) -> None:
     """Delete old data, by the retention settings and fixed ages, and update row counts."""
-    _run_turn(queues.TIDY, lambda turn: tidy(database(), settings(), turn))
+    _run_if_due(queues.TIDY, lambda turn: delete_expired_data(database(), settings(), turn))
 
 
 @app.task(name=queues.BACK_UP)
 def back_up(*_newer: object) -> None:
     """Copy a SQLite database once a day."""
-    _run_turn(queues.BACK_UP, _back_up)
+    _run_if_due(queues.BACK_UP, _back_up)
 
 
-def _run_turn(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> None:
+def _run_if_due(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> None:
     """Run a periodic task, unless its last run began less than a period ago."""
     with database().transaction() as session:
-        steady_sec = LoopTicks(session).begin(loop, queues.TICKS[loop])
+        steady_sec = LoopTicks(session).begin_turn(loop, queues.TICKS[loop])
     if steady_sec is None:
         return
     turn = Turn(steady_sec)
@@ -70,12 +74,12 @@ def _run_turn(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> Non
         send(name, *args)
     if turn.whole:
         with database().transaction() as session:
-            LoopTicks(session).done(loop)
+            LoopTicks(session).record_turn_end(loop)
 
 
 def _back_up(_turn: Turn) -> None:
     try:
-        backup_path = take_daily(settings().database_url, settings().keep_backups)
+        backup_path = take_daily_backup(settings().database_url, settings().keep_backups)
     except StorageFull as error:
         log.error("%s   next: %s", error.message, error.hint)
         return

@@ -7,21 +7,21 @@ from contextlib import suppress
 from typing import Final
 
 from db.repositories.access_control import Audit
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
 from db.repositories.dataset_statistics import Counts
 from db.repositories.fair_shares import FairShares
-from db.repositories.job_removal import Removals
 from db.repositories.leases import Leases
 from db.repositories.rounds import Rounds
 from db.repositories.workers import FRESH_SEC, Workers
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.log_loop_errors import Turn
 from mallorn.core.settings import Settings
 from mallorn.core.states import WorkKind
-from mallorn.core.surviving_loop import Turn
-from services.artifact_removal import delete_model, remove_batches, remove_export
+from services.artifact_removal import delete_model, remove_export, remove_old_batch_records
 from services.control.wake_messages import TASKS, Message, message_of
 
 # Longer than a round waits in a healthy queue, and short enough for waiting users.
@@ -32,22 +32,24 @@ LOOKS_PER_TARGET = 4
 SENT_PER_HAND = 4
 
 
-def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
+def collect_overdue_messages(database: Database, turn: Turn | None = None) -> list[Message]:
     """Return messages to plan jobs and resend overdue work; withdraw unneeded rounds."""
     turn, messages = turn or Turn(), list[Message]()
-    with turn.part("could not resend lost messages"), database.transaction() as session:
+    with turn.log_part_errors("could not resend lost messages"), database.transaction() as session:
         worker_count = len(Workers(session).list(FRESH_SEC))
         waiting = Leases(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, worker_count))
         Leases(session).mark_sent(waiting)
         messages += map(message_of, waiting)
-    with turn.part("could not look for jobs to plan"), database.session() as session:
-        messages += [(queues.PLAN, job_id) for job_id in FairShares(session).due(LOOKS_PER_TARGET)]
-    with turn.part("unneeded rounds are not withdrawn"), database.transaction() as session:
-        Rounds(session).withdraw()
+    with turn.log_part_errors("could not look for jobs to plan"), database.session() as session:
+        messages += [
+            (queues.PLAN, job_id) for job_id in FairShares(session).list_jobs_to_plan(LOOKS_PER_TARGET)
+        ]
+    with turn.log_part_errors("unneeded rounds are not withdrawn"), database.transaction() as session:
+        Rounds(session).cancel_queued()
     return messages
 
 
-def reap(
+def requeue_expired_leases(
     database: Database,
     turn: Turn | None = None,
     lease_sec: float = Settings.model_fields["lease_sec"].default,
@@ -61,15 +63,15 @@ def reap(
     turn = turn or Turn()
     if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # the second turn counts, however rare
         with database.transaction() as session:
-            LoopTicks(session).pull_back(lease_sec)
+            LoopTicks(session).correct_future_times(lease_sec)
         return []
     with database.session() as session:
-        jobs = Leases(session).silent_jobs()
+        jobs = Leases(session).jobs_with_expired_leases()
     messages: list[Message] = []
     for job_id in jobs:
         if not turn.away:
-            with turn.part("could not reclaim lost work"), database.transaction() as session:
-                losses = WorkItems(session).expire(job_id)
+            with turn.log_part_errors("could not reclaim lost work"), database.transaction() as session:
+                losses = WorkItems(session).end_expired_leases(job_id)
                 freed = [loss.hold.item for loss in losses if not loss.is_given_up]
                 retries = [item for item in freed if item.kind in TASKS]
                 Leases(session).mark_sent(retries)
@@ -88,49 +90,43 @@ BATCHES_KEPT_DAYS: Final = 60.0  # after the end of their job, which may be resu
 WORKERS_KEPT_DAYS: Final = 7.0  # the fleet's page shows a day
 
 
-def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> None:
+def delete_expired_data(database: Database, settings: Settings, turn: Turn | None = None) -> None:
     """Delete data past its retention time and leftover files; update measurement counts."""
     turn = turn or Turn()
     if settings.keep_jobs_days:
-        with turn.part("could not delete old jobs"):
-            _delete_jobs(database, settings.keep_jobs_days)
+        with turn.log_part_errors("could not delete old jobs"):
+            with database.session() as session:
+                job_ids = Removals(session).ended_before(settings.keep_jobs_days, AT_A_TIME)
+            for job_id in job_ids:
+                # A user may have resumed the job since.
+                with suppress(Conflict), database.transaction() as session:
+                    Removals(session).delete(job_id, None)
     if settings.keep_events_days:
-        with turn.part("could not delete old events"), database.transaction() as session:
+        with turn.log_part_errors("could not delete old events"), database.transaction() as session:
             Removals(session).forget_logs(settings.keep_events_days, AT_A_TIME)
     if settings.keep_models_days:
-        with turn.part("could not delete old models"):
-            _delete_models(database, settings)
+        with turn.log_part_errors("could not delete old models"):
+            with database.session() as session:
+                models = Removals(session).unused_models(settings.keep_models_days, AT_A_TIME)
+            for model in models:
+                # A job may have been submitted for the model since, or its owner may have deleted it.
+                with suppress(Conflict, NotFound):
+                    delete_model(database, settings.artifacts, model.id, model.owner)
     if settings.keep_audit_days:
-        with turn.part("could not delete audit entries"), database.transaction() as session:
-            Audit(session).forget(settings.keep_audit_days, ENTRIES_AT_A_TIME)
-    with turn.part("could not remove the files of deleted exports"):
+        with turn.log_part_errors("could not delete audit entries"), database.transaction() as session:
+            Audit(session).delete_old_entries(settings.keep_audit_days, ENTRIES_AT_A_TIME)
+    with turn.log_part_errors("could not remove the files of deleted exports"):
         with database.session() as session:
-            leftovers = [(job.id, job.export_uri) for job in Removals(session).leftovers(AT_A_TIME)]
+            leftovers = [
+                (job.id, job.export_uri) for job in Removals(session).list_leftover_exports(AT_A_TIME)
+            ]
         for job_id, uri in leftovers:
             remove_export(database, job_id, uri or "")
-    with turn.part("could not remove records of old batches"):
-        remove_batches(database, settings.artifacts, BATCHES_KEPT_DAYS)
-    with turn.part("could not remove unmeasured jobs"), database.transaction() as session:
-        Removals(session).forget_unmeasured(UNMEASURED_KEPT_DAYS, ENTRIES_AT_A_TIME)
-    with turn.part("could not delete old workers"), database.transaction() as session:
-        Workers(session).forget(WORKERS_KEPT_DAYS, ENTRIES_AT_A_TIME)
-    with turn.part("could not update measurement counts"), database.transaction() as session:
-        Counts(session).grow()
-
-
-def _delete_jobs(database: Database, days: float) -> None:
-    with database.session() as session:
-        job_ids = Removals(session).ended_before(days, AT_A_TIME)
-    for job_id in job_ids:
-        # A user may have resumed the job since.
-        with suppress(Conflict), database.transaction() as session:
-            Removals(session).delete(job_id, None)
-
-
-def _delete_models(database: Database, settings: Settings) -> None:
-    with database.session() as session:
-        models = Removals(session).unused_models(settings.keep_models_days, AT_A_TIME)
-    for model in models:
-        # A job may have been submitted for the model since, or its owner may have deleted it.
-        with suppress(Conflict, NotFound):
-            delete_model(database, settings.artifacts, model.id, model.owner)
+    with turn.log_part_errors("could not remove records of old batches"):
+        remove_old_batch_records(database, settings.artifacts, BATCHES_KEPT_DAYS)
+    with turn.log_part_errors("could not remove unmeasured jobs"), database.transaction() as session:
+        Removals(session).delete_unmeasured_jobs(UNMEASURED_KEPT_DAYS, ENTRIES_AT_A_TIME)
+    with turn.log_part_errors("could not delete old workers"), database.transaction() as session:
+        Workers(session).delete_unseen(WORKERS_KEPT_DAYS, ENTRIES_AT_A_TIME)
+    with turn.log_part_errors("could not update measurement counts"), database.transaction() as session:
+        Counts(session).count_new_rows()

@@ -21,26 +21,25 @@ from db.repositories.workers import Workers
 from db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
 from db.tables import Device, Job
 from mallorn.core import queues
-from mallorn.core.cost_model_name import in_scope, scope_of
+from mallorn.core.check_plugin_classes import check_allowed_classes, convert_plugin_errors
+from mallorn.core.cost_model_name import has_family_prefix, private_family_prefix
 from mallorn.core.device_wait_hint import WAITING
 from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
-from mallorn.core.plugins import blame_plugins, check_classes
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
-from mallorn.core.stand_in_measurers import is_built_by_tvm, stand_in
 from mallorn.core.states import ZERO_SHOT, JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
-from mallorn.core.values.machine import limit_us
+from mallorn.core.values.machine import machine_limit_us
 from services.control.wait_for_device import WaitLimit, wait_for_device
 from services.control.wake_messages import Message
 from services.planner.families.base import Families, Member, Ranking
-from services.planner.planner import plan
+from services.planner.plan_rounds import plan_rounds
 from services.planner.planner_values import JobPlan, JobView, Point, TaskView
 
 
-def points(job: Job, task: TaskHistory) -> Iterator[Point]:
+def iterate_curve_points(job: Job, task: TaskHistory) -> Iterator[Point]:
     """Yield, per measured round of a task, the trials so far and the round's best time."""
     rounds = [row for row in task.rounds if has_run(row) and row.trials and not row.elsewhere]
     # `known_at_start` counts the dataset's rows at import; subtract rounds yielded here.
@@ -53,7 +52,7 @@ def points(job: Job, task: TaskHistory) -> Iterator[Point]:
 
 def has_run(row: WorkloadRound) -> bool:
     """Return whether a round is closed and was not withdrawn before any worker began it."""
-    return not row.state.open and (row.trials > 0 or row.state != RoundState.CANCELLED)
+    return not row.state.is_open and (row.trials > 0 or row.state != RoundState.CANCELLED)
 
 
 def seconds_per_trial(rounds: Iterable[WorkloadRound]) -> float | None:
@@ -73,14 +72,14 @@ def rounds_without_result(closed_rounds: Sequence[WorkloadRound]) -> int:
     return count
 
 
-def lost_rounds(closed_rounds: Sequence[WorkloadRound]) -> int:
+def count_newest_lost_rounds(closed_rounds: Sequence[WorkloadRound]) -> int:
     """Return how many of the newest rounds in a row were given up (state POISON)."""
     states = [row.state for row in closed_rounds if row.state != RoundState.CANCELLED]
     newest_first = enumerate(reversed(states))
     return next((count for count, state in newest_first if state != RoundState.POISON), len(states))
 
 
-def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
+def ensure_measuring_context(session: Session, device: Device, options: JobOptions) -> int:
     """Find or create the measuring context of such devices and options; return its id."""
     context = Contexts(session).ensure(
         target_id=device.target_id,
@@ -88,7 +87,7 @@ def measuring_context(session: Session, device: Device, options: JobOptions) -> 
         tvm_version=device.tvm_version,
         threads=device.threads,
         evaluator=options.timing(),
-        built_by=Workers(session).builder() if is_built_by_tvm(options) else None,
+        built_by=Workers(session).builder() if options.uses_builder else None,
     )
     return context.id
 
@@ -123,20 +122,20 @@ def _task_view(job: Job, task: TaskHistory, patterns: Sequence[str]) -> TaskView
         flops=task.flops,
         family=task.family,
         trials=sum(row.trials for row in own),
-        in_flight=sum(row.size - row.trials for row in own if row.state.open),
+        in_flight=sum(row.size - row.trials for row in own if row.state.is_open),
         blocked=bool(task.blocked),
         rounds=len(closed_rounds),
-        points=tuple(points(job, task)),
+        points=tuple(iterate_curve_points(job, task)),
         known_us=task.known_us,
         seconds_per_trial=seconds_per_trial(task.rounds),
         failed_rounds=rounds_without_result(closed_rounds),
-        lost_rounds=lost_rounds(closed_rounds),
+        lost_rounds=count_newest_lost_rounds(closed_rounds),
         # A task has weight 0 if only replaced code extracted it from the model.
         left_out=not task.weight
         or (bool(patterns) and not any(fnmatchcase(task.name, pattern) for pattern in patterns)),
         exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed_rounds),
         retired=task.retired,
-        limit_us=limit_us(job.machine, task.flops, task.args["args"]),
+        limit_us=machine_limit_us(job.machine, task.flops, task.args["args"]),
     )
 
 
@@ -166,8 +165,8 @@ def plan_job(
     job_id: str,
     slots: int,
     devices: Sequence[Device],
-    patience: WaitLimit,
-    carried: bool = False,
+    wait_limit: WaitLimit,
+    is_carried_in_files: bool = False,
 ) -> PlannedJob:
     """Plan a job and open at most `slots` rounds, or end its tuning, or let it wait.
 
@@ -182,12 +181,31 @@ def plan_job(
     options = KeptOptions.model_validate(job.options)
     step = _JobStep(session, job, options)
     try:
-        options.check_known()
-        check_classes(step.options, settings().plugins)
-        with blame_plugins(("policy", step.options.policy), ("families", step.options.families)):
-            if options.is_detached:
-                return _plan_detached(step, slots if carried else 0)
-            return _plan_on_devices(step, slots, devices, patience)
+        options.check_all_readable()
+        check_allowed_classes(step.options, settings().plugins)
+        with convert_plugin_errors(("policy", step.options.policy), ("families", step.options.families)):
+            turn, jobs = PlannedJob(messages=group_into_families(session, job, options)), Jobs(session)
+            if options.is_detached:  # no worker reaches the device; first results name its host class
+                if not job.reason:
+                    jobs.set_reason(job_id, f"mallorn batch next {job_id} -o FILE")
+                _apply_job_plan(step, turn, *_compute_job_plan(step, slots if is_carried_in_files else 0))
+                return turn
+            if comparable := _comparable_devices(step, devices):
+                if job.cause in WAITING:
+                    jobs.set_reason(job_id, "")
+                if job.context_id is None:  # the target's first device sets it
+                    context_id = ensure_measuring_context(session, comparable[0], options)
+                    jobs.bind_context(job_id, context_id)
+                    session.refresh(job)
+            elif options.mode == ZERO_SHOT:  # such a job runs nothing and needs no device
+                _apply_job_plan(step, turn, (), JobPlan(finished=ANSWERS))
+            elif not Target(Targets(session).get(job.target_id).text).virtual_device:
+                if wait_for_device(session, job, wait_limit, devices):
+                    return PlannedJob(messages=turn.messages, over=True)
+                slots = 0
+            if not turn.over and job.context_id is not None:
+                _apply_job_plan(step, turn, *_compute_job_plan(step, slots))
+            return turn
     except UnknownName as error:
         Jobs(session).set_reason(job_id, error.reason)
         return PlannedJob(over=True)
@@ -198,44 +216,13 @@ def plan_job(
         return PlannedJob(over=True)
 
 
-def _plan_on_devices(
-    step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit
-) -> PlannedJob:
-    turn, jobs = PlannedJob(messages=group(step.session, step.job, step.options)), Jobs(step.session)
-    if comparable := _comparable_devices(step, devices):
-        if step.job.cause in WAITING:
-            jobs.set_reason(step.job.id, "")
-        if step.job.context_id is None:  # the target's first device sets it
-            context_id = measuring_context(step.session, comparable[0], step.options)
-            jobs.bind_context(step.job.id, context_id)
-            step.session.refresh(step.job)
-    elif step.options.mode == ZERO_SHOT:  # such a job runs nothing and needs no device
-        _write(step, turn, (), JobPlan(finished=ANSWERS))
-    elif not stand_in(Target(Targets(step.session).get(step.job.target_id).text)):
-        if wait_for_device(step.session, step.job, patience, devices):
-            return PlannedJob(messages=turn.messages, over=True)
-        slots = 0
-    if not turn.over and step.job.context_id is not None:
-        _write(step, turn, *_decide(step, slots))
-    return turn
-
-
-def _plan_detached(step: _JobStep, slots: int) -> PlannedJob:
-    """Plan a job for a device that no worker reaches; first results name its host class."""
-    turn = PlannedJob(messages=group(step.session, step.job, step.options))
-    if not step.job.reason:
-        Jobs(step.session).set_reason(step.job.id, f"mallorn batch next {step.job.id} -o FILE")
-    _write(step, turn, *_decide(step, slots))
-    return turn
-
-
 def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
     """Return the devices whose times are comparable with the job's measurements.
 
     If TVM was upgraded, so that no worker compiles with the job's version any more, move the
     job to the context of devices that differ only in their TVM version, and return these.
     """
-    if step.job.context_id is None or not step.options.searches:
+    if step.job.context_id is None or not step.options.needs_measurements:
         return devices
     context = Contexts(step.session).get(step.job.context_id)
     host = machine_key_of(context)
@@ -245,37 +232,39 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
         device for device in devices if replace(machine_key_of(device), tvm_version=host.tvm_version) == host
     ]
     workers = Workers(step.session)
-    builder = workers.builder() if is_built_by_tvm(step.options) else None
+    builder = workers.builder() if step.options.uses_builder else None
     if not upgraded or builder is None or context.builder in workers.builders():
         return ()
-    ReplacedCode(step.session).rebind(step.job.id, context, builder, upgraded[0].tvm_version)
+    ReplacedCode(step.session).move_to_new_builder(step.job.id, context, builder, upgraded[0].tvm_version)
     step.session.refresh(step.job)
     return upgraded
 
 
-def _decide(step: _JobStep, slots: int) -> tuple[Sequence[TaskHistory], JobPlan]:
-    if not step.options.searches:
+def _compute_job_plan(step: _JobStep, slots: int) -> tuple[Sequence[TaskHistory], JobPlan]:
+    if not step.options.needs_measurements:
         return (), JobPlan(finished=ANSWERS)
-    tasks, view = _view(step)
+    tasks, view = _read_job_view(step)
     is_late = view.seconds_left is not None and view.seconds_left <= 0
-    if is_late and Rounds(step.session).withdraw(step.job.id):
-        tasks, view = _view(step)  # after the deadline, pending rounds are withdrawn
-    return tasks, plan(replace(view, slots=view.open_rounds + slots))
+    if is_late and Rounds(step.session).cancel_queued(step.job.id):
+        tasks, view = _read_job_view(step)  # after the deadline, pending rounds are withdrawn
+    return tasks, plan_rounds(replace(view, slots=view.open_rounds + slots))
 
 
-def _view(step: _JobStep) -> tuple[Sequence[TaskHistory], JobView]:
+def _read_job_view(step: _JobStep) -> tuple[Sequence[TaskHistory], JobView]:
     tasks = TaskHistories(step.session).of(step.job)
     return tasks, job_view(step.session, step.job, step.options, tasks)
 
 
-def _write(step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decision: JobPlan) -> None:
+def _apply_job_plan(
+    step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decision: JobPlan
+) -> None:
     Tasks(step.session).retire(decision.retired)
     jobs, events, job_id = Jobs(step.session), Events(step.session), step.job.id
     if reason := decision.finished:
         turn.over = True
-        jobs.move(job_id, [JobState.TUNING], JobState.FINISHING, reason)
-        jobs.record(job_id, tuning_ended=reason)
-        events.append(job_id, FinishingEvent(why=reason, outlook=decision.outlook))
+        jobs.move_to_state(job_id, [JobState.TUNING], JobState.FINISHING, reason)
+        jobs.store_report_columns(job_id, tuning_ended=reason)
+        events.append(job_id, FinishingEvent(reason=reason, outlook=decision.outlook))
         turn.messages.append((queues.FINISH_JOB, job_id))
     task_by_id = {task.id: task for task in tasks}
     for plan_of_round in decision.rounds:
@@ -285,27 +274,27 @@ def _write(step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decis
             continue
         place = {"round": row.index, "task": task.index, "name": task.name, "size": row.size}
         outlook = {"outlook": decision.outlook} if decision.outlook else {}
-        event = place | plan_of_round.reason.stored() | outlook
+        event = place | plan_of_round.reason.to_stored_json() | outlook
         events.append(job_id, RoundPlannedEvent.model_validate(event))
         turn.messages.append((queues.RUN_ROUND, row.id))
         turn.opened += 1
         turn.candidates += plan_of_round.size
 
 
-def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
+def group_into_families(session: Session, job: Job, options: JobOptions) -> list[Message]:
     """Group the job's workloads into families, which share a cost model.
 
     Returns messages that train the models of families to which workloads moved.
     """
     repository = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
-    scope = scope_of(job.owner) if options.is_private else ""
-    unplaced = repository.without_family(job.id)
+    scope = private_family_prefix(job.owner) if options.private else ""
+    unplaced = repository.workloads_without_family(job.id)
     if not grouping.revises and not unplaced:
         return []
     old_rows = repository.members(job.id, job.target_id, f"{scope}{options.families}")
     revisable = [row.workload_id for row in old_rows if row.family] if grouping.revises else []
-    rounds = repository.ranked(revisable, job.target_id)
+    rounds = repository.list_ranked_rounds(revisable, job.target_id)
     members = [_member(row, rounds.get(row.workload_id, ()), scope) for row in old_rows]
     placements = grouping.group(members)
 
@@ -331,7 +320,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     for old, new in moves:
         if (task := tasks.get(new.workload_id)) is not None:
             event = FamilyChangedEvent(
-                task=task.index, name=task.name, old=old.family, new=new.family, why=new.why
+                task=task.index, name=task.name, old=old.family, new=new.family, reason=new.why
             )
             Events(session).append(job.id, event)
             messages.setdefault(new.family, (queues.TRAIN_COST_MODEL, job.id, task.id))
@@ -342,10 +331,12 @@ def _member(row: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Mem
     """Convert a stored workload for the planner; drop the owner's prefix of its family."""
     rankings: list[Ranking] = []
     for ranked in rounds:
-        if ranked.id > row.since and in_scope(ranked.family, scope):
-            others = {name.removeprefix(scope): share for name, share in ranked.stats.rank_others.items()}
+        if ranked.id > row.since and has_family_prefix(ranked.family, scope):
+            others = {
+                name.removeprefix(scope): share for name, share in ranked.stats.other_accuracies.items()
+            }
             model = ranked.family.removeprefix(scope)
-            rankings.append(Ranking(ranked.id, model, ranked.stats.rank_own, others))
+            rankings.append(Ranking(ranked.id, model, ranked.stats.own_accuracy, others))
     return Member(
         id=row.workload_id,
         key=row.key,

@@ -20,15 +20,14 @@ from db.repositories.workers import Workers
 from db.session import Database
 from db.tables import Device
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
-from mallorn.core.log_setup import about
-from mallorn.core.os_errors import os_error
-from mallorn.core.stand_in_measurers import stand_in
-from mallorn.core.surviving_loop import Turn, tell
+from mallorn.core.log_loop_errors import Turn, log_survived_error
+from mallorn.core.log_setup import log_context
+from mallorn.core.os_errors import explain_os_error
 from mallorn.core.targets import Target
 from services.control.plan_job import plan_job
 from services.control.wait_for_device import USUAL, WaitLimit
 from services.control.wake_messages import Message
-from services.planner.fair_share import JobShare, charged, deal_slots
+from services.planner.fair_share import JobShare, charge_job, deal_slots
 
 log = logging.getLogger(__name__)
 FRESH_SEC = 30.0  # a device that was silent for longer counts as offline
@@ -39,8 +38,8 @@ PLAN_LEASE_SEC = 20.0
 class TargetSurvey:
     """Devices and tuning jobs of a target, and how many more rounds may be open for it.
 
-    Jobs in `able` can open another round. If measurements are simulated or replayed, every
-    worker counts as a device.
+    Jobs in `able` can open another round. If the target names a virtual device, every worker
+    counts as a device.
     """
 
     devices: tuple[Device, ...]
@@ -54,9 +53,9 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims = FairShares(session).claims(target_id)
-    workers = len(Workers(session).able())
-    stands_in = stand_in(Target(Targets(session).get(target_id).text))
-    slots = _slots(workers if stands_in else len(devices), workers)
+    workers = len(Workers(session).list_tuning_worker_ids())
+    target = Target(Targets(session).get(target_id).text)
+    slots = _slots(workers if target.virtual_device else len(devices), workers)
     return TargetSurvey(
         devices=tuple(devices),
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),
@@ -71,18 +70,18 @@ def _slots(devices: int, workers: int) -> int:
 
 
 def plan_target(
-    database: Database, job_id: str, holder: str, patience: WaitLimit = USUAL
+    database: Database, job_id: str, holder: str, wait_limit: WaitLimit = USUAL
 ) -> list[Message] | None:
     """Plan all jobs of a job's target; return messages, or None if another process does."""
     with database.transaction() as session:
         target_id = Jobs(session).get(job_id, None).target_id
-        hold = Leases(session).claim(WorkItem.plan(target_id), holder, PLAN_LEASE_SEC)
+        hold = Leases(session).claim(WorkItem.for_planning(target_id), holder, PLAN_LEASE_SEC)
     if hold is None:
         return None
     try:
         with database.session() as session:
             target_survey = survey(session, target_id)
-        return _TargetStep(database, target_survey, patience).run(job_id)
+        return _TargetStep(database, target_survey, wait_limit).plan_jobs(job_id)
     finally:
         with suppress(Unavailable, StorageFull), database.transaction() as session:
             Leases(session).end(hold)
@@ -104,33 +103,42 @@ class _TargetStep:
         self._able = set(target_survey.able)
         self._messages: list[Message] = []
 
-    def run(self, first: str) -> list[Message]:
+    def plan_jobs(self, first: str) -> list[Message]:
         """Plan the job `first`, then others by fair share until no round may be added."""
         try:
             if first in self._jobs:
-                self._plan_one(first, self._deal(self._able | {first}).get(first, 0))
-            while slots := self._deal(self._able):
+                self._plan_one(first, self._distribute_slots(self._able | {first}).get(first, 0))
+            while slots := self._distribute_slots(self._able):
                 for job_id, count in slots.items():
                     self._plan_one(job_id, count)
         except (Unavailable, StorageFull) as error:  # the sweeper resends lost messages
             log.warning("this planning step ended early, the next continues: %s", error)
         return self._messages
 
-    def _deal(self, able: set[str]) -> dict[str, int]:
+    def _distribute_slots(self, able: set[str]) -> dict[str, int]:
         return deal_slots(self._jobs.values(), able, self._free)
 
     def _plan_one(self, job_id: str, slots: int) -> None:
         try:
             with self._database.transaction() as session:
                 turn = plan_job(session, job_id, slots, self._devices, self._patience)
-                share = charged([*self._jobs.values()], job_id, turn.candidates)
+                share = charge_job([*self._jobs.values()], job_id, turn.candidates)
                 FairShares(session).take_turn(job_id, share.share_pass, share.owner_pass)
         except (Unavailable, StorageFull):
             raise
         except Exception as error:  # the turns of other jobs go on
-            if (host_error := os_error(error)) is not None:
+            if (host_error := explain_os_error(error)) is not None:
                 raise host_error from error
-            self._pause(job_id, error)
+            del self._jobs[job_id]
+            self._able.discard(job_id)
+            with (
+                log_context(job=job_id),
+                Turn().log_part_errors("could not pause a job whose planning raised"),
+            ):
+                log_survived_error("planning a job raised", error)
+                words = f"planning this job raised {type(error).__name__}: {error}"
+                with self._database.transaction() as session:
+                    pause_job(session, job_id, MallornError(words, hint="see the log of control"))
             return
         self._jobs[job_id] = share
         self._messages += turn.messages
@@ -139,12 +147,3 @@ class _TargetStep:
             del self._jobs[job_id]
         if turn.opened < slots:
             self._able.discard(job_id)
-
-    def _pause(self, job_id: str, error: Exception) -> None:
-        del self._jobs[job_id]
-        self._able.discard(job_id)
-        with about(job=job_id), Turn().part("could not pause a job whose planning raised"):
-            tell("planning a job raised", error)
-            words = f"planning this job raised {type(error).__name__}: {error}"
-            with self._database.transaction() as session:
-                pause_job(session, job_id, MallornError(words, hint="see the log of control"))

@@ -15,7 +15,12 @@ from db.repositories.targets import Targets
 from db.session import read_clock
 from db.tables import Context, Device, Job
 from mallorn.core import queues
-from mallorn.core.device_wait_hint import ServiceAddress, paused_words, unlike_words, waiting_words
+from mallorn.core.device_wait_hint import (
+    ServiceAddress,
+    describe_changed_device,
+    describe_pause,
+    describe_waiting,
+)
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.event import PausedEvent
@@ -34,7 +39,7 @@ class WaitLimit:
 USUAL: Final = WaitLimit()
 
 
-def wait_for_device(session: Session, job: Job, patience: WaitLimit, devices: Sequence[Device]) -> bool:
+def wait_for_device(session: Session, job: Job, wait_limit: WaitLimit, devices: Sequence[Device]) -> bool:
     """Record that a job waits for a device; if it waited too long, pause it and return True.
 
     `devices` are live devices of its target whose times are not comparable with the job's.
@@ -44,23 +49,23 @@ def wait_for_device(session: Session, job: Job, patience: WaitLimit, devices: Se
     if job.context_id is not None and devices:
         context, device = Contexts(session).get(job.context_id), devices[0]
         device_words = f"{_describe(device)}, governor {device.info.governor or 'unknown'}"
-        difference = unlike_words(job.id, _describe(context), device_words)
-        Rounds(session).withdraw(job.id)  # pending rounds would not be comparable either
+        difference = describe_changed_device(job.id, _describe(context), device_words)
+        Rounds(session).cancel_queued(job.id)  # pending rounds would not be comparable either
     # Time during which control was down does not count as waiting.
     waited_sec = read_clock(session) - max(
-        LoopTicks(session).since(queues.SWEEP), JobsWaitingForDevice(session).since(job)
+        LoopTicks(session).running_since(queues.SWEEP), JobsWaitingForDevice(session).waiting_since(job)
     )
-    if waited_sec > patience.limit_sec:
-        reason = difference or paused_words(job.id, target, patience.here, waited_sec, job.cause_detail)
+    if waited_sec > wait_limit.limit_sec:
+        reason = difference or describe_pause(job.id, target, wait_limit.here, waited_sec, job.cause_detail)
         cause = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
         Jobs(session).pause(job.id, None, reason, Cause.UNLIKE if difference else cause, job.cause_detail)
-        event = PausedEvent(state=JobState(job.state), trials=job.trials, why=reason)
+        event = PausedEvent(state=JobState(job.state), trials=job.trials, reason=reason)
         Events(session).append(job.id, event)
         return True
     if difference:
         Jobs(session).set_reason(job.id, difference, Cause.UNLIKE)
     elif job.cause != Cause.NOT_HERE:  # NOT_HERE is a more specific reason
-        Jobs(session).set_reason(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
+        Jobs(session).set_reason(job.id, describe_waiting(target, wait_limit.here), Cause.NO_DEVICE)
     return False
 
 

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from mallorn.report.html import Html, el
+from mallorn.report.html_elements import Html, el
 from mallorn.report.style_and_csp import PAGE, SERVED
 
 
@@ -104,15 +104,15 @@ def add_docs(app: FastAPI, description_path: str) -> None:
     """Serve the page and the OpenAPI document; each is generated once, as it is expensive."""
 
     @cache
-    def description() -> bytes:
+    def render_openapi_json() -> bytes:
         return bytes(JSONResponse(app.openapi()).body)
 
     @cache
     def page() -> str:
-        return document(ApiDescription.model_validate(app.openapi()), ANY_ORIGIN, description_path)
+        return render_api_page(ApiDescription.model_validate(app.openapi()), ANY_ORIGIN, description_path)
 
     def openapi() -> Response:
-        return Response(description(), media_type=JSON_TYPE)
+        return Response(render_openapi_json(), media_type=JSON_TYPE)
 
     def docs(request: Request) -> Response:
         html = page().replace(ANY_ORIGIN, escape(str(request.base_url).rstrip("/")))
@@ -122,7 +122,7 @@ def add_docs(app: FastAPI, description_path: str) -> None:
     app.add_api_route("/docs", docs, include_in_schema=False, response_model=None)
 
 
-def document(api: ApiDescription, origin: str, description_path: str) -> str:
+def render_api_page(api: ApiDescription, origin: str, description_path: str) -> str:
     """Return the page as HTML; `origin` is the server address in the examples."""
     title = f"{api.title} {api.version}: the API"
     entries = (
@@ -139,7 +139,7 @@ def document(api: ApiDescription, origin: str, description_path: str) -> str:
         el("p", "For programs: ", el("a", "openapi.json", href=description_path.lstrip("/"))),
         el("p", "If API keys are used, add: ", el("code", "-H 'Authorization: Bearer KEY'")),
         el("ul", entries),
-        (_section(origin, route) for route in api.routes()),
+        (_render_route(origin, route) for route in api.routes()),
         el("h2", "Schemas of requests and responses"),
         (_schema(name, shape) for name, shape in sorted(api.schemas.items())),
     )
@@ -147,7 +147,7 @@ def document(api: ApiDescription, origin: str, description_path: str) -> str:
     return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
 
 
-def _section(origin: str, route: Route) -> Html:
+def _render_route(origin: str, route: Route) -> Html:
     operation, url = route.operation, f"{origin}{route.path}"
     body = operation.request_body.content
     if route.method == "GET":
@@ -157,15 +157,11 @@ def _section(origin: str, route: Route) -> Html:
     else:
         example = f"curl -T FILE {url}" if body else f"curl -X {route.method} {url}"
 
-    parameters = [
-        _field(
-            parameter.name,
-            f" ({parameter.place})",
-            parameter.required,
-            parameter.shape.model_copy(update={"description": parameter.description}),
-        )
-        for parameter in operation.parameters
-    ]
+    parameters: list[Html] = []
+    for parameter in operation.parameters:
+        shape = parameter.shape.model_copy(update={"description": parameter.description})
+        place = f" ({parameter.place})"
+        parameters.append(_field(parameter.name, place, parameter.required, shape))
     responses = (
         el(
             "p",
@@ -188,15 +184,13 @@ def _section(origin: str, route: Route) -> Html:
 
 
 def _content(body: Payload) -> list[Words | str]:
-    return [_type(content.shape) or kind for kind, content in body.content.items()]
+    return [_describe_type(content.shape) or kind for kind, content in body.content.items()]
 
 
 def _schema(name: str, shape: JsonSchema) -> Html:
-    fields = [
-        _field(field, "", field in shape.required, field_shape)
-        for field, field_shape in (shape.properties or {}).items()
-    ]
-    table = _fields(fields) if fields else el("p", _type(shape))
+    properties = (shape.properties or {}).items()
+    fields = [_field(field, "", field in shape.required, part) for field, part in properties]
+    table = _fields(fields) if fields else el("p", _describe_type(shape))
     return el("section", el("h3", name, id=name), el("p", shape.description), table)
 
 
@@ -207,18 +201,18 @@ def _fields(rows: Iterable[Html]) -> Html:
 
 def _field(name: str, place: str, required: bool, shape: JsonSchema) -> Html:
     default = "required" if required else str(shape.default)
-    cells = (el("code", name, place), _type(shape), default, shape.description)
+    cells = (el("code", name, place), _describe_type(shape), default, shape.description)
     return el("tr", (el("td", cell) for cell in cells))
 
 
-def _type(shape: JsonSchema) -> Words:
+def _describe_type(shape: JsonSchema) -> Words:
     if shape.name:
         return [el("a", shape.name, href=f"#{shape.name}")]
     if shape.variants:
-        kinds = map(_type, shape.variants)
+        kinds = map(_describe_type, shape.variants)
         return [word for i, kind in enumerate(kinds) for word in ([" or "] if i else []) + kind]
     if shape.enum:
         return [", ".join(map(str, shape.enum))]
     if shape.type == "array":
-        return ["list of ", *_type(shape.items or JsonSchema())]
+        return ["list of ", *_describe_type(shape.items or JsonSchema())]
     return [shape.type] if shape.type else []

@@ -10,17 +10,16 @@ from fastapi.concurrency import run_in_threadpool
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from services.coordinator.api_docs_page import add_docs
-from services.coordinator.audit import AuditMiddleware, JobLogMiddleware
-from services.coordinator.audit import router as audit
+from services.coordinator.api_key_routes import router as keys
+from services.coordinator.audit_log import AuditMiddleware, JobLogMiddleware
+from services.coordinator.audit_log import router as audit
 from services.coordinator.costmodels import router as cost_models
 from services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
 from services.coordinator.event_stream import router as events
 from services.coordinator.fleet.routes import router as fleet
 from services.coordinator.health import router as health
 from services.coordinator.jobs import list_and_show, pause_resume_cancel, submit
-from services.coordinator.keys import router as keys
 from services.coordinator.list_job_options import router as options
-from services.coordinator.models import router as models
 from services.coordinator.owner_access import router as owners
 from services.coordinator.records_and_stats import router as records
 from services.coordinator.reports import router as reports
@@ -30,6 +29,7 @@ from services.coordinator.sign_in.browser_sessions import open_router as open_se
 from services.coordinator.sign_in.browser_sessions import router as sessions
 from services.coordinator.sign_in.oidc import router as oidc
 from services.coordinator.sign_in.oidc_provider import Provider
+from services.coordinator.uploaded_models import router as models
 from services.coordinator.web import error_responses
 from services.coordinator.web.app_context import AppContext
 from services.coordinator.web.authenticator import set_default_scopes
@@ -96,16 +96,16 @@ def create_app(settings: Settings) -> FastAPI:
         set_default_scopes(router)
         api.include_router(router)
     app.include_router(api, prefix=API)
-    app.include_router(health, responses=_only(503))
-    app.include_router(health, prefix=API, responses=_only(503), include_in_schema=False)
-    app.include_router(open_sessions, prefix=API, responses=_only(403, 503))
-    app.include_router(oidc, prefix=API, responses=_only(401, 404, 422, 429, 503))
+    app.include_router(health, responses=_error_responses(503))
+    app.include_router(health, prefix=API, responses=_error_responses(503), include_in_schema=False)
+    app.include_router(open_sessions, prefix=API, responses=_error_responses(403, 503))
+    app.include_router(oidc, prefix=API, responses=_error_responses(401, 404, 422, 429, 503))
     add_docs(app, f"{API}/openapi.json")
     add_page(app, {"name": "Mallorn", "version": VERSION, "docs": "/docs", "api": API})
     return app
 
 
-def _only(*statuses: int) -> Responses:
+def _error_responses(*statuses: int) -> Responses:
     return {status: FAILURES[status] for status in statuses}
 
 

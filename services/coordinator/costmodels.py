@@ -9,7 +9,7 @@ from mallorn.core.api_keys import Scope
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelVersion
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import needs
+from services.coordinator.web.authenticator import required_scopes_extra
 from services.coordinator.web.caller_dependencies import OwnerDep
 from services.coordinator.web.response_types import MAX_BIG_INT, MAX_INT, CursorQuery, LimitQuery, PageOut
 
@@ -57,7 +57,7 @@ def get_cost_model(parts: PartsDep, owner: OwnerDep, cost_model_id: IdPath) -> C
         return CostModelVersions(session).get(cost_model_id, owner)
 
 
-@router.post("/{cost_model_id}/activate", openapi_extra=needs(Scope.ADMIN))
+@router.post("/{cost_model_id}/activate", openapi_extra=required_scopes_extra(Scope.ADMIN))
 def activate_cost_model(parts: PartsDep, owner: OwnerDep, cost_model_id: IdPath) -> CostModelVersion:
     """Use this version for new rounds and further training; later versions are kept."""
     with parts.database.transaction() as session:

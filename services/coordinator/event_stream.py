@@ -20,8 +20,8 @@ from mallorn.core.states import FINAL
 from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.authenticator import AGAIN_SEC
-from services.coordinator.web.caller_dependencies import OwnerDep, shown
-from services.coordinator.web.response_types import MAX_INT, REF, described
+from services.coordinator.web.caller_dependencies import OwnerDep, read_credentials
+from services.coordinator.web.response_types import MAX_INT, REF, describe_response
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -32,7 +32,7 @@ BATCH: Final = 100
 News = tuple[list[Event], bool]  # the next events of a job, and whether they are the last
 SCHEMA: Final = EVENT.json_schema(ref_template=REF, mode="serialization")
 SCHEMAS: Final[dict[str, object]] = SCHEMA.pop("$defs")  # referenced schemas by name
-STREAM: Final = described(
+STREAM: Final = describe_response(
     MEDIA_TYPE,
     "Events until the job ends. `id` increases, `event` is the kind, `data` is JSON of this "
     "schema. Later versions may add kinds.",
@@ -54,13 +54,13 @@ async def job_events(
     """Stream the events of a job as server-sent events, until the job ends."""
     start = last_event_id or after
     # A missing job is a 404, not a stream.
-    first = await run_in_threadpool(news, parts, owner, job_id, start)
-    may_stay = partial(parts.door.still_open, *shown(request))
-    events = stream(parts, owner, job_id, start, first, may_stay)
+    first = await run_in_threadpool(read_next_events, parts, owner, job_id, start)
+    may_stay = partial(parts.door.is_still_valid, *read_credentials(request))
+    events = stream_events(parts, owner, job_id, start, first, may_stay)
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-def news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
+def read_next_events(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
     """Return a job's next events, and whether they are the last. Raises NotFound."""
     # One snapshot: if the job has ended here, all its events are visible.
     with parts.database.session() as session:
@@ -69,15 +69,15 @@ def news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
         return events, job.state in FINAL and len(events) < BATCH
 
 
-async def stream(
+async def stream_events(
     parts: AppContext, owner: str, job_id: str, last_event: int, first: News, may_stay: Callable[[], bool]
 ) -> AsyncIterator[str]:
     """Yield server-sent events until the job ends, this process stops or access is lost."""
     (events, is_last), last_check_sec = first, time.monotonic()
-    with parts.pulse.following(job_id):
+    with parts.pulse.follow_job(job_id):
         while True:
             for event in events:
-                data = json.dumps(read_event(event.kind, event.payload).told())
+                data = json.dumps(read_event(event.kind, event.payload).to_client_json())
                 # JSON contains no line break, which would end the event early.
                 yield f"id: {event.seq}\nevent: {event.kind}\ndata: {data}\n\n"
                 last_event = event.seq
@@ -87,21 +87,16 @@ async def stream(
                 if not await run_in_threadpool(may_stay):
                     return
                 last_check_sec = time.monotonic()
-            if len(events) == BATCH or await parts.pulse.moved(job_id, last_event, HEARTBEAT_SEC):
-                events, is_last = await _shared_news(parts, owner, job_id, last_event)
+            if len(events) == BATCH or await parts.pulse.wait_for_events(job_id, last_event, HEARTBEAT_SEC):
+                query = partial(run_in_threadpool, read_next_events, parts, owner, job_id, last_event)
+                try:
+                    news: News = await parts.pulse.share_concurrent_call((owner, job_id, last_event), query)
+                    events, is_last = news
+                except Unavailable as error:
+                    log.warning("the events of job %s wait for the database: %s", job_id, error.message)
+                    await anyio.sleep(POLL_SEC)
+                    events = []
             else:
                 events = []
                 # A comment, so that proxies keep the connection open.
                 yield ": still here\n\n"
-
-
-async def _shared_news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
-    """Return `news`, or none if the database is down; concurrent calls share a query."""
-    try:
-        query = partial(run_in_threadpool, news, parts, owner, job_id, last_event)
-        result: News = await parts.pulse.together((owner, job_id, last_event), query)
-        return result
-    except Unavailable as error:
-        log.warning("the events of job %s wait for the database: %s", job_id, error.message)
-        await anyio.sleep(POLL_SEC)
-        return [], False

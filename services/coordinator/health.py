@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
-from db.migrate import NewerTables, check
+from db.migrate import NewerTables, check_table_version
 from db.repositories.control_loop_ticks import LoopTicks
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, Unavailable
@@ -51,15 +51,17 @@ def healthz() -> Alive:
 async def readyz(parts: PartsDep) -> Ready:
     """Check database, migrations and broker; return 503 naming the first that fails."""
     # Anyone may call this often: concurrent requests share one check and block no threads.
-    ready: Ready = await parts.pulse.together("ready", partial(run_in_threadpool, _look, parts))
+    ready: Ready = await parts.pulse.share_concurrent_call(
+        "ready", partial(run_in_threadpool, _check_readiness, parts)
+    )
     return ready
 
 
-def _look(parts: AppContext) -> Ready:
+def _check_readiness(parts: AppContext) -> Ready:
     parts.database.ping()
     migrations = OK
     try:
-        check(parts.database)
+        check_table_version(parts.database)
     except NewerTables as error:
         migrations = error.message
     except Conflict as error:

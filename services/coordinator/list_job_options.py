@@ -6,13 +6,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 from pydantic.json_schema import JsonSchemaValue
 
-from mallorn.core.job_options import JobOptions, choices
+from mallorn.core.job_options import JobOptions, accepted_names
 from services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/options", tags=["jobs"])
-Kind = Literal["choice", "integer", "number", "text", "texts", "shapes", "object"]
+Kind = Literal["choice", "boolean", "integer", "number", "text", "texts", "shapes", "object"]
 #: The kind of an option by the type in its JSON schema.
 KINDS: Final[dict[str | None, Kind]] = {
+    "boolean": "boolean",
     "integer": "integer",
     "number": "number",
     "string": "text",
@@ -24,7 +25,7 @@ class OptionOut(BaseModel):
     """Description of a job option, with all that a form needs to ask for it."""
 
     name: str
-    words: Annotated[str, Field(description="What the option decides.")]
+    description: Annotated[str, Field(description="What the option decides.")]
     kind: Annotated[
         Kind,
         Field(
@@ -37,7 +38,7 @@ class OptionOut(BaseModel):
     optional: Annotated[bool, Field(description="Whether null is allowed.")]
     minimum: float | None
     maximum: float | None
-    above: Annotated[float | None, Field(description="Exclusive lower bound.")]
+    exclusive_minimum: Annotated[float | None, Field(description="Exclusive lower bound.")]
 
 
 @router.get("")
@@ -51,7 +52,7 @@ def list_options() -> ListOut[OptionOut]:
 def _option(name: str, schema: JsonSchemaValue, default: JsonValue) -> OptionOut:
     variants = schema.get("anyOf", [schema])
     shape = next(variant for variant in variants if variant.get("type") != "null")
-    names = choices(name)
+    names = accepted_names(name)
     if names:
         kind: Kind = "choice"
     elif shape.get("additionalProperties"):
@@ -60,12 +61,12 @@ def _option(name: str, schema: JsonSchemaValue, default: JsonValue) -> OptionOut
         kind = KINDS.get(shape.get("type"), "object")
     return OptionOut(
         name=name,
-        words=schema["description"],
+        description=schema["description"],
         kind=kind,
         choices=names,
         default=default,
         optional=len(variants) > 1,
         minimum=shape.get("minimum"),
         maximum=shape.get("maximum"),
-        above=shape.get("exclusiveMinimum"),
+        exclusive_minimum=shape.get("exclusiveMinimum"),
     )

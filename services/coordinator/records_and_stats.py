@@ -32,7 +32,7 @@ def list_records(
     target_key = parse_target(target).key if target else None
     with parts.database.session() as session:
         if job is not None:  # otherwise a mistyped id would give an empty page
-            Jobs(session).check_measured(job, owner)
+            Jobs(session).check_owner_had_job(job, owner)
         page = Records(session).page(
             owner,
             job_id=job,

@@ -10,16 +10,16 @@ from db.paging import MAX_LIMIT
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus
-from mallorn.report.page import FAILURES_READ, ReportData, page
+from mallorn.report.report_page import FAILURES_READ, ReportData, render_report_page
 from mallorn.report.style_and_csp import SERVED
 from services.coordinator.jobs.list_and_show import RoundOrder, get_job, list_rounds, list_tasks
 from services.coordinator.records_and_stats import list_records
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
-from services.coordinator.web.response_types import TEXT, described
+from services.coordinator.web.response_types import TEXT, describe_response
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
-HTML = described("text/html", "A self-contained page.", TEXT)
+HTML = describe_response("text/html", "A self-contained page.", TEXT)
 
 
 # Not response_class=HTMLResponse: the OpenAPI document would then list errors as HTML, too.
@@ -34,7 +34,7 @@ def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
         for record in list_records(parts, owner, job=job.id, outcome=outcome, limit=FAILURES_READ).items
     ]
     story = ReportData.of(job, tasks, _rounds(parts, owner, job), newest_failures)
-    return HTMLResponse(page(story, time.time()), headers={"Content-Security-Policy": SERVED})
+    return HTMLResponse(render_report_page(story, time.time()), headers={"Content-Security-Policy": SERVED})
 
 
 def _rounds(parts: AppContext, owner: str, job: JobStatus) -> Iterator[RoundStatus]:

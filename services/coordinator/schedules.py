@@ -19,13 +19,13 @@ from services.coordinator.web.response_types import (
     CursorQuery,
     LimitQuery,
     PageOut,
-    described,
+    describe_response,
 )
 
 router = APIRouter(tags=["schedules"])
 MEDIA_TYPE: Final = "application/zip"
 IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The schedule's id.")]
-ZIP: Final = described(
+ZIP: Final = describe_response(
     MEDIA_TYPE, "Files that stock TVM loads as `JSONDatabase(work_dir=...)`, with a manifest.", BYTES
 )
 
@@ -64,21 +64,16 @@ def job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingRes
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)
     if job.export_deleted_at is not None:
-        raise Conflict(
-            f"the schedules that job {job_id} exported were deleted",
-            hint=f"mallorn resume {job_id} --trials 1   (exports them again)",
-        )
+        message = f"the schedules that job {job_id} exported were deleted"
+        raise Conflict(message, hint=f"mallorn resume {job_id} --trials 1   (exports them again)")
     if job.export_uri is None:
-        if JobState(job.state).final:
-            raise Conflict(
-                f"job {job_id} is {job.state} and left no schedules", hint=f"mallorn show {job_id}"
-            )
-        raise Conflict(
-            f"job {job_id} has no schedules yet, it is {job.state}", hint=f"mallorn watch {job_id}"
-        )
-    name = f'attachment; filename="mallorn-{job_id}.zip"'
+        if JobState(job.state).is_final:
+            message = f"job {job_id} is {job.state} and left no schedules"
+            raise Conflict(message, hint=f"mallorn show {job_id}")
+        message = f"job {job_id} has no schedules yet, it is {job.state}"
+        raise Conflict(message, hint=f"mallorn watch {job_id}")
     return StreamingResponse(
         parts.store.zip_directory(job.export_uri),
         media_type=MEDIA_TYPE,
-        headers={"Content-Disposition": name},
+        headers={"Content-Disposition": f'attachment; filename="mallorn-{job_id}.zip"'},
     )

@@ -37,18 +37,18 @@ class CoordinatorHttp(H11Protocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.app_state = {**self.app_state, PEER: LocalPeer(transport.get_extra_info("socket"))}
-        self._wait_for_head()
+        self._update_head_timeout()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._wait_for_head()
+        self._update_head_timeout()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.conn.trailing_data[0]:  # the beginning of another request
-            self._wait_for_head()
+            self._update_head_timeout()
 
-    def _wait_for_head(self) -> None:
+    def _update_head_timeout(self) -> None:
         is_served = self.cycle is not None and not self.cycle.response_complete
         if is_served and self._head_timer is not None:
             self._head_timer.cancel()
@@ -74,10 +74,9 @@ def serve(settings: Settings) -> None:
     check_binding(
         settings.host, bool(settings.api_keys or settings.oidc_issuer) or has_api_keys(settings.database_url)
     )
-    Store(settings.artifacts).sweep()
+    Store(settings.artifacts).remove_stale_uploads()
     app = create_app(settings)
-    config = server_config(app, settings.host, settings.port)
-    Server(config, app.state.parts.stopping).run()
+    Server(server_config(app, settings.host, settings.port), app.state.parts.stopping).run()
 
 
 def server_config(app: FastAPI, host: str, port: int, shutdown_sec: int = SHUTDOWN_SEC) -> uvicorn.Config:

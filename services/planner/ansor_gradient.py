@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, Policy, TaskChoice, unstarved
+from services.planner.policy import Arm, Policy, TaskChoice, select_lagging_arms
 
 BACKWARD_SHARE: Final = 0.2
 WINDOW_ROUNDS: Final = 3
@@ -21,9 +21,9 @@ class Gradient(Policy):
     """Policy that averages a task's recent gain and an optimistic bound on its next gain."""
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
-        task = steepest([arm.task for arm in unstarved(arms)])
+        task = steepest([arm.task for arm in select_lagging_arms(arms)])
         return TaskChoice(
-            task, gradient_us(task), in_words(task), {"gradient_us": round(gradient_us(task), 3)}
+            task, gradient_us(task), describe_gradient(task), {"gradient_us": round(gradient_us(task), 3)}
         )
 
 
@@ -47,7 +47,7 @@ def _recent_gain(task: TaskView) -> float:
     return (task.curve_us[-1 - WINDOW_ROUNDS] - task.curve_us[-1]) / WINDOW_ROUNDS
 
 
-def in_words(task: TaskView) -> str:
+def describe_gradient(task: TaskView) -> str:
     """Describe a task's latency and recent gain, from which its gradient is computed."""
     if task.best_us is None:
         return f"no valid result yet after {task.trials} trials"

@@ -16,7 +16,7 @@ class Forecast:
     high_us: float
     gain_us: float  # expected drop of the task's best latency, never negative
     gain_sd_us: float  # how uncertain that drop is
-    promise: float  # the probability of a drop larger than measuring noise
+    gain_probability: float  # the probability of a drop larger than measuring noise
 
 
 class Belief(ABC):

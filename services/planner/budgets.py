@@ -47,11 +47,11 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
     trials = task.points[-1].trials if task.points else 0
     evidence = ROUND_SIZE * (1 + trials // WELL_KNOWN_TRIALS)
     devices = ROUND_SIZE * ceil(job.slots / max(1, eligible))
-    affordable = max(ROUND_SIZE, candidates(job) // PULLS)
+    affordable = max(ROUND_SIZE, budget_in_candidates(job) // PULLS)
     return min(LARGEST_ROUND, max(evidence, devices), affordable)
 
 
-def first_size(job: JobView, part: float) -> int:
+def choose_first_round_size(job: JobView, part: float) -> int:
     """Return the size of a task's first round.
 
     It is only the share `part` of a usual round if the job has at least as many tasks as
@@ -59,22 +59,22 @@ def first_size(job: JobView, part: float) -> int:
     """
     standard = job.round_size or ROUND_SIZE
     tasks = sum(not task.left_out for task in job.tasks)
-    share = int(candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
+    share = int(budget_in_candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
     size = int(part * standard) if job.slots <= tasks else standard
     return max(SMALLEST_ROUND, min(size, share))
 
 
-def most_trials(job: JobView) -> int | None:
+def trial_limit(job: JobView) -> int | None:
     """Return the number of candidates a job may try; None if only its time limits it."""
-    return ceiling(job) if job.auto else job.trials
+    return auto_trial_limit(job) if job.has_auto_budget else job.trials
 
 
-def candidates(job: JobView) -> int:
+def budget_in_candidates(job: JobView) -> int:
     """Return the budget in candidates; for a time budget, those that fit into the time."""
-    if (limit := most_trials(job)) is not None:
+    if (limit := trial_limit(job)) is not None:
         return limit
     seconds = job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
-    return job.spent + int(max(0.0, job.seconds_left or 0.0) * max(1, job.slots) / seconds)
+    return job.spent_trials + int(max(0.0, job.seconds_left or 0.0) * max(1, job.slots) / seconds)
 
 
 def seconds_per_trial(job: JobView, task: TaskView) -> float:
@@ -87,22 +87,22 @@ class TrialBudget:
 
     def __init__(self, job: JobView) -> None:
         self._job = job
-        self._spent = job.spent
+        self._spent = job.spent_trials
         busy = [task for task in job.tasks if task.in_flight]
-        self._busy_sec = [self._time_sec(task, task.in_flight) for task in busy]
+        self._busy_sec = [task.in_flight * seconds_per_trial(self._job, task) for task in busy]
 
     @property
     def open_rounds(self) -> int:
         return len(self._busy_sec)
 
-    def book(self, task: TaskView, size: int) -> None:
+    def book_round(self, task: TaskView, size: int) -> None:
         self._spent += size
-        self._busy_sec.append(self._time_sec(task, size))
+        self._busy_sec.append(size * seconds_per_trial(self._job, task))
 
-    def allows(self, task: TaskView) -> int:
+    def remaining_candidates(self, task: TaskView) -> int:
         """Return how many more candidates of a task the job's budgets allow to plan."""
         job = self._job
-        limit = most_trials(job)
+        limit = trial_limit(job)
         left = LARGEST_ROUND if limit is None else limit - self._spent
         if job.task_trials is not None:
             left = min(left, job.task_trials - task.trials - task.in_flight)
@@ -113,11 +113,8 @@ class TrialBudget:
             left = min(left, int((job.seconds_left - wait_sec) / seconds_per_trial(job, task)))
         return max(0, left)
 
-    def _time_sec(self, task: TaskView, size: int) -> float:
-        return size * seconds_per_trial(self._job, task)
 
-
-def ceiling(job: JobView) -> int:
+def auto_trial_limit(job: JobView) -> int:
     """Return the most trials of a job with the budget `auto`: MOST_A_TASK for each task."""
     return MOST_A_TASK * sum(not task.left_out for task in job.tasks)
 
@@ -137,17 +134,17 @@ class ExpectedGain:
     size: int  # candidates per round
     limit_us: float | None = None  # lower bound of total_us; None unless known for all tasks
 
-    def gain(self, start: int = 0) -> float:
+    def gain_share_after(self, start: int = 0) -> float:
         """Return the share of `total_us` saved by LOOK_AHEAD trials after `start` rounds."""
         rounds = LOOK_AHEAD / self.size
         end = start + int(rounds)
         won_us = sum(self.gains_us[start:end]) + sum(self.gains_us[end : end + 1]) * (rounds % 1)
         return won_us / self.total_us if self.total_us else 0.0
 
-    def rounds_worth(self, least: float) -> int:
+    def count_worthwhile_rounds(self, least: float) -> int:
         """Return after how many rounds the next LOOK_AHEAD trials save less than `least`."""
         rounds = range(len(self.gains_us))
-        return next((start for start in rounds if self.gain(start) < least), len(rounds))
+        return next((start for start in rounds if self.gain_share_after(start) < least), len(rounds))
 
     def outlook(self, trials: int) -> Outlook | None:
         """Return the forecast for `trials` more trials; None while no task has a time."""
@@ -157,21 +154,21 @@ class ExpectedGain:
         end_us = max(self.total_us - won_us, self.limit_us or 0.0)
         return Outlook.model_validate(
             {
-                "now_us": self.total_us,
+                "current_us": self.total_us,
                 "limit_us": self.limit_us,
-                "end_us": end_us,
-                "gain": self.gain(),
+                "expected_us": end_us,
+                "gain": self.gain_share_after(),
                 "trials": trials,
             }
         )
 
 
-def pays(expected: ExpectedGain) -> bool:
+def is_worth_continuing(expected: ExpectedGain) -> bool:
     """Return whether the next LOOK_AHEAD trials are expected to save the share WORTH."""
-    return expected.gain() >= WORTH
+    return expected.gain_share_after() >= WORTH
 
 
-def is_tried_enough(task: TaskView, forecast: Forecast, total_us: float) -> bool:
+def has_enough_results(task: TaskView, forecast: Forecast, total_us: float) -> bool:
     """Return whether a task has enough results to stop it once no gain is worth its time."""
     if task.best_us is None:
         return task.weight * forecast.high_us < SHARE_THAT_MATTERS * total_us
@@ -182,10 +179,11 @@ def is_tried_enough(task: TaskView, forecast: Forecast, total_us: float) -> bool
 
 def expected_trials(job: JobView, expected: ExpectedGain) -> int:
     """Return how many more trials a job with the budget `auto` is expected to get."""
-    return min(expected.rounds_worth(WORTH) * expected.size, max(0, ceiling(job) - job.spent))
+    worthwhile_trials = expected.count_worthwhile_rounds(WORTH) * expected.size
+    return min(worthwhile_trials, max(0, auto_trial_limit(job) - job.spent_trials))
 
 
-def prospects(
+def compute_expected_gain(
     tasks: Sequence[TaskView], forecasts: Sequence[Forecast], retired: Sequence[str], size: int
 ) -> ExpectedGain:
     """Return the expected gain over all timed tasks.

@@ -78,18 +78,18 @@ def fit(curve: Curve, prior: CurvePrior) -> Fit:
     """Return the exact posterior of a curve, and the prediction of its next round."""
     weight = 0.5 ** (np.arange(len(curve.log_us) - 1, -1, -1) / HALF_LIFE_ROUNDS)
     level = np.array(curve.log_us) - curve.log_us[0]
-    posterior = _posterior(weight, level, _fall(np.array(curve.before)), prior)
-    next_fall = _fall(np.array([curve.ahead]))
+    posterior = _posterior(weight, level, _power_law_drop(np.array(curve.before)), prior)
+    next_fall = _power_law_drop(np.array([curve.ahead]))
     return Fit(
-        outlook=_outlook(posterior, next_fall, curve.log_us[0]),
-        drop=_figure(prior.drop_sd**2, posterior.share, posterior.drop, posterior.var_drop),
-        log_noise=_figure(NOISE_SD**2, posterior.share, _LOG_NOISE),
-        log_knot=_figure(KNOT_SD**2, posterior.share, _LOG_KNOT),
-        log_power=_figure(POWER_SD**2, posterior.share, _LOG_POWER),
+        outlook=_predict_next_best(posterior, next_fall, curve.log_us[0]),
+        drop=_summarise_parameter(prior.drop_sd**2, posterior.share, posterior.drop, posterior.var_drop),
+        log_noise=_summarise_parameter(NOISE_SD**2, posterior.share, _LOG_NOISE),
+        log_knot=_summarise_parameter(KNOT_SD**2, posterior.share, _LOG_KNOT),
+        log_power=_summarise_parameter(POWER_SD**2, posterior.share, _LOG_POWER),
     )
 
 
-def _fall(trials: Array) -> Array:
+def _power_law_drop(trials: Array) -> Array:
     return np.asarray((1.0 + trials / _KNOT) ** -_POWER - 1.0)
 
 
@@ -126,12 +126,12 @@ def _posterior(weight: Array, level: Array, fall: Array, prior: CurvePrior) -> _
     return _Posterior(share / share.sum(), start, drop, d / determinant, a / determinant, -b / determinant)
 
 
-def _figure(prior_var: float, share: Array, mean: Array, var: Array | float = 0.0) -> Figure:
+def _summarise_parameter(prior_var: float, share: Array, mean: Array, var: Array | float = 0.0) -> Figure:
     centre, spread = _moments(share, mean, var)
     return Figure(centre, min(1.0, max(0.0, 1.0 - spread / prior_var)))
 
 
-def _outlook(posterior: _Posterior, fall: Array, origin: float) -> NextBest:
+def _predict_next_best(posterior: _Posterior, fall: Array, origin: float) -> NextBest:
     """Approximate a mixture of predictions by one Student's t of equal centre and spread."""
     spread = _NOISE**2 + posterior.var_start + 2 * fall * posterior.cov
     spread = spread + fall**2 * posterior.var_drop

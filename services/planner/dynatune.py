@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, Policy, TaskChoice, in_words, unstarved, weighted_us
+from services.planner.policy import (
+    Arm,
+    Policy,
+    TaskChoice,
+    describe_expected_gain,
+    select_lagging_arms,
+    weighted_us,
+)
 
 # Weight of the gain's standard deviation in the bound.
 OPTIMISM: Final = 0.1
@@ -23,8 +30,8 @@ class DynaTune(Policy):
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         total = sum(sorted(weighted_us(arm.task, arm.forecast) for arm in arms))
-        arm = max(unstarved(arms), key=lambda arm: (_reward(arm), -arm.task.index))
-        return TaskChoice(arm.task, _reward(arm) / total, in_words(arm))
+        arm = max(select_lagging_arms(arms), key=lambda arm: (_reward(arm), -arm.task.index))
+        return TaskChoice(arm.task, _reward(arm) / total, describe_expected_gain(arm))
 
 
 def _reward(arm: Arm) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 from services.planner.belief import Forecast
 from services.planner.learning_curve_points import NOISE, curve_of
 from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, TaskChoice, figure, in_words, weighted_us
+from services.planner.policy import Arm, TaskChoice, describe_expected_gain, round_significant, weighted_us
 
 # A task is skipped if its weighted latency is certainly a smaller share of the job's.
 SHARE_THAT_MATTERS: Final = 0.0005
@@ -39,8 +39,8 @@ def first_visit(arms: Sequence[Arm]) -> TaskChoice:
     """Choose, among tasks without a result, the one with the largest weighted latency."""
     arm = max(arms, key=lambda arm: (weighted_us(arm.task, arm.forecast), -arm.task.index))
     reason = f"no valid result in {arm.task.trials} trials" if arm.task.points else "first visit"
-    figures = {"weighted_us": figure(weighted_us(arm.task, arm.forecast))}
-    return TaskChoice(arm.task, 0.0, f"{reason}: {in_words(arm)}", figures)
+    figures = {"weighted_us": round_significant(weighted_us(arm.task, arm.forecast))}
+    return TaskChoice(arm.task, 0.0, f"{reason}: {describe_expected_gain(arm)}", figures)
 
 
 def searcher(task: TaskView) -> str | None:
@@ -51,7 +51,7 @@ def searcher(task: TaskView) -> str | None:
     return OTHER_SEARCHER if task.best_us is None and task.failed_rounds % 2 == 1 else None
 
 
-def over(task: TaskView, task_trials: int | None) -> str:
+def why_task_is_finished(task: TaskView, task_trials: int | None) -> str:
     """Return why a task is finished for good; empty if it is not."""
     if task.left_out:
         return "the job asks for other tasks only"
@@ -67,20 +67,24 @@ def over(task: TaskView, task_trials: int | None) -> str:
     return ""
 
 
-def resting(task: TaskView, forecast: Forecast) -> str:
+def why_task_rests(task: TaskView, forecast: Forecast) -> str:
     """Return why a task's next round is unlikely to gain anything; empty if it may gain."""
     fitted = curve_of(task.points, task.known_us)
     if fitted is None or len(fitted.log_us) < ROUNDS_TO_REST or fitted.drought < ROUNDS_TO_REST:
         return ""
-    if forecast.promise >= SMALLEST_PROMISE:
+    if forecast.gain_probability >= SMALLEST_PROMISE:
         return ""
-    chance = f"a {forecast.promise:.1%} chance of {NOISE:.0%} less than {task.best_us:.4g} us in a round"
+    chance = (
+        f"a {forecast.gain_probability:.1%} chance of {NOISE:.0%} less than {task.best_us:.4g} us in a round"
+    )
     return f"rests: {chance}"
 
 
 def why_all_rest(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> str:
     """Return that a job ends early because no task is likely to gain, as a sentence."""
-    best, name = max((forecast.promise, task.name) for task, forecast in zip(tasks, forecasts, strict=True))
+    best, name = max(
+        (forecast.gain_probability, task.name) for task, forecast in zip(tasks, forecasts, strict=True)
+    )
     return (
         f"nothing is worth another round: no task has more than a {best:.1%} chance ({name}) "
         f"to get {NOISE:.0%} faster in its next one"

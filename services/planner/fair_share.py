@@ -33,7 +33,7 @@ class JobShare:
         return float(2.0 ** max(-MAX_PRIORITY, min(self.priority, MAX_PRIORITY)))
 
 
-def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
+def sort_by_fair_share(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
     """Return the jobs in order of fair share, with current passes (weighted use so far)."""
     of_owner = defaultdict[str, list[JobShare]](list)
     for job in jobs:
@@ -44,10 +44,10 @@ def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
         for owner, owned in of_owner.items()
     }
     in_order: list[JobShare] = []
-    for owner, owner_pass in _standings(passes, dict.fromkeys(passes, 1.0)).items():
+    for owner, owner_pass in _current_passes(passes, dict.fromkeys(passes, 1.0)).items():
         by_id = {job.id: job for job in of_owner[owner]}
         share_passes = {job.id: job.share_pass for job in by_id.values()}
-        standings = _standings(share_passes, {job.id: job.weight for job in by_id.values()})
+        standings = _current_passes(share_passes, {job.id: job.weight for job in by_id.values()})
         in_order += [
             replace(by_id[job_id], share_pass=share_pass, owner_pass=owner_pass)
             for job_id, share_pass in standings.items()
@@ -55,14 +55,11 @@ def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
     return tuple(in_order)
 
 
-def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
+def charge_job(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
     """Return the job with the passes that it has after a turn of `candidates` candidates."""
-    job = next(job for job in in_turn(jobs) if job.id == job_id)
-    return replace(
-        job,
-        share_pass=(job.share_pass or 0.0) + candidates / job.weight,
-        owner_pass=(job.owner_pass or 0.0) + candidates,
-    )
+    job = next(job for job in sort_by_fair_share(jobs) if job.id == job_id)
+    share_pass = (job.share_pass or 0.0) + candidates / job.weight
+    return replace(job, share_pass=share_pass, owner_pass=(job.owner_pass or 0.0) + candidates)
 
 
 def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> dict[str, int]:
@@ -70,15 +67,15 @@ def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> d
     shares = {job.id: job for job in jobs}
     dealt: dict[str, int] = {}
     for _ in range(slots):
-        order = in_turn(shares.values())
+        order = sort_by_fair_share(shares.values())
         if (job_id := next((job.id for job in order if job.id in able), None)) is None:
             break
         dealt[job_id] = dealt.get(job_id, 0) + 1
-        shares[job_id] = charged([*shares.values()], job_id, USUAL_ROUND)
+        shares[job_id] = charge_job([*shares.values()], job_id, USUAL_ROUND)
     return dealt
 
 
-def _standings(passes: Mapping[str, float | None], weights: Mapping[str, float]) -> dict[str, float]:
+def _current_passes(passes: Mapping[str, float | None], weights: Mapping[str, float]) -> dict[str, float]:
     """Return the current passes by name, lowest first.
 
     A participant that could not use its turns is raised to at most one round behind the

@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from services.planner.ansor_gradient import gradient_us, in_words, steepest
+from services.planner.ansor_gradient import describe_gradient, gradient_us, steepest
 from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, Policy, TaskChoice, unstarved
+from services.planner.policy import Arm, Policy, TaskChoice, select_lagging_arms
 
 FORESEE_SHARE: Final = 4  # a foresee round is this part of a full one
 SMALLEST_FORESEE: Final = 4
@@ -28,14 +28,14 @@ class FamilySeer(Policy):
         due = _due_siblings(tasks, max(sizes.values()))
         siblings = [task for family in due for task in family if task.index in sizes]
         if not siblings:
-            task = steepest([arm.task for arm in unstarved(arms)])
-            return TaskChoice(task, gradient_us(task), in_words(task))
+            task = steepest([arm.task for arm in select_lagging_arms(arms)])
+            return TaskChoice(task, gradient_us(task), describe_gradient(task))
         task = steepest(siblings)
-        words = f"foresee round with its family's freshly trained model; {in_words(task)}"
-        return TaskChoice(task, gradient_us(task), words, size=foresee_size(sizes[task.index]))
+        words = f"foresee round with its family's freshly trained model; {describe_gradient(task)}"
+        return TaskChoice(task, gradient_us(task), words, size=small_round_size(sizes[task.index]))
 
 
-def foresee_size(size: int) -> int:
+def small_round_size(size: int) -> int:
     """Return the size of a small (foresee) round: a quarter of a full one, or a minimum."""
     return min(size, max(SMALLEST_FORESEE, size // FORESEE_SHARE))
 
@@ -45,7 +45,7 @@ def _due_siblings(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskVie
     families: dict[str, list[TaskView]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.index):
         families[task.family].append(task)
-    small_size = foresee_size(size)
+    small_size = small_round_size(size)
     for members in families.values():
         full = sum(trials > small_size for task in members for trials in _sizes(task))
         small = sum(trials <= small_size for task in members for trials in _sizes(task))

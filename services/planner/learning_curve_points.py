@@ -31,13 +31,13 @@ class Curve:
     drought: float  # standard rounds since the last gain larger than noise
 
 
-def draws_shift(size: int) -> float:
+def round_size_log_shift(size: int) -> float:
     """Return by how much a round of `size` candidates beats one of STANDARD_SIZE (log)."""
-    return BATCH_SPREAD * (_draws(size) - _draws(STANDARD_SIZE))
+    return BATCH_SPREAD * (_expected_normal_maximum(size) - _expected_normal_maximum(STANDARD_SIZE))
 
 
 @lru_cache(maxsize=1024)
-def _draws(size: int) -> float:
+def _expected_normal_maximum(size: int) -> float:
     """Return minus the expected minimum of `size` standard normals (Blom's approximation)."""
     return NormalDist().inv_cdf((size - 0.375) / (size + 0.25))
 
@@ -52,7 +52,7 @@ def curve_of(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
     trials = (first, *(float(point.trials) for point in points))
     for (start, end), point in zip(pairwise(trials), points, strict=True):
         if point.best_us is not None:
-            pairs.append((start, log(point.best_us) + draws_shift(max(1, round(end - start)))))
+            pairs.append((start, log(point.best_us) + round_size_log_shift(max(1, round(end - start)))))
     if not pairs:
         return None
     drought = (trials[-1] - last_gain(points, known_us, first)) / STANDARD_SIZE

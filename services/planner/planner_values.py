@@ -69,12 +69,12 @@ class JobView:
     task_trials: int | None = None  # the budget of each task
 
     @property
-    def auto(self) -> bool:
+    def has_auto_budget(self) -> bool:
         """Whether only the expected gain of further trials limits the job."""
         return self.trials is None and self.seconds_left is None
 
     @property
-    def spent(self) -> int:
+    def spent_trials(self) -> int:
         return sum(task.trials + task.in_flight for task in self.tasks)
 
     @property

@@ -56,7 +56,7 @@ class Policy(ABC):
         """Choose the task of the next round; `tasks` are all tasks of the job."""
 
 
-def unstarved(arms: Sequence[Arm]) -> Sequence[Arm]:
+def select_lagging_arms(arms: Sequence[Arm]) -> Sequence[Arm]:
     """Return the tasks that lag by over STARVATION_ROUNDS rounds; all if none does."""
     most_rounds = max(arm.task.rounds for arm in arms)
     return [arm for arm in arms if most_rounds - arm.task.rounds > STARVATION_ROUNDS] or arms
@@ -65,14 +65,14 @@ def unstarved(arms: Sequence[Arm]) -> Sequence[Arm]:
 SMALLEST_US: Final = 0.01  # smaller times do not help a reader
 
 
-def reason(choice: TaskChoice, forecast: Forecast, policy: str) -> RoundNotes:
+def build_round_notes(choice: TaskChoice, forecast: Forecast, policy: str) -> RoundNotes:
     """Return the notes on why a round was planned, with its forecast."""
     notes = {"policy": policy, "score": choice.score, "why": choice.why, "best_us": choice.task.best_us}
-    figures = {name: figure(getattr(forecast, name)) for name in RoundForecast.model_fields}
+    figures = {name: round_significant(getattr(forecast, name)) for name in RoundForecast.model_fields}
     return RoundNotes.model_validate({**notes, "forecast": figures, **choice.figures})
 
 
-def in_words(arm: Arm) -> str:
+def describe_expected_gain(arm: Arm) -> str:
     """Describe a task's expected gain in words, with the time that its next round takes."""
     task, forecast = arm.task, arm.forecast
     if task.best_us is None:
@@ -86,7 +86,7 @@ def weighted_us(task: TaskView, forecast: Forecast) -> float:
     return task.weight * (forecast.expected_us if task.best_us is None else task.best_us)
 
 
-def figure(value: float) -> float:
+def round_significant(value: float) -> float:
     """Round a number to six significant digits."""
     return float(f"{value:.6g}")
 

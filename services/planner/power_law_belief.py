@@ -15,7 +15,7 @@ from scipy.special import stdtr, stdtrit
 
 from services.planner.belief import Belief, Forecast
 from services.planner.curve_fit import REFERENCE, Array, CurvePrior, Figure, Fit, NextBest, fit
-from services.planner.learning_curve_points import NOISE, Curve, curve_of, draws_shift
+from services.planner.learning_curve_points import NOISE, curve_of, round_size_log_shift
 from services.planner.planner_values import TaskView
 
 TAIL: Final = 0.1  # probability outside each end of the interval
@@ -51,17 +51,17 @@ def forecasts(params: StudentT) -> list[Forecast]:
     # Probability that a round on its curve gains more than noise.
     beats = stdtr(params.freedom, np.where(reach < 0, reach / params.lower, reach))
     factor = np.minimum(1.0, params.record / np.maximum(beats, SMALLEST))
-    weights = _rule()[1]
+    weights = _quadrature_rule()[1]
     quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])
     # How far each quadrature node lies below the best, as a share of it: one row per task.
     log_us = _clipped(_log_us(params, quantiles[row]))
     drop = -np.expm1(np.minimum(log_us - params.best[:, None], 0.0))
-    mean = params.valid * _mix(factor * (drop @ weights), LEAP_DROP, params.leap)
-    square = params.valid * _mix(factor * (drop**2 @ weights), LEAP_DROP**2, params.leap)
-    promise = params.valid * _mix(np.minimum(beats, params.record), 1.0, params.leap)
+    mean = params.valid * _mix_curve_and_leap(factor * (drop @ weights), LEAP_DROP, params.leap)
+    square = params.valid * _mix_curve_and_leap(factor * (drop**2 @ weights), LEAP_DROP**2, params.leap)
+    gain_probability = params.valid * _mix_curve_and_leap(np.minimum(beats, params.record), 1.0, params.leap)
     best = np.exp(params.best)
     sd = best * np.sqrt(np.maximum(square - mean**2, 0.0))
-    columns = (median, low, high, best * mean, sd, promise)
+    columns = (median, low, high, best * mean, sd, gain_probability)
     return [Forecast(*row) for row in np.stack(columns, axis=1).tolist()]
 
 
@@ -71,12 +71,12 @@ def _log_us(params: StudentT, quantiles: Array) -> Array:
     return np.asarray(params.centre[:, None] + params.scale[:, None] * side * quantiles)
 
 
-def lower_side(rounds: int) -> float:
+def lower_side_width(rounds: int) -> float:
     """Return the width of the lower side relative to the upper one, after so many rounds."""
     return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
 
 
-def _mix(along: Array, leapt: float, leap: Array) -> Array:
+def _mix_curve_and_leap(along: Array, leapt: float, leap: Array) -> Array:
     """Return the mean of two cases: a round follows its curve, or gains more (a leap)."""
     return along + leap * (leapt - along)
 
@@ -86,7 +86,7 @@ def _clipped(values: Array) -> Array:
 
 
 @lru_cache(maxsize=1)
-def _rule() -> tuple[Array, Array]:
+def _quadrature_rule() -> tuple[Array, Array]:
     """Return quadrature nodes and weights, dense in the lower tail, where gains are."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     unit = (nodes + 1) / 2
@@ -95,7 +95,7 @@ def _rule() -> tuple[Array, Array]:
 
 @lru_cache(maxsize=4096)
 def _quantiles(freedom: float) -> Array:
-    return np.asarray(stdtrit(freedom, _rule()[0]))
+    return np.asarray(stdtrit(freedom, _quadrature_rule()[0]))
 
 
 # A wider group's mean weighs as much as this many well-known tasks of the narrower group.
@@ -126,17 +126,12 @@ class SharedPriors:
         `evidence` weights each task's value: 0 if its data say nothing about it, at most 1.
         """
         total, one_group = value * evidence, np.zeros(len(value), dtype=np.int64)
-        job = _mean(total, evidence, reference, job_shrinkage, one_group, 1)
-        return _mean(total, evidence, job, SHRINKAGE, self.family, self.count)
+        job = _mean_of_other_tasks(total, evidence, reference, job_shrinkage, one_group, 1)
+        return _mean_of_other_tasks(total, evidence, job, SHRINKAGE, self.family, self.count)
 
 
-def _mean(
-    total: Array,
-    evidence: Array,
-    prior: Array | float,
-    strength: float,
-    group: NDArray[np.int64],
-    count: int,
+def _mean_of_other_tasks(
+    total: Array, evidence: Array, prior: Array | float, strength: float, group: NDArray[np.int64], count: int
 ) -> Array:
     """Return per task the mean of its group's other tasks, shrunk to `prior`."""
     rest = np.bincount(group, total, count)[group] - total
@@ -190,21 +185,22 @@ LEVEL_FREEDOM: Final = 5.0
 LEAPS: Final = 0.25
 
 
-def levels(tasks: Sequence[TaskView], groups: SharedPriors) -> tuple[Array, Array]:
+def predict_first_latencies(tasks: Sequence[TaskView], groups: SharedPriors) -> tuple[Array, Array]:
     """Predict each task's first log latency (mean, sd) from other tasks' results."""
     computes = np.array([task.flops >= FEW_FLOPS for task in tasks])
     has_time = np.array([float(task.best_us is not None) for task in tasks])
     log_us = np.array([log(task.best_us) if task.best_us else 0.0 for task in tasks])
     work = np.array([log(task.flops) if task.flops >= FEW_FLOPS else 0.0 for task in tasks])
     rate = log_us - work
-    per_flop = log(1e-3 / ASSUMED_GFLOPS)
-    mean, sd = _pooled(rate, has_time * computes, per_flop, groups)
+    mean, sd = _pool_mean_and_sd(rate, has_time * computes, log(1e-3 / ASSUMED_GFLOPS), groups)
     mover = float(log_us[has_time > 0].mean()) + MOVER_OFFSET if has_time.any() else log(MOVER_US)
-    mover_mean, mover_sd = _pooled(log_us, has_time * ~computes, mover, groups)
+    mover_mean, mover_sd = _pool_mean_and_sd(log_us, has_time * ~computes, mover, groups)
     return np.where(computes, work + mean, mover_mean), np.where(computes, sd, mover_sd)
 
 
-def _pooled(value: Array, evidence: Array, reference: float, groups: SharedPriors) -> tuple[Array, Array]:
+def _pool_mean_and_sd(
+    value: Array, evidence: Array, reference: float, groups: SharedPriors
+) -> tuple[Array, Array]:
     # With any known value the reference is dropped: choices must not depend on the scale.
     mean = groups.pool(value, evidence, reference, job_shrinkage=0.0)
     squared_error = np.where(evidence > 0, (value - mean) ** 2, 0.0)
@@ -227,7 +223,13 @@ class PowerLaw(Belief):
 
 def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
     curves = [curve_of(task.points, task.known_us) for task in tasks]
-    looks = _outlooks(tasks, curves)
+    groups = SharedPriors.of([task.family for task in tasks])
+    own_fits = [None if curve is None else fit(curve, REFERENCE) for curve in curves]
+    priors = curve_priors(own_fits, groups)
+    fits = [None if curve is None else fit(curve, prior) for curve, prior in zip(curves, priors, strict=True)]
+    mean, sd = predict_first_latencies(tasks, groups)
+    guesses = [NextBest(centre, scale, LEVEL_FREEDOM) for centre, scale in zip(mean, sd, strict=True)]
+    looks = [guess if fit is None else fit.outlook for guess, fit in zip(guesses, fits, strict=True)]
     untuned = [look.centre + log(UNTUNED_FACTOR) for look in looks]
     best = [
         us if task.best_us is None else log(task.best_us) for task, us in zip(tasks, untuned, strict=True)
@@ -238,10 +240,10 @@ def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
         successes = sum(point.best_us is not None for point in task.points) + has_known
         valid.append((successes + 1) / (len(task.points) + has_known + 1))
     return StudentT(
-        centre=_column([look.centre for look in looks]) - draws_shift(size),
+        centre=_column([look.centre for look in looks]) - round_size_log_shift(size),
         scale=_column([look.scale for look in looks]),
         freedom=_column([look.freedom for look in looks]),
-        lower=_column([lower_side(len(curve.log_us) if curve else 0) for curve in curves]),
+        lower=_column([lower_side_width(len(curve.log_us) if curve else 0) for curve in curves]),
         best=_column(best),
         valid=_column(valid),
         # Probability that the next of exchangeable rounds is the best since the last gain.
@@ -249,17 +251,6 @@ def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
         # It falls with the known rounds, and keeps a quiet task alive for a while.
         leap=_column([0.0 if curve is None else LEAPS / (1 + len(curve.log_us)) for curve in curves]),
     )
-
-
-def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[NextBest]:
-    """Predict each task's next round from its curve or, without one, from other tasks."""
-    groups = SharedPriors.of([task.family for task in tasks])
-    own_fits = [None if curve is None else fit(curve, REFERENCE) for curve in curves]
-    priors = curve_priors(own_fits, groups)
-    fits = [None if curve is None else fit(curve, prior) for curve, prior in zip(curves, priors, strict=True)]
-    mean, sd = levels(tasks, groups)
-    guesses = [NextBest(centre, scale, LEVEL_FREEDOM) for centre, scale in zip(mean, sd, strict=True)]
-    return [guess if fit is None else fit.outlook for guess, fit in zip(guesses, fits, strict=True)]
 
 
 def _column(values: Sequence[float]) -> Array:

@@ -64,7 +64,7 @@ def test_the_worker_and_the_device_share_the_locks_of_their_host(
     (device,) = wait_for(seldom(partial(told, containers, "devices", folder=tmp_path)), "the device")
     (worker,) = told(containers, "workers", folder=tmp_path)
     assert device["host_id"] == worker["host_id"]
-    assert device["info"]["locks"] == worker["info"]["locks"] != ""
+    assert device["info"]["lock_file"] == worker["info"]["lock_file"] != ""
     (finding,) = [each for each in told(containers, "doctor", folder=tmp_path) if each["name"] == "locks"]
     assert finding["ok"], finding
 

@@ -51,7 +51,7 @@ def wait_until_committed(service: Service, job: Job, count: int) -> None:
 
 def idle(service: Service) -> bool:
     """Whether no worker that reports every few seconds is at work; a killed one does not report."""
-    return not any(row.busy_with for row in service.client.workers() if row.seen_sec < 10)
+    return not any(row.busy_with for row in service.client.workers() if row.silent_sec < 10)
 
 
 def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(

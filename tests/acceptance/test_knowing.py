@@ -46,7 +46,7 @@ def test_stock_logs_answer_without_a_trial_and_the_whole_model_is_checked(
     networks: Path, taught: Path, tmp_path: Path
 ) -> None:
     report = tune(networks, taught, tmp_path / "answered", "--mode", "zero-shot")
-    answers = report["answers"]
+    answers = report["unmeasured_schedules"]
     assert isinstance(answers, dict)
     assert {answer["source"] for answer in answers.values()} == {"same"}
     script = [sys.executable, str(tmp_path / "answered" / "apply.py"), str(networks / "tiny.onnx"), "--check"]

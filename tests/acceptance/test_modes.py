@@ -42,8 +42,8 @@ def test_the_report_says_what_answered_and_what_was_not_done(service: Service, t
     job = service.client.tune(unasked, mode="zero-shot")
     job.wait(JOB_SEC)
     report = job.body["report"]
-    assert {answer["source"] for answer in report["answers"].values()} == {"constructed"}
-    assert not any(answer["checked"] for answer in report["answers"].values())
+    assert {answer["source"] for answer in report["unmeasured_schedules"].values()} == {"constructed"}
+    assert not any(answer["is_verified"] for answer in report["unmeasured_schedules"].values())
     assert report["latency_us"] == {}
     assert job.progress().trials == 0
     assert trials(service.client, job) == []
@@ -55,8 +55,8 @@ def test_what_a_search_measured_answers_later_jobs(service: Service, networks: P
     later = service.client.tune(networks / "dense.onnx", mode="one-shot")
     later.wait(JOB_SEC)
     report = later.body["report"]
-    assert {answer["source"] for answer in report["answers"].values()} == {"same"}
-    assert all(answer["checked"] for answer in report["answers"].values())
+    assert {answer["source"] for answer in report["unmeasured_schedules"].values()} == {"same"}
+    assert all(answer["is_verified"] for answer in report["unmeasured_schedules"].values())
     assert report["latency_us"]["tuned"]["median"] > 0
     assert report["error_vs_onnxruntime"] < RELATIVE_ERROR
 

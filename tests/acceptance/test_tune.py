@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from mallorn import Job
 from mallorn.core.values.dataset import Record
+from mallorn.core.values.fleet import DeviceStatus
 from tests.fixtures.scalars import NETWORKS as SCALARS
 from tests.fixtures.scalars import chain
 from tests.fixtures.service import (
@@ -20,25 +20,21 @@ from tests.fixtures.service import (
     Service,
     log_key,
     measured_well,
-    start_service,
-    stop_service,
     trials,
 )
 
-TRIALS = {"mlp": 12, "tiny": 12}
+TRIALS = {"mlp": 8, "tiny": 8}
 RELATIVE_ERROR = 1e-4
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One whose device runs nothing but these jobs."""
-    started = start_service(tmp_path_factory.mktemp("tuned"))
-    yield started
-    stop_service(started)
+def before(service: Service) -> Counter[str]:
+    """What the device had run when this module's jobs began."""
+    return service.executions()
 
 
 @pytest.fixture(scope="module")
-def jobs(service: Service, networks: Path) -> dict[str, Job]:
+def jobs(service: Service, before: Counter[str], networks: Path) -> dict[str, Job]:
     """Both models at once, so that their rounds share the worker and the device."""
     started = {
         name: service.client.tune(networks / f"{name}.onnx", trials=count) for name, count in TRIALS.items()
@@ -51,8 +47,8 @@ def jobs(service: Service, networks: Path) -> dict[str, Job]:
 @pytest.mark.parametrize("name", TRIALS)
 def test_a_job_ends_with_a_verified_schedule_for_every_workload(jobs: dict[str, Job], name: str) -> None:
     report = jobs[name].body["report"]
-    assert report["found"] == report["of"] > 0
-    assert report["without_schedule"] == []
+    assert report["schedule_count"] == report["workload_count"] > 0
+    assert report["tasks_without_winner"] == []
     assert report["error_vs_untuned"] < RELATIVE_ERROR
     assert report["error_vs_onnxruntime"] < RELATIVE_ERROR
     assert set(report["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
@@ -77,22 +73,29 @@ def test_a_job_of_no_trials_hands_out_what_is_known(
     job.wait(600)
     assert job.body["reason"] == "no trial was asked for"
     assert job.progress().trials == 0
-    assert job.body["report"]["found"] == job.body["report"]["of"]
+    assert job.body["report"]["schedule_count"] == job.body["report"]["workload_count"]
 
 
 def all_trials(service: Service, jobs: dict[str, Job]) -> list[Record]:
     return [record for job in jobs.values() for record in trials(service.client, job)]
 
 
-def test_no_candidate_ran_twice_that_was_measured_well(service: Service, jobs: dict[str, Job]) -> None:
+def test_no_candidate_ran_twice_that_was_measured_well(
+    service: Service, before: Counter[str], jobs: dict[str, Job]
+) -> None:
     records = all_trials(service, jobs)
     rows = Counter(log_key(record) for record in records if record.device is not None)
-    assert service.executions() == rows, "each that ran is a row"
+    assert service.executions() == before + rows, "each that ran is a row"
     assert set(measured_well(records).values()) == {1}
 
 
+def reached(service: Service) -> list[DeviceStatus]:
+    """Devices that a worker can reach, and not the one of test_batches, which has no address."""
+    return [device for device in service.client.devices() if device.info.address]
+
+
 def test_the_device_measured_on_all_the_cores_of_the_target(service: Service, jobs: dict[str, Job]) -> None:
-    (device,) = service.client.devices()
+    (device,) = reached(service)
     cores = json.loads(device.target)["num-cores"]
     assert device.threads == cores
     assert all(
@@ -109,7 +112,7 @@ def test_stock_tvm_applies_the_exported_logs(
 ) -> None:
     directory = jobs[name].schedules(tmp_path)
     answer = apply(directory, networks / f"{name}.onnx")
-    assert answer["workloads_found"] == answer["workloads"] == jobs[name].body["report"]["of"]
+    assert answer["workloads_found"] == answer["workloads"] == jobs[name].body["report"]["workload_count"]
     assert answer["relative_error"] < RELATIVE_ERROR
 
 
@@ -122,7 +125,7 @@ def test_what_is_known_is_there_before_the_first_trial_and_never_measured_again(
     service: Service, jobs: dict[str, Job], networks: Path
 ) -> None:
     before, well = service.executions(), measured_well(all_trials(service, jobs))
-    again = service.client.tune(networks / "tiny.onnx", trials=8, seed=1)
+    again = service.client.tune(networks / "tiny.onnx", trials=4, seed=1)
     again.wait(JOB_SEC)
     now_us = {row.index: row.latency_us for row in again.tasks()}
     known_us = {row.index: row.latency_us for row in jobs["tiny"].tasks() if row.latency_us is not None}
@@ -138,24 +141,28 @@ def test_a_model_with_a_scalar_input_is_timed_whole_and_handed_out(
 ) -> None:
     model = tmp_path / "scalar.onnx"
     model.write_bytes(SCALARS[name]())
-    job = service.client.tune(model, trials=4)
+    job = service.client.tune(model, trials=1)
     job.wait(JOB_SEC)
     report = job.body["report"]
-    assert report["found"] == report["of"] > 0
+    assert report["schedule_count"] == report["workload_count"] > 0
     assert report["error_vs_onnxruntime"] < RELATIVE_ERROR
     answer = apply(job.schedules(tmp_path / "tuned"), model)
     assert answer["workloads_found"] == answer["workloads"]
     assert answer["relative_error"] < RELATIVE_ERROR
 
 
+@pytest.mark.long
 def test_a_function_of_forty_operators_is_handed_out(service: Service, tmp_path: Path) -> None:
-    """TVM names it after all of them, and no file may have a name of that length."""
+    """TVM names it after all of them, and no file may have a name of that length.
+
+    `make test` compiles such a function in tests/integration/tvm_graph/test_exported_constructs.py.
+    """
     model = tmp_path / "chain.onnx"
     model.write_bytes(chain(40))
     job = service.client.tune(model, trials=0)
     job.wait(JOB_SEC)
     report = job.body["report"]
-    assert report["found"] == report["of"] == 1
+    assert report["schedule_count"] == report["workload_count"] == 1
     assert report["error_vs_onnxruntime"] < RELATIVE_ERROR
     assert apply(job.schedules(tmp_path / "tuned"), model)["relative_error"] < RELATIVE_ERROR
 
@@ -210,6 +217,6 @@ def test_a_target_of_this_machine_that_no_device_serves_gets_one(service: Servic
     job = service.client.tune(networks / "dense.onnx", target=older, trials=1)
     job.wait(JOB_SEC)
     report = job.body["report"]
-    assert report["found"] == report["of"] > 0
+    assert report["schedule_count"] == report["workload_count"] > 0
     assert set(report["latency_us"]) == {"untuned", "tuned", "onnxruntime"}  # timed on this host, too
-    assert len(service.client.devices()) == 2
+    assert len(reached(service)) == 2

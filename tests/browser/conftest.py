@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
@@ -47,28 +48,68 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def idle_pages() -> dict[str, list[Page]]:
+    """Blank pages that no test uses now, by the options of their contexts: a new one costs a second."""
+    return defaultdict(list)
+
+
 @pytest.fixture
-def open_page(chromium: Any) -> Iterator[Open]:
-    """Opens addresses; in the end no page may have complained on its console, but of what it may `expect`."""
+def open_page(chromium: Any, idle_pages: dict[str, list[Page]]) -> Iterator[Open]:
+    """Opens addresses; in the end no page may have complained on its console, but of what it may `expect`.
+
+    Each page has a context to itself, without cookies and storage.
+    """
     complaints: list[str] = []
     expected = [REFUSED]
-    contexts = []
+    used: list[tuple[str, Page]] = []
 
-    def go(url: str, expect: str = REFUSED, **options: Any) -> Page:
-        context = chromium.new_context(**{"viewport": VIEWPORT} | options)
-        context.set_default_timeout(TIMEOUT_MS)
-        contexts.append(context)
+    def note_console(said: Any) -> None:
+        if said.type == "error":
+            complaints.append(said.text)
+
+    def note_error(error: Any) -> None:
+        complaints.append(str(error))
+
+    def go(url: str, expect: str = REFUSED, fake_clock: bool = False, **options: Any) -> Page:
+        known = {"viewport": VIEWPORT} | options
+        key = repr((fake_clock, sorted(known.items())))
+        page = idle_pages[key].pop() if idle_pages[key] else _new_page(chromium, fake_clock, known)
+        page.set_viewport_size(known["viewport"])
+        used.append((key, page))
         expected.append(expect)
-        page = context.new_page()
-        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", note_console)
+        page.on("pageerror", note_error)
         page.goto(url)
         return page
 
     yield go
-    for context in contexts:
-        context.close()
+    for key, page in used:
+        page.remove_listener("console", note_console)
+        page.remove_listener("pageerror", note_error)
+        _make_blank(page)
+        idle_pages[key].append(page)
     assert [text for text in complaints if not any(words in text for words in expected)] == []
+
+
+def _new_page(chromium: Any, fake_clock: bool, options: dict[str, Any]) -> Page:
+    context = chromium.new_context(**options)
+    context.set_default_timeout(TIMEOUT_MS)
+    if fake_clock:
+        context.clock.install()
+    return context.new_page()
+
+
+def _make_blank(page: Page) -> None:
+    """Forget all that a test did in a page and its context."""
+    for other in page.context.pages:
+        if other != page:
+            other.close()
+    page.unroute_all()
+    if page.url.startswith("http"):
+        page.evaluate("[localStorage, sessionStorage].forEach((each) => each.clear())")
+    page.goto("about:blank")
+    page.context.clear_cookies()
 
 
 def behind_proxy(prefix: str, app: Any) -> Any:
@@ -114,3 +155,12 @@ def serve(quiet_database: Database, tmp_path: Path) -> Iterator[Callable[..., st
 def rows(quiet_database: Database) -> OwnedRows:
     """A tuning job of the owner who looks at the page."""
     return OwnedRows(quiet_database)
+
+
+@pytest.fixture(scope="session")
+def empty_service(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page's address at a coordinator that has nothing to show, for tests that change nothing."""
+    folder = tmp_path_factory.mktemp("empty")
+    shutil.copy(sqlite_template, folder / "mallorn.db")
+    with serving(create_app(Settings(data_dir=folder, redis_url="memory://"))) as url:
+        yield f"{url}/"

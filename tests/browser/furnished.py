@@ -47,11 +47,11 @@ POOR: Final = {
         "tuned": {"median": 17_640.0, "low": 15_020.0, "high": 19_910.0},
         "onnxruntime": {"median": 4_212.0, "low": 3_361.0, "high": 5_746.0},
     },
-    "found": 4,
-    "not_done": [
+    "schedule_count": 4,
+    "skipped_steps": [
         {
             "step": "profile",
-            "why": "the budget in minutes was spent before it",
+            "reason": "the budget in minutes was spent before it",
             "hint": "mallorn profile model.onnx",
         }
     ],
@@ -185,7 +185,7 @@ class House:
         options = JobOptions().model_dump(mode="json")
         job, _ = Jobs(self.session).create(NewJob(OWNER, name, model_id, target_id, 500, None, 0, options))
         job.created_at, job.state, job.reason = self.now_sec - ago_sec, state, reason
-        job.finished_at = job.created_at + 8.0 if state.final else None
+        job.finished_at = job.created_at + 8.0 if state.is_final else None
         self.session.flush()
         return job
 
@@ -196,8 +196,8 @@ class House:
             "importing the model of a job",
         )
         for name, words in zip(SLOTS, busy, strict=True):
-            Workers(self.session).seen(name, name[:5], {"pid": 4711}, words)
-        Workers(self.session).seen("rack1-4100-slot1", "rack1", {"pid": 4100}, "")
+            Workers(self.session).record_seen(name, name[:5], {"pid": 4711}, words)
+        Workers(self.session).record_seen("rack1-4100-slot1", "rack1", {"pid": 4100}, "")
         self.session.flush()
         for worker in self.session.scalars(select(Worker)):
             worker.started_at = self.now_sec - 3.2 * DAY
@@ -211,7 +211,7 @@ class House:
             metrics = {
                 "pairwise": pairwise,
                 "peak_1": 0.9,
-                "trained_on": rows,
+                "training_rows": rows,
                 "tasks": rows // 90,
                 "split": "by-task",
                 "splits": {"by-task": {"pairwise": pairwise}, "within-task": {"pairwise": 0.62}},
@@ -271,6 +271,6 @@ class House:
         self._seen(seen, self.now_sec - 3 * 60 * MINUTE)
 
     def _seen(self, device: SeenDevice, at_sec: float) -> int:
-        device_id = Devices(self.session).seen(device)
+        device_id = Devices(self.session).record_seen(device)
         self.session.get_one(Device, device_id).last_seen = at_sec
         return device_id

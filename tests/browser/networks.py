@@ -34,7 +34,7 @@ def _imported(file: Path, target: dict[str, Any]) -> dict[str, Any]:
     from workers.tvm.graph_recipes import TUNED, stored_recipe
 
     found = extract(str(file), parse_target(target).text, stored_recipe(TUNED), {})
-    graph = found.graph.stored()
+    graph = found.graph.to_stored_json()
     return {
         "tasks": [{name: getattr(task, name) for name in OF_A_TASK} for task in found.tasks],
         "graph": {name: graph[name] for name in OF_A_GRAPH},

@@ -178,7 +178,7 @@ class Player:
         rows = self.learned[family]
         if known is not None and rows < GROWTH * known.rows:
             return known.id
-        metrics = {"trained_on": rows, "groups": 1 + rows // 80}
+        metrics = {"training_rows": rows, "groups": 1 + rows // 80}
         parent_id = known.id if known else None
         new = NewCostModel(family, self.target_id, name, self._newest(), rows, metrics, b"", parent_id)
         added = CostModels(self.session).add(new)

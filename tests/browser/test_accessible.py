@@ -46,7 +46,7 @@ def rows(quiet_database: Database, tmp_path: Path) -> TwoJobs:
     rows.write(lambda session: [CostModels(session).add(model) for _ in range(2)])
     rows.closed_round(rows.ok(0, 20.0), rows.failed(1))
     seconds = {"import": {"wall": 8.08}, "build": {"wall": 5.56, "processor": 2.26}, "rest": {"wall": 1.0}}
-    rows.write(lambda session: Jobs(session).record(rows.job_id, report={"seconds": seconds}))
+    rows.write(lambda session: Jobs(session).store_report_columns(rows.job_id, report={"seconds": seconds}))
     return rows
 
 

@@ -18,11 +18,11 @@ from tests.fixtures.coordinator import OwnedRows
 
 Serve = Callable[..., str]
 BECAUSE = "carried from the same loops in sizes 1.2 times apart"
-NEAR: dict[str, Any] = {"source": "near", "because": BECAUSE, "sure": "likely"}
+NEAR: dict[str, Any] = {"source": "near", "basis": BECAUSE, "confidence": "likely"}
 SAME: dict[str, Any] = {
     "source": "same",
-    "because": "the fastest that was measured here",
-    "sure": "measured",
+    "basis": "the fastest that was measured here",
+    "confidence": "measured",
     "expected_us": 12.0,
 }
 
@@ -37,8 +37,10 @@ def answered(quiet_database: Database) -> OwnedRows:
         session.execute(update(Job).where(Job.id == rows.job_id).values(options=options, trials=0))
         names = [task.name for task in Tasks(session).list(rows.job_id)]
         answers = dict(zip(names, (NEAR, SAME), strict=True))
-        Jobs(session).record(rows.job_id, report={"answers": answers, "found": 2, "of": 2})
-        Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE)
+        Jobs(session).store_report_columns(
+            rows.job_id, report={"unmeasured_schedules": answers, "schedule_count": 2, "workload_count": 2}
+        )
+        Jobs(session).move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE)
 
     rows.write(end)
     return rows

@@ -53,7 +53,7 @@ def test_imports_trainings_and_finishes_are_thin_bars_that_lead_to_their_job(
 def test_a_worker_on_which_nothing_ran_has_an_empty_lane(
     serve: Serve, open_page: Open, rows: OwnedRows
 ) -> None:
-    rows.write(lambda session: Workers(session).seen("idle-one", "host", {}))
+    rows.write(lambda session: Workers(session).record_seen("idle-one", "host", {}))
     page = open_page(f"{serve()}#/fleet")
     page.get_by_role("img", name="idle-one: 0 rounds since").wait_for()
 

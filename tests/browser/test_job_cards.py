@@ -26,16 +26,16 @@ def refused(rows: OwnedRows) -> str:
 
     def add(session: Session) -> str:
         job, _ = Jobs(session).create(new_job("local", name="encoder", target_id=rows.target_id))
-        Jobs(session).move(job.id, [JobState.QUEUED], JobState.FAILED, REASON)
-        Jobs(session).record(job.id, suggest=SuggestedOptions(input_shapes=SHAPES))
+        Jobs(session).move_to_state(job.id, [JobState.QUEUED], JobState.FAILED, REASON)
+        Jobs(session).store_report_columns(job.id, suggest=SuggestedOptions(input_shapes=SHAPES))
         return str(job.id)
 
     return rows.write(add)
 
 
 def end(rows: OwnedRows, report: dict[str, Any]) -> None:
-    rows.write(lambda session: Jobs(session).record(rows.job_id, report=report))
-    rows.write(lambda session: Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE))
+    rows.write(lambda session: Jobs(session).store_report_columns(rows.job_id, report=report))
+    rows.write(lambda session: Jobs(session).move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE))
 
 
 def timed(**medians_us: float) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def test_a_result_that_is_slower_than_onnxruntime_is_no_success(
 ) -> None:
     left = [{"step": "profile", "why": "no time was left", "hint": "mallorn profile m.onnx"}]
     note = "The host was busy while the model was timed."
-    more = {"not_done": left, "conditions": {"steady": False, "note": note}}
+    more = {"skipped_steps": left, "conditions": {"steady": False, "note": note}}
     end(rows, timed(untuned=900.0, tuned=400.0, onnxruntime=100.0) | more)
     page = open_page(f"{serve()}#/jobs/{rows.job_id}")
     verdict = page.get_by_role("group", name="Verdict")

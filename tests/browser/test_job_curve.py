@@ -17,8 +17,10 @@ def run_round(rows: OwnedRows, workload: str, latency_us: float) -> None:
 
 def finish(rows: OwnedRows, **medians_us: float) -> None:
     latencies = {engine: {"median": us, "low": us, "high": us} for engine, us in medians_us.items()}
-    rows.write(lambda session: Jobs(session).record(rows.job_id, report={"latency_us": latencies}))
-    rows.write(lambda session: Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE))
+    rows.write(
+        lambda session: Jobs(session).store_report_columns(rows.job_id, report={"latency_us": latencies})
+    )
+    rows.write(lambda session: Jobs(session).move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE))
 
 
 def legend(page: Any) -> str:

@@ -16,7 +16,7 @@ from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 from tests.browser.conftest import Open
 from tests.browser.furnished import Furnished, furnish
-from tests.browser.looks import LOOKS, SEARCH, faults, keep_picture, narrow, settle
+from tests.browser.looks import LOOKS, SEARCH, every_look, faults, keep_picture, narrow, settle
 from tests.fixtures.coordinator import OwnedRows, serving
 from tests.fixtures.rows import new_job
 
@@ -102,20 +102,6 @@ EMPTY: Final = {
     "nowhere": ("#/nowhere", "There is no such page"),
     "no-job": ("#/jobs/0123456789abcdef", "There is no such job"),
 }
-FAILED: Final = {
-    "jobs": "#/jobs",
-    "job": "#/jobs/0123456789abcdef",
-    "task": "#/jobs/0123456789abcdef/tasks/3",
-    "compare": "#/compare?jobs=0123456789abcdef,fedcba9876543210",
-    "fleet": "#/fleet",
-    "dataset": "#/dataset",
-    "costmodels": "#/costmodels",
-    "keys": "#/keys",
-}
-# Dark pages are wrong where light ones are. What is too wide for a phone is found in a window made narrow.
-every_look = pytest.mark.parametrize(
-    "look", ["light", *(pytest.param(look, marks=pytest.mark.long) for look in ("narrow", "dark"))]
-)
 
 
 @dataclass(frozen=True)
@@ -157,27 +143,13 @@ def test_a_furnished_page_shows_all_it_has_and_nothing_odd(
 @every_look
 @pytest.mark.parametrize("name", EMPTY)
 def test_an_empty_page_says_what_will_be_there(
-    serve: Callable[..., str], open_page: Open, name: str, look: str
+    empty_service: str, open_page: Open, name: str, look: str
 ) -> None:
     address, words = EMPTY[name]
-    page = open_page(serve() + address, **LOOKS[look])
+    page = open_page(empty_service + address, **LOOKS[look])
     page.get_by_text(words).first.wait_for()
     settle(page)
     keep_picture(page, f"empty-{name}-{look}")
-    assert page.locator("h1").is_visible()
-    assert faults(page) == []
-
-
-@every_look
-@pytest.mark.parametrize("name", FAILED)
-def test_a_failed_page_says_why(serve: Callable[..., str], open_page: Open, name: str, look: str) -> None:
-    url = serve()
-    page = open_page("about:blank", **LOOKS[look])
-    page.route("**/api/**", lambda route: route.abort())
-    page.goto(url + FAILED[name])
-    page.get_by_text("The coordinator does not answer.").first.wait_for()
-    settle(page)
-    keep_picture(page, f"failed-{name}-{look}")
     assert page.locator("h1").is_visible()
     assert faults(page) == []
 

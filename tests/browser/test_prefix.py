@@ -93,8 +93,8 @@ def test_logs_and_report_are_downloaded(url: str, open_page: Open, rows: OwnedRo
     (exported / "database_workload.json").write_text("[]")
 
     def end(session: Session) -> None:
-        Jobs(session).record(rows.job_id, export_uri=str(exported))
-        Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE)
+        Jobs(session).store_report_columns(rows.job_id, export_uri=str(exported))
+        Jobs(session).move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE)
 
     promote(rows, "w0", 10.0)
     rows.write(end)

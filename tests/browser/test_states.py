@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from tests.browser.conftest import Open
+from tests.browser.looks import LOOKS, every_look, faults, keep_picture, settle
 from tests.fixtures.coordinator import OwnedRows
 
 Serve = Callable[..., str]
@@ -25,26 +26,29 @@ RETRIED_MS: Final = 60_000  # the page has asked again by then
 
 
 @pytest.mark.parametrize("place", PAGES)
-def test_a_page_that_waits_says_for_what(serve: Serve, open_page: Open, place: str) -> None:
-    url = serve()
+def test_a_page_that_waits_says_for_what(empty_service: str, open_page: Open, place: str) -> None:
     page = open_page("about:blank")
     page.route(f"**/api/v1/{PAGES[place]}", lambda _route: None)
-    page.goto(url + place)
+    page.goto(empty_service + place)
     page.get_by_role("status").filter(has_text="Loading").first.wait_for()
     assert page.locator("h1").is_visible()
 
 
+@every_look
 @pytest.mark.parametrize("place", PAGES)
-def test_a_page_that_cannot_be_had_says_why_and_comes_back(serve: Serve, open_page: Open, place: str) -> None:
-    url = serve()
-    page = open_page("about:blank")
-    page.clock.install()
+def test_a_page_that_cannot_be_had_says_why_and_comes_back(
+    empty_service: str, open_page: Open, place: str, look: str
+) -> None:
+    page = open_page("about:blank", fake_clock=True, **LOOKS[look])
     page.route("**/api/**", lambda route: route.abort())
-    page.goto(url + place)
+    page.goto(empty_service + place)
     alert = page.get_by_role("alert").first
     alert.wait_for()
     assert "The coordinator does not answer." in alert.inner_text()
+    settle(page)
+    keep_picture(page, f"failed-{'-'.join(place.partition('?')[0].split('/')[1:])}-{look}")
     assert page.locator("h1").is_visible()
+    assert faults(page) == []
     page.unroute("**/api/**")
     page.clock.fast_forward(RETRIED_MS)
     page.get_by_text("The coordinator does not answer.").first.wait_for(state="detached")

@@ -20,7 +20,7 @@ BUILD = "build: 5.56 s (10 %), 2.26 s of processor time; compiles the whole mode
 
 
 def job_page(serve: Serve, open_page: Open, rows: OwnedRows, report: dict[str, Any]) -> Any:
-    rows.write(lambda session: Jobs(session).record(rows.job_id, report=report))
+    rows.write(lambda session: Jobs(session).store_report_columns(rows.job_id, report=report))
     page = open_page(f"{serve()}#/jobs/{rows.job_id}")
     page.get_by_role("heading", name="Tasks").wait_for()
     return page
@@ -61,5 +61,5 @@ def test_who_points_at_a_part_or_goes_to_it_reads_its_figures(
 
 
 def test_a_report_that_does_not_tell_has_no_bar(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
-    page = job_page(serve, open_page, rows, {"found": 2, "of": 2})
+    page = job_page(serve, open_page, rows, {"schedule_count": 2, "workload_count": 2})
     assert page.get_by_text("Where the time went").count() == 0

@@ -69,10 +69,13 @@ def test_chosen_options_reach_the_job_and_the_others_keep_their_defaults(
     dialog.get_by_label(SEARCH).select_option("ga")
     dialog.get_by_label("Round size").fill("16")
     dialog.get_by_label("Only").fill("conv2d*, matmul")
-    dialog.get_by_text("Options (3 choices of yours)").wait_for()
+    dialog.get_by_label("Contention").check()
+    dialog.get_by_label("Private").check()
+    dialog.get_by_label("Private").uncheck()
+    dialog.get_by_text("Options (4 choices of yours)").wait_for()
     dialog.get_by_role("button", name="Start tuning").click()
     page.get_by_role("heading", name="tiny.onnx").wait_for()
-    wanted = JobOptions(search="ga", round_size=16, only=["conv2d*", "matmul"])
+    wanted = JobOptions(search="ga", round_size=16, only=["conv2d*", "matmul"], contention=True)
     assert submitted(quiet_database) == wanted.model_dump(mode="json")
 
 

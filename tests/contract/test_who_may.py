@@ -28,7 +28,7 @@ OPEN: Final = {
 # Parameters in paths that name an owner's things, and those that name everybody's.
 OWNED: Final = {"job_id", "model_id", "key_id"}
 SHARED: Final = {"cost_model_id", "schedule_id"}
-KNOWN: Final = OWNED | SHARED | {"index", "name", "file", "deed"}
+KNOWN: Final = OWNED | SHARED | {"index", "name", "file", "action"}
 # What an admin may do with another owner's things.
 ADMINS: Final = {
     "GET /api/v1/jobs/{job_id}",
@@ -123,7 +123,7 @@ def test_another_owners_things_are_not_there(ada: Coordinator) -> None:
     mallory = ada.new_key("mallory", Scope.READ, Scope.SUBMIT).key
     asked = 0
     for route in routes(ada):
-        assert route.parameters <= OWNED | SHARED | {"index", "name", "file", "deed"}, (
+        assert route.parameters <= OWNED | SHARED | {"index", "name", "file", "action"}, (
             f"whose is it? {route.name}"
         )
         if route.parameters & OWNED:

@@ -112,7 +112,7 @@ def refusal(stored: Path, graphs: ModelCompiler, folder: Path) -> MallornError |
     try:
         with stored.open("rb") as file:
             model = unpack(file, folder)
-        graphs.extract.within(LIMIT_SEC, str(model), TARGET, stored_recipe(TUNED), {})
+        graphs.extract.call_with_limit(LIMIT_SEC, str(model), TARGET, stored_recipe(TUNED), {})
     except MallornError as error:
         return error
     return None

@@ -10,7 +10,7 @@ from benchmarks.fuzzing import seeds
 from mallorn.core.errors import InvalidRequest, Unschedulable
 from tests.fixtures.hostile import programs
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.model_compiler import ModelCompiler, reading
+from workers.interfaces.model_compiler import ModelCompiler, open_sandboxed_compiler
 
 Directory = tuple[str, dict[str, bytes]]
 SHARE = 3  # one in so many without `long`
@@ -23,7 +23,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def reader(place: Path) -> Iterator[ModelCompiler]:
-    with reading(place) as child:
+    with open_sandboxed_compiler(place) as child:
         yield child
 
 
@@ -41,7 +41,7 @@ def check_directories(cases: list[Directory], reader: ModelCompiler, place: Path
         folder.mkdir()
         for file, content in files.items():
             (folder / file).write_bytes(content)
-        found = reader.read_log(str(folder), 0, 10)
+        found = reader.read_metaschedule_log(str(folder), 0, 10)
         assert found.records == [], name
         said = [problem.error for problem in found.problems]
         assert any("is refused: " in each and each.isprintable() for each in said), (name, said)
@@ -86,4 +86,6 @@ def test_a_time_that_nobody_can_measure_is_a_failure(reader: ModelCompiler, plac
         folder.mkdir()
         for file, content in programs.directory(good, [steps, []], [0.001, seconds]).items():
             (folder / file).write_bytes(content)
-        assert all(record.run_secs == [] for record in reader.read_log(str(folder), 0, 10).records)
+        assert all(
+            record.run_secs == [] for record in reader.read_metaschedule_log(str(folder), 0, 10).records
+        )

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from db.engine import create_engine
-from db.migrate import check, upgrade
+from db.migrate import check_table_version, upgrade
 from db.repositories.stored_files import Models
 from db.session import Database
 from tests.fixtures.pooler import Pooler
@@ -54,7 +54,7 @@ def test_processes_share_two_connections_and_leave_nothing_on_them(
         assert connection.scalar(text("SHOW statement_timeout")) == "0"
         assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements")) == 0
     engine.dispose()
-    check(databases[0])
+    check_table_version(databases[0])
 
 
 def test_a_whole_job_is_tuned_through_the_pooler(pooled: str, tmp_path: Path, networks: Path) -> None:

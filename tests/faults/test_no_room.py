@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from mallorn.core.states import JobState
-from stack.ports import free_port
+from stack.tcp_ports import free_port
 from tests.fixtures.command_line import assert_refused, clean_environment, mallorn, typed
 from tests.fixtures.processes import end, family, the_one
 from tests.fixtures.service import JOB_SEC, START_SEC, seldom, start_service, stop_service, trials
@@ -190,7 +190,7 @@ def test_a_worker_without_file_handles_says_so_and_no_candidate_is_dropped_or_do
         counted = trials(service.client, job)
         assert len(counted) == TRIALS
         assert not [each.error for each in counted if "open files" in (each.error or "")]
-        assert job.body["report"]["found"] == job.body["report"]["of"] > 0
+        assert job.body["report"]["schedule_count"] == job.body["report"]["workload_count"] > 0
     finally:
         stop_service(service)
 

@@ -13,7 +13,7 @@ import pytest
 
 from mallorn.core.artifact_uris import open_store
 from services.coordinator.web.artifact_store import Store
-from stack.ports import free_port
+from stack.tcp_ports import free_port
 from tests.fixtures.processes import answers_ok, serving
 from tests.fixtures.service import JOB_SEC, start_service, stop_service
 
@@ -56,12 +56,12 @@ def bucket(known: dict[str, str]) -> str:
 
 def test_what_another_host_stored_is_seen_at_once(bucket: str) -> None:
     store, (fs, root) = Store(bucket), open_store(bucket)
-    store.sweep()
+    store.remove_stale_uploads()
     with store.upload(100 << 20) as upload:
         upload.write(bytes(20 << 20))  # more than one part
-        model_id = upload.close()
-        upload.keep()
-    assert store.holds(model_id)
+        model_id = upload.close_and_hash()
+        upload.move_to_final_path()
+    assert store.has_model(model_id)
     assert [path.rpartition("/")[2] for path in fs.find(root)] == [model_id]
     fs.pipe_file(f"{root}/exports/a", b"a")
     assert len(b"".join(store.zip_directory(f"{bucket}/exports"))) > 0

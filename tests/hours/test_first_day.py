@@ -52,7 +52,7 @@ def test_two_checkouts_at_once_beside_a_running_service_share_it(tmp_path: Path)
     one = Newcomer(checkout(tmp_path / "one"), home)
     other = Newcomer(checkout(tmp_path / "other"), home)
     with one.typing("mallorn up --port 0"):
-        wait_for(lambda: data_of(one).running_stack(), "the service")
+        wait_for(lambda: data_of(one).read_running_stack(), "the service")
         for each in (one, other):
             each.types("python examples/build.py mlp -o build/models")
         with one.typing(TUNE) as first, other.typing(TUNE) as second:

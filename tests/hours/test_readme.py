@@ -10,7 +10,7 @@ import pytest
 from stack.data_directory import DataDir
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.newcomer import set_up
-from tests.fixtures.service import committed, executions, measured_well
+from tests.fixtures.service import committed, dense_network, executions, measured_well
 from tests.fixtures.tutorials import Block, Checkout, blocks
 
 TRIALS = re.compile(r"(--trials |trials=)\d+")
@@ -23,7 +23,7 @@ BESIDES = ("Makefile", "README.md", "requirements", "services/dashboard/node.sh"
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout in an odd place that is set up, with a model of the reader's own."""
+    """A checkout in an odd place that is set up, with a small model of the reader's own."""
     place = tmp_path_factory.mktemp("a path")
     root = place / "with spaces"
     root.mkdir()
@@ -34,7 +34,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
         copy(ROOT / name, made.root / name)
     set_up(made.root)
     made.env["TRIALS"] = str(FEW)
-    made.run(Block("sh", {}, "python examples/build.py mlp -o own && mv own/mlp.onnx model.onnx"))
+    (made.root / "model.onnx").write_bytes(dense_network())
     return made
 
 

@@ -8,7 +8,7 @@ import pytest
 import tvm
 
 from mallorn.core.errors import StorageFull
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.roller.rank_candidates import ranked
 from tests.unit.tvm_space.programs import matmul, softmax
 from workers.tvm.build_libraries import InvalidCandidate, build
@@ -20,7 +20,7 @@ HOST = '{"kind":"llvm","num-cores":2}'
 
 def first_default(tir: str, target: str) -> tuple[str, tuple[int, ...]]:
     sketch = design_space(tir, target)[-1]
-    return sketch.trace, ranked([sketch], (), assumed(2, 4), 1)[0].decisions
+    return sketch.trace, ranked([sketch], (), assume_typical_cpu(2, 4), 1)[0].decisions
 
 
 def run(library: Path, *arrays: np.ndarray[Any, Any]) -> None:

@@ -7,7 +7,7 @@ import pytest
 import tvm
 
 from tests.unit.tvm_space.programs import matmul
-from workers.tvm.build_libraries import generate
+from workers.tvm.build_libraries import compile_module
 from workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 
 HOST = '{"kind":"llvm","num-cores":2}'
@@ -30,7 +30,7 @@ def kernel(text: str) -> list[str]:
 def test_arguments_are_not_checked_and_the_kernel_is_the_same() -> None:
     module = parse_module(matmul())
     ours, stock = (
-        assembly(generate(module, HOST)),
+        assembly(compile_module(module, HOST)),
         assembly(tvm.tirx.build(module, target=parse_tvm_target(HOST))),
     )
     assert "dtype" in stock
@@ -39,10 +39,10 @@ def test_arguments_are_not_checked_and_the_kernel_is_the_same() -> None:
 
 
 def test_llvm_knows_our_option(capfd: pytest.CaptureFixture[str]) -> None:
-    generate(parse_module(matmul()), HOST)
+    compile_module(parse_module(matmul()), HOST)
     assert "ignored" not in capfd.readouterr().err
 
 
 def test_a_target_with_a_tag_is_compiled_as_the_tag_says() -> None:
     tagged = '{"kind":"llvm","tag":"raspberry-pi/4b-aarch64"}'
-    assert "cortex-a72" in generate(parse_module(matmul()), tagged).inspect_source("ll")
+    assert "cortex-a72" in compile_module(parse_module(matmul()), tagged).inspect_source("ll")

@@ -9,16 +9,16 @@ from tvm.script import tirx as T
 
 from costmodels.views import LAUNCH
 from mallorn.core.errors import HostFault, InvalidRequest
-from mallorn.core.values.machine import assumed, assumed_gpu
+from mallorn.core.values.machine import assume_typical_cpu, assume_typical_gpu
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Sketch
 from tests.fixtures.cuda import cuda_target, needs_nvcc
 from tests.unit.tvm_space.programs import TARGET, matmul
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.tvm import compile_cuda
-from workers.tvm.build_libraries import generate
-from workers.tvm.compile_cuda import KernelRefused, Toolchain, load
-from workers.tvm.kernel_figures import LAUNCH_COLUMNS, CannotLaunch
+from workers.tvm.build_libraries import compile_module
+from workers.tvm.compile_cuda import KernelRefused, Toolchain, load_cuda_compiler
+from workers.tvm.cuda_kernel_resources import LAUNCH_COLUMNS, CannotLaunch
 
 ELF_FOR_CUDA = b"\x7fELF\x02\x01\x01\x41"  # the header of a cubin, as nvcc 13 writes it
 MEMORY_BYTES = 8 << 30
@@ -35,7 +35,7 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CandidateComp
 
 def first_guess(compiler: CandidateCompiler, target: str) -> tuple[Sketch, tuple[int, ...]]:
     sketch = compiler.design_space(matmul(), target)[-1]
-    return sketch, ranked([sketch], (), assumed_gpu(), 1)[0].decisions
+    return sketch, ranked([sketch], (), assume_typical_gpu(), 1)[0].decisions
 
 
 @needs_nvcc
@@ -59,7 +59,8 @@ def test_a_candidate_s_library_holds_device_code_and_no_source(
 def test_what_ptxas_says_of_a_candidate_is_a_row_of_features(compiler: CandidateCompiler) -> None:
     sketch, decisions = first_guess(compiler, H100)
     launch, code = (
-        compiler.lowered(view, matmul(), H100, [(sketch.trace, decisions)])[0] for view in ("launch", "code")
+        compiler.compute_lowered_features(view, matmul(), H100, [(sketch.trace, decisions)])[0]
+        for view in ("launch", "code")
     )
     assert code is not None
     assert launch is not None
@@ -76,9 +77,9 @@ def test_what_ptxas_says_of_a_candidate_is_a_row_of_features(compiler: Candidate
 
 def test_a_kernel_of_a_cpu_has_no_row_of_launches(compiler: CandidateCompiler) -> None:
     sketch = compiler.design_space(matmul(), TARGET)[-1]
-    decisions = ranked([sketch], (), assumed(2, 4), 1)[0].decisions
+    decisions = ranked([sketch], (), assume_typical_cpu(2, 4), 1)[0].decisions
     with pytest.raises(InvalidRequest, match="CUDA"):
-        compiler.lowered("launch", matmul(), TARGET, [(sketch.trace, decisions)])
+        compiler.compute_lowered_features("launch", matmul(), TARGET, [(sketch.trace, decisions)])
 
 
 @T.prim_func(s_tir=True)
@@ -115,14 +116,14 @@ def sharing(words: int, scope: str) -> tvm.IRModule:
 @needs_nvcc
 def test_what_nvcc_refuses_is_an_error_with_its_text_and_without_the_source() -> None:
     with pytest.raises(KernelRefused, match=r"nobody_wrote_this.* is undefined") as refused:
-        generate(tvm.IRModule({"main": unknown_function}), H100)
+        compile_module(tvm.IRModule({"main": unknown_function}), H100)
     assert "__global__" not in refused.value.message
 
 
 @needs_nvcc
 def test_what_ptxas_refuses_is_an_error_with_its_text() -> None:
     with pytest.raises(KernelRefused, match="uses too much shared data"):
-        generate(sharing(16 << 10, "shared"), cuda_target("sm_80"))
+        compile_module(sharing(16 << 10, "shared"), cuda_target("sm_80"))
 
 
 @needs_nvcc
@@ -132,22 +133,22 @@ def test_shared_memory_that_no_block_can_have_is_refused_before_a_device_sees_it
 ) -> None:
     module = sharing(30 << 10, "shared.dyn")  # 120 KiB
     if fits:
-        assert generate(module, cuda_target(arch)).imports
+        assert compile_module(module, cuda_target(arch)).imports
         return
     with pytest.raises(CannotLaunch, match="122880 bytes of shared memory"):
-        generate(module, cuda_target(arch))
+        compile_module(module, cuda_target(arch))
 
 
 @needs_nvcc
 def test_static_shared_memory_is_not_more_than_any_gpu_gives_unasked() -> None:
     """For compute capability 9.0 ptxas lets 227 KiB pass, of which a launch can ask for dynamic ones only."""
     with pytest.raises(CannotLaunch, match="65536 bytes of static shared memory"):
-        generate(sharing(16 << 10, "shared"), H100)
+        compile_module(sharing(16 << 10, "shared"), H100)
 
 
 def test_a_host_without_a_compiler_is_to_blame_and_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = (("CUDA's compiler nvcc", "pip install it"),)
     monkeypatch.setattr(compile_cuda, "find_toolchain", lambda: Toolchain(None, None, False, missing))
     with pytest.raises(HostFault, match="lacks CUDA's compiler nvcc") as fault:
-        load.__wrapped__()
+        load_cuda_compiler.__wrapped__()
     assert fault.value.hint == "pip install it"

@@ -16,7 +16,7 @@ from mallorn.core.targets import Target
 from searchers.space import Candidate
 from tests.fixtures.cuda import cuda_target
 from workers.interfaces.model_compiler import ModelTask
-from workers.tvm.build_libraries import generate
+from workers.tvm.build_libraries import compile_module
 from workers.tvm.cuda_rules import can_launch
 from workers.tvm.loop_nests import nests
 from workers.tvm.parsed_program_cache import parse_tvm_target
@@ -36,7 +36,7 @@ def first_guess_has_code(space: TvmSpace, tir: str) -> bool:
     for guess in space.likeliest(1):
         schedule = rebuild(tir, TARGET, space.by_key[guess.sketch].trace, guess.decisions)
         if schedule is not None and can_launch(schedule.mod, parse_tvm_target(TARGET)):
-            return bool(generate(schedule.mod, TARGET).imports)
+            return bool(compile_module(schedule.mod, TARGET).imports)
     return False
 
 

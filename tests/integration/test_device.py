@@ -1,6 +1,7 @@
 """A device outlives whatever runs on it, and its own log knows every execution."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,11 +21,11 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target, parse_target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.device.detect_host import available_cores, host_fingerprint
+from workers.device.detect_host import available_cores, read_host_facts
 from workers.device.device_class import DeviceClass, Endpoint
-from workers.device.serve_device import prepare_runtime
+from workers.device.serve_device import set_runtime_environment
 from workers.device.session_gateway import GatewayClient, SessionGateway
-from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
+from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, tracker_key
 from workers.host.core_lock import lock_identity
 from workers.interfaces.device_runner import LibraryRun, Runner
 from workers.interfaces.tensor_arguments import Arguments, Tensor
@@ -47,30 +48,30 @@ def standing_runner() -> Iterator[Runner]:
 def runner(standing_runner: Runner) -> Iterator[Runner]:
     """A process that holds no device; one for all tests of the module."""
     yield standing_runner
-    standing_runner.release()
+    standing_runner.release_devices()
 
 
 def take(runner: Runner, fleet: TestFleet, target: Target, **how: Any) -> Endpoint:
     """Take a device; who it is."""
-    return runner.identity(fleet.address, target.text, **how)
+    return runner.take_device(fleet.address, target.text, **how)
 
 
 def run(
     runner: Runner, fleet: TestFleet, target: Target, artifact: Path, key: str, timeout_sec: float = 60
 ) -> LibraryRun:
-    call = Runner.measure.of(
+    call = Runner.time_candidate.make_call(
         fleet.address, target.text, str(artifact), ARGS, EVALUATOR, "fixed", key, timeout_sec, 0.0
     )
-    return runner.ask(call.within(2 * PATIENCE))
+    return runner.ask(call.with_limit(2 * PATIENCE))
 
 
 def test_a_device_says_who_it_is(fleet: TestFleet, local_target: Target, runner: Runner) -> None:
     identity = take(runner, fleet, local_target)
-    host = host_fingerprint()
+    host = read_host_facts()
     assert identity.name == "device"
     assert (identity.host_id, identity.host_class) == (host["host_id"], host["host_class"])
-    assert Fleet(fleet.settings).describe(local_target).info.address == identity.info.address
-    assert identity.info.locks == lock_identity()
+    assert Fleet(fleet.settings).find_device(local_target).info.address == identity.info.address
+    assert identity.info.lock_file == lock_identity()
 
 
 def test_a_device_says_once_that_a_builder_of_its_host_shares_no_locks(
@@ -104,9 +105,9 @@ UNDER_A_MASK = """
 import os
 os.sched_setaffinity(0, last := {max(os.sched_getaffinity(0))})
 from mallorn.core.targets import parse_target
-from workers.device.serve_device import prepare_runtime
+from workers.device.serve_device import set_runtime_environment
 from workers.device.session_gateway import GatewayClient, SessionGateway
-prepare_runtime(parse_target({"kind": "llvm", "num-cores": 1}))
+set_runtime_environment(parse_target({"kind": "llvm", "num-cores": 1}))
 from workers.device.serve_rpc_session import runtime_facts
 assert runtime_facts(parse_target({"kind": "llvm", "num-cores": 1}))["threads"] == 1
 assert os.sched_getaffinity(0) == last, os.sched_getaffinity(0)
@@ -129,7 +130,7 @@ def test_a_device_loads_no_compiler(fleet: TestFleet) -> None:
 
 def test_a_target_with_more_cores_than_the_host_is_refused(local_target: Target) -> None:
     with pytest.raises(InvalidTarget, match="cores"):
-        prepare_runtime(with_cores(local_target, available_cores() + 1))
+        set_runtime_environment(with_cores(local_target, available_cores() + 1))
 
 
 def test_two_devices_of_one_host_do_not_time_at_once(
@@ -165,7 +166,7 @@ def test_a_session_goes_before_other_programs_wherever_its_host_lets_it(
     told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
     measured = run(runner, fleet, local_target, subject.harmful("double"), "first")
     assert measured.disturbance is not None
-    assert str(measured.disturbance.raised) == told.strip()
+    assert str(measured.disturbance.has_priority) == told.strip()
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ def outputs(
 
     def run_outputs(hazard: str) -> Any:
         np.savez(tmp_path / "in.npz", a=VALUES, b=VALUES, c=np.zeros_like(VALUES))
-        call = Runner.run_outputs.of(
+        call = Runner.run_and_save_arrays.make_call(
             tracker=fleet.address,
             target=local_target.text,
             artifact=str(subject.harmful(hazard)),
@@ -185,7 +186,7 @@ def outputs(
             candidate_key="check",
             timeout_sec=60,
         )
-        assert runner.ask(call.within(2 * PATIENCE)).outcome is Outcome.OK
+        assert runner.ask(call.with_limit(2 * PATIENCE)).outcome is Outcome.OK
         return np.load(tmp_path / "out.npz")["c"]
 
     return run_outputs
@@ -227,21 +228,46 @@ def test_a_candidate_that_does_harm_costs_its_own_session_only(
     assert fleet.executions() == ["harmful", "next"]
 
 
+#: Writes a file whenever the device has found that its session waits for its client.
+TELLING = """
+from pathlib import Path
+from workers.device import serve_device
+prepare = serve_device.set_runtime_environment
+def prepare_and_tell(target):
+    prepare(target)
+    from workers.device.device_server import Running
+    record = Running.record_state
+    def record_and_tell(self):
+        record(self)
+        if self.was_waiting:
+            Path({file!r}).touch()
+    Running.record_state = record_and_tell
+serve_device.set_runtime_environment = prepare_and_tell
+"""
+
+
 def test_a_stalled_network_is_not_the_candidates_time_out(
-    fleet: TestFleet, local_target: Target, monkeypatch: pytest.MonkeyPatch
+    lone_tracker: TestFleet, local_target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client says nothing after it has begun: so a session hears it when the network stalls."""
-    with SessionGateway().connect() as end:
+    fleet, waits = lone_tracker, tmp_path / "waits"
+    fleet.start_device(local_target, before=TELLING.format(file=str(waits)))
+    fleet.wait_free(local_target)
+    with SessionGateway().connect_runner() as end:
         gateway = GatewayClient(end)
         monkeypatch.setattr(remote_device, "_gateway", lambda: gateway)
         device = RemoteDevice(fleet.settings.tracker_address, local_target, PATIENCE)
 
         def stall() -> None:
+            waits.unlink(missing_ok=True)
+            wait_for(waits.exists, "the device to see that its session waits")
+            for session in fleet.sessions():
+                session.send_signal(signal.SIGALRM)  # as its deadline does
             wait_for(lambda: not fleet.sessions(), "the device to end the session")
-            device._call("mallorn.load")
+            device.call("mallorn.load")
 
         with pytest.raises(CandidateUnheard) as caught:
-            device.attempt("unheard", 10.0, stall)
+            device.attempt("unheard", 10 * PATIENCE, stall)
         assert caught.value.outcome is Outcome.WORKER_LOST
         device.close()
     fleet.wait_free(local_target)
@@ -253,7 +279,7 @@ def test_a_candidate_whose_client_died_is_ended(
     library = str(subject.harmful("run_loop"))
     with Runner(name="dying runner") as runner:
         take(runner, fleet, local_target)
-        runner.measure.begin(
+        runner.time_candidate.begin(
             fleet.address, local_target.text, library, ARGS, EVALUATOR, "fixed", "endless", 600, 0.0
         )
         wait_for(fleet.executions, "the candidate to begin")
@@ -273,8 +299,8 @@ def test_a_busy_device_is_still_in_the_list(fleet: TestFleet, local_target: Targ
     take(runner, fleet, local_target)
     assert [device.busy for device in Fleet(fleet.settings).devices()] == [True]
     with TrackerClient(fleet.settings.tracker_address) as client:
-        assert client.summary()["queue_info"] == {device_key(local_target): {"free": 0, "pending": 0}}
-    runner.release()
+        assert client.summary()["queue_info"] == {tracker_key(local_target): {"free": 0, "pending": 0}}
+    runner.release_devices()
     fleet.wait_free(local_target)
 
 
@@ -285,7 +311,7 @@ def test_a_busy_device_is_still_in_the_list(fleet: TestFleet, local_target: Targ
 def test_a_device_that_nobody_can_read_harms_no_other(fleet: TestFleet, about: Any) -> None:
     with TrackerClient(fleet.settings.tracker_address) as other:
         place = {"key": "server:mallorn-x", "addr": ["127.0.0.1", 1], "busy": False}
-        other.update({**place, "mallorn": about})
+        other.send_description({**place, "mallorn": about})
         assert [device.endpoint.name for device in Fleet(fleet.settings).devices()] == ["device"]
 
 
@@ -294,9 +320,9 @@ def test_who_says_more_than_there_is_room_for_is_turned_away(fleet: TestFleet) -
     with TrackerClient(fleet.settings.tracker_address) as other:
         place = {"key": "server:mallorn-x", "addr": ["127.0.0.1", 1], "busy": False}
         with suppress(Unavailable):  # the door may be closed before the answer is read
-            other.update({**place, "mallorn": {"name": "x" * 10_000_000}})
+            other.send_description({**place, "mallorn": {"name": "x" * 10_000_000}})
         with pytest.raises(Unavailable):
-            other.pending()
+            other.list_pending_match_keys()
     assert [device.endpoint.name for device in Fleet(fleet.settings).devices()] == ["device"]
 
 
@@ -305,13 +331,13 @@ def test_a_device_waits_for_its_turn(fleet: TestFleet, local_target: Target, run
     with Runner() as other:
         with pytest.raises(Unavailable, match="busy"):
             take(other, fleet, local_target, wait_sec=0.2)
-        runner.release()
+        runner.release_devices()
         assert take(other, fleet, local_target).name == "device"
 
 
 def test_a_client_without_the_trackers_key_is_turned_away(fleet: TestFleet, local_target: Target) -> None:
-    host, _, port = Fleet(fleet.settings).describe(local_target).info.address.rpartition(":")
-    key = f"client:{device_key(local_target)}:guess".encode()
+    host, _, port = Fleet(fleet.settings).find_device(local_target).info.address.rpartition(":")
+    key = f"client:{tracker_key(local_target)}:guess".encode()
     with socket.create_connection((host, int(port)), PATIENCE) as end:
         end.sendall(RPC_MAGIC.to_bytes(4, "little") + len(key).to_bytes(4, "little") + key)
         assert int.from_bytes(end.recv(4), "little") == RPC_MISMATCH
@@ -323,9 +349,9 @@ def test_a_device_is_offered_again_when_its_client_never_comes(
     fleet: TestFleet, local_target: Target
 ) -> None:
     with TrackerClient(fleet.settings.tracker_address) as client:
-        assert client.request(device_key(local_target), PATIENCE) is not None
+        assert client.request_device(tracker_key(local_target), PATIENCE) is not None
     with TrackerClient(fleet.settings.tracker_address) as client:
-        assert client.request(device_key(local_target), PATIENCE) is not None
+        assert client.request_device(tracker_key(local_target), PATIENCE) is not None
 
 
 def test_no_device_and_no_tracker_are_told_apart(
@@ -334,7 +360,7 @@ def test_no_device_and_no_tracker_are_told_apart(
     with pytest.raises(NoDevice):
         take(runner, lone_tracker, local_target)
     with pytest.raises(NoDevice):
-        Fleet(lone_tracker.settings).describe(local_target)
+        Fleet(lone_tracker.settings).find_device(local_target)
     lone_tracker.tracker.kill()
     with pytest.raises(Unavailable, match="tracker"):
         take(runner, lone_tracker, local_target)
@@ -342,8 +368,8 @@ def test_no_device_and_no_tracker_are_told_apart(
 
 ANOTHER_CLASS = """
 from workers.device import detect_host
-host = detect_host.host_fingerprint
-detect_host.host_fingerprint = lambda: {**host(), "host_class": "another"}
+host = detect_host.read_host_facts
+detect_host.read_host_facts = lambda: {**host(), "host_class": "another"}
 """
 #: As the tracker was before clients could ask for a class.
 OLD_TRACKER = """
@@ -395,7 +421,7 @@ from pathlib import Path
 from workers.device import private_sockets
 here = Path({file!r})
 private_sockets.private_address = lambda host: here.read_text()
-private_sockets.is_own = lambda address: address == here.read_text()
+private_sockets.is_own_address = lambda address: address == here.read_text()
 """
 
 
@@ -423,15 +449,15 @@ def test_a_device_that_is_not_where_it_says_it_is_costs_its_client_nothing_but_a
     fleet = lone_tracker
     fleet.start_device(local_target)
     fleet.wait_free(local_target)
-    endpoint = Fleet(fleet.settings).describe(local_target)
+    endpoint = Fleet(fleet.settings).find_device(local_target)
     take(runner, fleet, local_target)  # the only other one
-    about = {"key": f"server:{device_key(local_target)}", "addr": ["127.0.0.1", 1], "busy": False}
+    about = {"key": f"server:{tracker_key(local_target)}", "addr": ["127.0.0.1", 1], "busy": False}
     told = {**endpoint.info.model_dump(), "name": "moved", "target": local_target.text, "host_id": "h"}
     kind = {"host_class": endpoint.host_class, "tvm_version": endpoint.tvm_version, "threads": 1}
     with TrackerClient(fleet.settings.tracker_address) as moved, Runner(name="other") as other:
-        moved.update({**about, "mallorn": told | kind})
-        moved.put(device_key(local_target), "127.0.0.1", 1, f"{device_key(local_target)}:gone")
+        moved.send_description({**about, "mallorn": told | kind})
+        moved.offer_device(tracker_key(local_target), "127.0.0.1", 1, f"{tracker_key(local_target)}:gone")
         with pytest.raises(Unavailable, match="out of reach"):
             take(other, fleet, local_target, wait_sec=0.5)
-        runner.release()
+        runner.release_devices()
         assert take(other, fleet, local_target).name == "device"

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import text
 
 from cli.doctor_checks import stored_data as place
-from costmodels.serialization import pack, seal
+from costmodels.serialization import add_digest, pack
 from db.repositories.cost_models import CostModels
 from stack.data_directory import DataDir, StackInfo
 from stack.temporary_files import PREFIX
 from tests.fixtures.answers import mallorn
 from tests.fixtures.data_directory import MODEL_ID, cost_model, flipped, looked, whole, write
-from workers.sandbox.sandbox_support import checked
+from workers.sandbox.sandbox_support import require_sandbox_mode
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_missing_export_is_found(data: Path) -> None:
 
 @pytest.mark.parametrize(
     "blob",
-    [b"", pack("static", {"a": 1}, {})[:-30], flipped(seal(b"trees" * 20))],
+    [b"", pack("static", {"a": 1}, {})[:-30], flipped(add_digest(b"trees" * 20))],
     ids=["empty", "truncated", "flipped"],
 )
 def test_a_damaged_cost_model_is_found_without_loading_it(blob: bytes, data: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_damaged_cost_model_is_found_without_loading_it(blob: bytes, data: Pat
 
 def test_what_a_killed_stack_left_is_a_warning(data: Path) -> None:
     directory = DataDir(data)
-    directory.prepare()
+    directory.create_directories()
     directory.stack_file.write_text(json.dumps(StackInfo("http://x", 1, "", "", False).__dict__))
     assert bad(data)["name"] == "stack"
 
@@ -124,7 +124,11 @@ def test_a_host_without_the_walls_that_are_required_is_bad(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MALLORN_SANDBOX", "require")
-    monkeypatch.setattr(place, "reached", lambda mode: checked("without a network of its own", mode))
+    monkeypatch.setattr(
+        place,
+        "probe_sandbox_support",
+        lambda mode: require_sandbox_mode("without a network of its own", mode),
+    )
     found = bad(data)
     assert found["name"] == "sandbox"
     assert "without a network" in found["words"]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from costmodels.serialization import pack, seal
-from db.backups import folder_of, take
+from costmodels.serialization import add_digest, pack
+from db.backups import folder_of, take_backup
 from db.repositories.cost_models import CostModels
 from db.session import Database
 from db.tables import CostModelRow, Job
@@ -22,7 +22,7 @@ from tests.fixtures.answers import mallorn
 from tests.fixtures.data_directory import CONTENT, MODEL_ID, cost_model, flipped, looked, url, whole, write
 
 WHOLE = pack("static", {}, {})
-DAMAGED = flipped(seal(b"trees" * 20))
+DAMAGED = flipped(add_digest(b"trees" * 20))
 HOLDS_OPEN = """
 import sqlite3, sys
 opened = sqlite3.connect(sys.argv[1])
@@ -141,7 +141,7 @@ def test_what_killed_parts_left_is_removed(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / f"{PREFIX}worker-dead"
     folder.mkdir()
     directory = DataDir(data)
-    directory.prepare()
+    directory.create_directories()
     directory.stack_file.write_text("{}")
     assert str(folder) in repaired(data)["words"]
     assert not folder.exists()
@@ -157,7 +157,7 @@ def torn(home: Path) -> bytes:
 
 def test_a_torn_database_is_the_newest_whole_backup_again(data: Path) -> None:
     file = data / "mallorn.db"
-    backup = take(file, 3)
+    backup = take_backup(file, 3)
     later = backup.with_name("mallorn-20990101T000000Z.db")
     later.write_bytes(b"no database" * 1000)
     half = torn(data)
@@ -178,7 +178,7 @@ def test_a_torn_database_without_a_backup_stays_and_the_way_out_is_told(data: Pa
 
 
 def test_a_database_that_is_gone_comes_back(data: Path) -> None:
-    take(data / "mallorn.db", 3)
+    take_backup(data / "mallorn.db", 3)
     (data / "mallorn.db").unlink()
     repaired(data)
     assert job(data).model_id == MODEL_ID
@@ -186,7 +186,7 @@ def test_a_database_that_is_gone_comes_back(data: Path) -> None:
 
 def test_a_torn_database_that_another_has_open_is_left_alone(data: Path) -> None:
     file = data / "mallorn.db"
-    take(file, 3)
+    take_backup(file, 3)
     command = [sys.executable, "-c", HOLDS_OPEN, str(file)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
@@ -203,7 +203,7 @@ def test_a_torn_database_that_another_has_open_is_left_alone(data: Path) -> None
 def test_nothing_is_mended_while_a_service_holds_the_directory(data: Path) -> None:
     (data / "artifacts" / "models" / MODEL_ID).write_bytes(b"another")
     directory = DataDir(data)
-    directory.prepare()
+    directory.create_directories()
     with directory.lock_file.open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         result = mallorn("doctor", "--data", data, "--repair")
@@ -220,7 +220,7 @@ def test_backups_are_single_files_of_which_the_newest_are_kept(data: Path) -> No
     for day in (1, 2, 3):
         (folder / f"mallorn-2026010{day}T000000Z.db").write_bytes(b"")
     (folder / "mallorn-of-mine.db").write_bytes(b"")
-    newest = take(file, 2)
+    newest = take_backup(file, 2)
     names = {"mallorn-20260103T000000Z.db", newest.name, "mallorn-of-mine.db"}
     assert {each.name for each in folder.iterdir()} == names
     with closing(sqlite3.connect(f"file:{newest}?immutable=1", uri=True)) as opened:

@@ -15,7 +15,7 @@ from db.repositories.workers import Workers
 from mallorn.core import queues
 from mallorn.core.values.fleet import DeviceInfo, WorkerInfo
 from stack.data_directory import DataDir, StackInfo
-from stack.ports import free_port
+from stack.tcp_ports import free_port
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.data_directory import whole
@@ -37,12 +37,12 @@ def looked(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
 def test_of_a_service_elsewhere_the_parts_are_asked_and_nothing_here(start: Start) -> None:
     coordinator = start()
     owned = OwnedRows(coordinator.database)
-    owned.write(lambda session: Workers(session).seen("w1", "here", WorkerInfo()))
+    owned.write(lambda session: Workers(session).record_seen("w1", "here", WorkerInfo()))
     seen = SeenDevice("d1", owned.target_id, "here", "host", 2, "0.27.0")
-    owned.write(lambda session: Devices(session).seen(seen))
+    owned.write(lambda session: Devices(session).record_seen(seen))
     for loop, every_sec in queues.TICKS.items():
-        owned.write(lambda session, loop=loop, sec=every_sec: LoopTicks(session).begin(loop, sec))
-        owned.write(lambda session, loop=loop: LoopTicks(session).done(loop))
+        owned.write(lambda session, loop=loop, sec=every_sec: LoopTicks(session).begin_turn(loop, sec))
+        owned.write(lambda session, loop=loop: LoopTicks(session).record_turn_end(loop))
     code, found = looked("--url", coordinator.url)
     assert code == 0, found
     assert list(found) == ["service", "control", "workers", "devices", "locks"]
@@ -65,12 +65,15 @@ def test_a_service_without_workers_is_bad_and_without_devices_a_warning(start: S
 def test_a_worker_that_rests_and_one_that_sees_no_devices_are_named_with_why(start: Start) -> None:
     coordinator = start()
     owned = OwnedRows(coordinator.database)
-    ill, blind = WorkerInfo(resting="no linker"), WorkerInfo(roll_call_error="OverflowError: infinity")
-    owned.write(lambda session: Workers(session).seen("ill", "here", ill, "resting: no linker"))
+    ill, blind = (
+        WorkerInfo(missing_resource="no linker"),
+        WorkerInfo(device_list_error="OverflowError: infinity"),
+    )
+    owned.write(lambda session: Workers(session).record_seen("ill", "here", ill, "resting: no linker"))
     _, found = looked("--url", coordinator.url)
     assert not found["workers"]["ok"], "nobody works"
     assert "ill: no linker" in found["workers"]["words"]
-    owned.write(lambda session: Workers(session).seen("blind", "here", blind))
+    owned.write(lambda session: Workers(session).record_seen("blind", "here", blind))
     _, found = looked("--url", coordinator.url)
     assert found["workers"]["words"] == "2 are there; ill: no linker; blind: OverflowError: infinity"
 
@@ -78,18 +81,18 @@ def test_a_worker_that_rests_and_one_that_sees_no_devices_are_named_with_why(sta
 def test_a_worker_and_a_device_of_one_host_that_share_no_locks_are_a_warning(start: Start) -> None:
     coordinator = start()
     owned = OwnedRows(coordinator.database)
-    apart, older = WorkerInfo(locks="1-7"), WorkerInfo()
-    owned.write(lambda session: Workers(session).seen("worker", "here", apart))
-    owned.write(lambda session: Workers(session).seen("older", "here", older))
-    seen = SeenDevice("device", owned.target_id, "here", "host", 2, "0.27.0", DeviceInfo(locks="1-9"))
-    owned.write(lambda session: Devices(session).seen(seen))
+    apart, older = WorkerInfo(lock_file="1-7"), WorkerInfo()
+    owned.write(lambda session: Workers(session).record_seen("worker", "here", apart))
+    owned.write(lambda session: Workers(session).record_seen("older", "here", older))
+    seen = SeenDevice("device", owned.target_id, "here", "host", 2, "0.27.0", DeviceInfo(lock_file="1-9"))
+    owned.write(lambda session: Devices(session).record_seen(seen))
     _, found = looked("--url", coordinator.url)
     assert (found["locks"]["ok"], found["locks"]["necessary"]) == (False, False)
     assert "device and worker" in found["locks"]["words"]
     assert "older" not in found["locks"]["words"]
     assert "MALLORN_HOST_FOLDER" in found["locks"]["hint"]
     assert "share no locks: device and worker" in mallorn("devices", "--url", coordinator.url).stderr
-    owned.write(lambda session: Devices(session).seen(replace(seen, info=DeviceInfo(locks="1-7"))))
+    owned.write(lambda session: Devices(session).record_seen(replace(seen, info=DeviceInfo(lock_file="1-7"))))
     _, found = looked("--url", coordinator.url)
     assert found["locks"]["ok"]
 
@@ -114,8 +117,11 @@ def test_an_address_at_which_nobody_listens_is_named() -> None:
 def held(data: Path, url: str, tracker: str) -> Iterator[None]:
     """A directory whose stack says that it is ready."""
     directory = DataDir(data)
-    directory.prepare()
-    with directory.locked(), directory.published(StackInfo(url, 1, "", tracker, until_unused=False)):
+    directory.create_directories()
+    with (
+        directory.hold_stack_lock(),
+        directory.publish_stack_info(StackInfo(url, 1, "", tracker, until_unused=False)),
+    ):
         yield
 
 

@@ -74,7 +74,7 @@ def test_neither_a_device_nor_its_session_nor_its_keeper_has_one(
     with running_fleet(tmp_path, key) as fleet, Runner(key=FleetKey(key)) as runner:
         fleet.start_device(local_target)
         fleet.wait_free(local_target)
-        runner.identity(fleet.address, local_target.text, wait_sec=PATIENCE)
+        runner.take_device(fleet.address, local_target.text, wait_sec=PATIENCE)
         device = psutil.Process(fleet.device.process.pid)
         processes = [device, *device.children(recursive=True)]
         assert len(processes) == (3 if key else 2)
@@ -110,7 +110,7 @@ def test_a_session_whose_walls_do_not_close_serves_nobody_where_they_are_require
         fleet.start_device(local_target, before=WITHOUT_SECCOMP + REQUIRED)
         fleet.wait_free(local_target)
         with pytest.raises(Unavailable, match="without seccomp; all of it is required") as told:
-            runner.identity(fleet.address, local_target.text, wait_sec=PATIENCE)
+            runner.take_device(fleet.address, local_target.text, wait_sec=PATIENCE)
         assert "MALLORN_SANDBOX=best-effort" in told.value.message
 
 
@@ -120,4 +120,4 @@ def test_a_session_whose_walls_do_not_close_serves_where_they_are_not_required(
     with running_fleet(tmp_path) as fleet, Runner() as runner:
         fleet.start_device(local_target, before=WITHOUT_SECCOMP)
         fleet.wait_free(local_target)
-        assert runner.identity(fleet.address, local_target.text, wait_sec=PATIENCE).name == "device"
+        assert runner.take_device(fleet.address, local_target.text, wait_sec=PATIENCE).name == "device"

@@ -1,7 +1,6 @@
 """Who does not know the fleet's key registers no device, gets none, and runs nothing on one."""
 
 import json
-import os
 import secrets
 import socket
 import threading
@@ -30,8 +29,8 @@ from workers.device.tracker_client import (
     TRACKER_MAGIC,
     UPDATE_INFO,
     TrackerClient,
-    device_key,
     receive_exactly,
+    tracker_key,
 )
 from workers.interfaces.device_runner import Runner
 from workers.measure.tracked_devices import Fleet
@@ -63,7 +62,7 @@ def keyed(standing: TestFleet, local_target: Target) -> TestFleet:
 def taken_with(key: str, fleet: TestFleet, target: Target, wait_sec: float = PATIENCE) -> str:
     """The name of the device that a runner with this key gets."""
     with Runner(key=FleetKey(key)) as runner:
-        return runner.identity(fleet.address, target.text, wait_sec=wait_sec).name
+        return runner.take_device(fleet.address, target.text, wait_sec=wait_sec).name
 
 
 def number(end: socket.socket) -> int:
@@ -123,7 +122,7 @@ def test_the_tracker_answers_nothing_before_a_proof(keyed: TestFleet, message: l
 
 def test_an_overheard_match_key_opens_no_session(keyed: TestFleet, local_target: Target) -> None:
     with TrackerClient(keyed.settings.tracker_address, PATIENCE, FleetKey(KEY)) as client:
-        offer = client.request(device_key(local_target), PATIENCE)
+        offer = client.request_device(tracker_key(local_target), PATIENCE)
     assert offer is not None
     host, port, match_key = offer
     words = f"client:{match_key}".encode()
@@ -146,7 +145,7 @@ def test_what_answers_in_a_devices_place_is_not_believed(tmp_path: Path, local_t
     imports = "from mallorn.core.fleet_key import FleetKey\nfrom workers.device.key_agent import KeyAgent\n"
     other = f"{imports}other = [FleetKey({OTHERS!r})]\n"
     with running_fleet(tmp_path, KEY) as fleet:
-        fleet.start_device(local_target, before=f"{other}KeyAgent.of_session = lambda *_: other\n")
+        fleet.start_device(local_target, before=f"{other}KeyAgent.derive_session_keys = lambda *_: other\n")
         fleet.wait_free(local_target)
         with pytest.raises(Unavailable, match="at the device's address does not have our fleet's key"):
             taken_with(KEY, fleet, local_target)
@@ -161,7 +160,7 @@ def test_a_key_is_changed_host_by_host(tmp_path: Path, local_target: Target) -> 
 
 
 def test_noise_costs_a_device_nothing(keyed: TestFleet, local_target: Target) -> None:
-    host, _, port = Fleet(keyed.settings).describe(local_target).info.address.rpartition(":")
+    host, _, port = Fleet(keyed.settings).find_device(local_target).info.address.rpartition(":")
     magic = RPC_MAGIC.to_bytes(4, "little")
     long, torn = magic + b"\xff\xff\xff\x7f", magic + b"\2\0\0\0\xff\xfe"
     for noise in (b"", b"\0" * 8, b"GET / HTTP/1.1\r\n\r\n", long, torn):
@@ -195,12 +194,11 @@ def test_neither_a_session_nor_what_it_is_forked_from_has_the_key(
     tmp_path: Path, local_target: Target
 ) -> None:
     key = secrets.token_hex(32)
-    assert has(os.getpid(), key)
     with running_fleet(tmp_path, key) as fleet:
         fleet.start_device(local_target)
         fleet.wait_free(local_target)
         with Runner(key=FleetKey(key)) as runner:
-            runner.identity(fleet.address, local_target.text, wait_sec=PATIENCE)
+            runner.take_device(fleet.address, local_target.text, wait_sec=PATIENCE)
             device = psutil.Process(fleet.device.process.pid)
             keeper, session = sorted(device.children(), key=lambda each: each.create_time())
             assert [has(each.pid, key) for each in (keeper, device, session)] == [True, False, False]
@@ -252,7 +250,7 @@ def _stands(end: socket.socket) -> bool:
 
 
 def test_a_flood_of_silence_keeps_no_honest_worker_out(keyed: TestFleet, local_target: Target) -> None:
-    host, _, port = Fleet(keyed.settings).describe(local_target).info.address.rpartition(":")
+    host, _, port = Fleet(keyed.settings).find_device(local_target).info.address.rpartition(":")
     tracker = keyed.settings.tracker_address
     with flood((host, int(port)), RPC_MAGIC), flood(tracker, TRACKER_MAGIC):
         assert taken_with(KEY, keyed, local_target) == "device"

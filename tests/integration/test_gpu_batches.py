@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.batches import call, lines, write_batch, write_manifest
 from tests.fixtures.made_up_gpus import UUIDS, MadeUpGpus
 from workers.detached.batch_record import read_results
-from workers.detached.run_batch import BatchRefused, run
+from workers.detached.run_batch import BatchRefused, run_calls
 
 HOT = 0x20
 NEEDS = {"kind": "cuda", "arch": "sm_80"}
@@ -25,7 +25,7 @@ class GpuBatch:
     def run(self, needs: dict[str, str], **changes: Any) -> int:
         args = [["float32", [64, 64], 0.0, 1.0]] * 3
         write_manifest(self.folder, [call("a", "kernel", args=args, **changes)], needs=needs)
-        return run(self.folder, self.results)
+        return run_calls(self.folder, self.results)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_time_of_a_hot_gpu_comes_home_as_a_bound(
     told = read_results(batch.results).calls["a"]
     assert (told.outcome, told.disturbed) == ("ok", 0.5), told.error
     assert told.disturbance is not None
-    assert (told.disturbance.bounds, told.disturbance.gpu) == (
+    assert (told.disturbance.upper_bounds, told.disturbance.gpu) == (
         1,
         "heat slowed the GPU down (990 of 1980 MHz, 87 °C, 412 W)",
     )

@@ -117,12 +117,12 @@ def run(
 ) -> LibraryRun:
     """Run a kernel with matrices of this size; `in_session` is done when the session has begun."""
     library, args = str(host.gpus.library()), Arguments((Tensor("TENSOR", "float32", (size, size)),) * 3)
-    runner.identity(host.fleet.address, GPU_TARGET.text)
+    runner.take_device(host.fleet.address, GPU_TARGET.text)
     in_session()
-    call = Runner.measure.of(
+    call = Runner.time_candidate.make_call(
         host.fleet.address, GPU_TARGET.text, library, args, EVALUATOR, "fixed", "a", 60, 0.0
     )
-    return runner.ask(call.within(2 * PATIENCE))
+    return runner.ask(call.with_limit(2 * PATIENCE))
 
 
 def test_every_gpu_is_a_device_of_its_own_and_of_its_own_class(fresh: GpuHost) -> None:
@@ -172,7 +172,7 @@ def test_a_time_of_a_hot_gpu_is_a_bound(runner: Runner, host: GpuHost) -> None:
     done = run(runner, host)
     assert (done.outcome, done.disturbed) == (Outcome.OK, 0.5)
     assert done.disturbance is not None
-    assert (done.disturbance.bounds, done.disturbance.gpu) == (
+    assert (done.disturbance.upper_bounds, done.disturbance.gpu) == (
         1,
         "heat slowed the GPU down (990 of 1980 MHz, 87 °C, 412 W)",
     )

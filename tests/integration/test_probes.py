@@ -6,15 +6,15 @@ from cli import host_checks
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from tests.fixtures.fleet import TestFleet
-from workers.hardware_probe.measure_machine import measure
+from workers.hardware_probe.measure_machine import probe_device_machine
 from workers.process.worker_runtime import Runtime
 
 
 def test_a_device_is_measured_and_free_again(fleet: TestFleet, local_target: Target, tmp_path: Path) -> None:
     runtime = Runtime(Settings(tracker=fleet.address, data_dir=tmp_path))
     try:
-        like = runtime.fleet.describe(local_target).device_class
-        endpoint, machine = measure(runtime, local_target, like)
+        like = runtime.fleet.find_device(local_target).device_class
+        endpoint, machine = probe_device_machine(runtime, local_target, like)
     finally:
         runtime.close()
     assert endpoint.name == "device"
@@ -28,4 +28,4 @@ def test_a_device_is_measured_and_free_again(fleet: TestFleet, local_target: Tar
 
 
 def test_the_check_builds_and_runs_a_kernel(local_target: Target) -> None:
-    assert "ran" in host_checks.kernel(local_target)
+    assert "ran" in host_checks.check_kernel(local_target)

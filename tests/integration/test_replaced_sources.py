@@ -27,7 +27,7 @@ def asked_to_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: signals.append(number))
     monkeypatch.setenv(code_digest.VARIABLE, "")
-    code_digest.remember_sources()
+    code_digest.store_source_digest()
     yield signals
     signal.signal(signal.SIGTERM, before)
     STOP._asked.clear()
@@ -58,13 +58,13 @@ def test_a_child_of_other_sources_builds_nothing_and_its_worker_ends(
 def test_every_child_that_loads_tvm_refuses(face: type[Child]) -> None:
     """By its module: what it serves goes through `same_code`."""
     source = Path(code_digest.__file__).with_name(f"{face.MODULE.rpartition('.')[2]}.py").read_text()
-    assert f"serve(same_code(serving({face.__name__}, *ANSWERS)))" in source
+    assert f"serve(refuse_if_code_changed(collect_handlers({face.__name__}, *ANSWERS)))" in source
 
 
 def test_no_method_of_a_child_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     served = {name: bytes for name in dir(ModelCompiler) if isinstance(getattr(ModelCompiler, name), Method)}
     monkeypatch.setenv(code_digest.VARIABLE, "of before")
-    refusing = code_digest.same_code(served)
+    refusing = code_digest.refuse_if_code_changed(served)
     assert refusing.keys() == served.keys()
     for refuse in refusing.values():
         with pytest.raises(code_digest.CodeReplaced):
@@ -75,7 +75,7 @@ def test_a_worker_takes_no_work_once_its_sources_are_others(
     asked_to_end: list[int], workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = workshop.job(("w0",))
-    item = WorkItem.round(workshop.next_round(job))
+    item = WorkItem.for_round(workshop.next_round(job))
     replace_sources(monkeypatch)
     with leased_work(workshop, item) as held:
         assert held is None

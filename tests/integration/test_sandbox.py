@@ -15,10 +15,10 @@ import pytest
 from tests.fixtures import escapes
 from workers.sandbox import system_paths
 from workers.sandbox.sandbox import WHOLE
-from workers.sandbox.sandbox_support import reached
+from workers.sandbox.sandbox_support import probe_sandbox_support
 
 ROOT = Path(__file__).resolve().parents[2]
-LEVEL = reached("best-effort")
+LEVEL = probe_sandbox_support("best-effort")
 needs_walls = pytest.mark.skipif(LEVEL != WHOLE, reason=f"the kernel here closes walls only {LEVEL}")
 # What every process can do everywhere, unless walls bar it; some kernels and containers bar more.
 OPEN_ANYWHERE = {
@@ -163,7 +163,7 @@ from workers.sandbox.landlock import READ
 from workers.sandbox.sandbox import SandboxSpec, enter_sandbox
 room = Path(sys.argv[1])
 enter_sandbox(SandboxSpec(room / "own", others=((str(room), READ),)))
-(room / "own" / "answers").write_text("mine")
+(room / "own" / "unmeasured_schedules").write_text("mine")
 for step in (
     lambda: (room / "graphs" / "records").write_text("mine"),
     lambda: (room / "graphs" / "records").unlink(),

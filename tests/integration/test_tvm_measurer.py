@@ -16,7 +16,7 @@ from tests.kits.measurers import MeasurerTestCase, Workplace
 from workers.interfaces.candidate_compiler import CandidateCompiler, Library
 from workers.interfaces.device_runner import Runner
 from workers.measure import tvm_measurer
-from workers.measure.base import MeasureInput
+from workers.measure.measurer_interface import MeasureInput
 from workers.measure.stopping.incremental_timing import ENOUGH
 from workers.measure.tvm_measurer import TvmMeasurer
 from workers.subprocesses.process_pool import ChildPool
@@ -57,7 +57,7 @@ class TestTvmMeasurer(MeasurerTestCase):
     @pytest.fixture
     def workplace(self, subject: Subject, local_target: Target) -> Workplace:
         good, sketch = subject.slots[:2], subject.slots[0].sketch
-        impossible = MeasureInput(2, Candidate(sketch.key, (0,) * sketch.width), sketch)
+        impossible = MeasureInput(2, Candidate(sketch.key, (0,) * sketch.decision_count), sketch)
         return Workplace(subject.program, local_target, [*good, impossible])
 
 

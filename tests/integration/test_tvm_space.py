@@ -15,7 +15,7 @@ from searchers.space import Candidate
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.subprocesses.errors import ChildCrashed
 from workers.subprocesses.pending_call import Call
 from workers.tvm.tvm_space import TvmSpace

@@ -10,7 +10,7 @@ from costmodels.views import VIEWS
 from searchers.decision_space import SketchRules
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
-from workers.features.base import Extractor
+from workers.features.feature_extractor import Extractor
 
 WORK: Final = (20.0, 5.0, 6.0, 4.0)  # log2 of the operations, then of each axis
 UNROLL: Final = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2), labels=(0, 16, 512))

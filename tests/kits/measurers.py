@@ -11,7 +11,7 @@ from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import Endpoint
-from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program
+from workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Need, Program
 
 OPTIONS = JobOptions(
     build_timeout_sec=120, run_timeout_sec=60, evaluator=EvaluatorOptions(number=1, repeat=2, min_repeat_ms=1)
@@ -59,7 +59,7 @@ class MeasurerTestCase:
 
     @staticmethod
     def compared(measurer: Measurer, at: Workplace) -> list[MeasureResult]:
-        return measurer.compare(at.program, at.target, at.slots, at.options, PASSES)
+        return measurer.measure_in_passes(at.program, at.target, at.slots, at.options, PASSES)
 
     @staticmethod
     def assert_whole(results: Sequence[MeasureResult]) -> None:
@@ -72,15 +72,14 @@ class MeasurerTestCase:
                 assert result.endpoint is not None
                 assert result.endpoint.threads > 0
 
-    def test_every_slot_gets_exactly_one_result(self, measurer: Measurer, workplace: Workplace) -> None:
+    def test_every_slot_gets_exactly_one_result_and_a_bad_candidate_costs_its_own(
+        self, measurer: Measurer, workplace: Workplace
+    ) -> None:
         results = self.measured(measurer, workplace)
         assert sorted(result.slot for result in results) == sorted(slot.slot for slot in workplace.slots)
         candidates = {slot.slot: slot.candidate for slot in workplace.slots}
         assert all(result.trial.candidate == candidates[result.slot] for result in results)
         self.assert_whole(results)
-
-    def test_a_bad_candidate_costs_its_own_slot(self, measurer: Measurer, workplace: Workplace) -> None:
-        results = self.measured(measurer, workplace)
         failed = {result.slot: result.trial.error for result in results if result.trial.outcome.failed}
         assert failed.keys() == {workplace.bad}, failed
 
@@ -95,7 +94,7 @@ class MeasurerTestCase:
     def test_nothing_to_measure_is_no_result(self, measurer: Measurer, workplace: Workplace) -> None:
         at = workplace
         assert list(measurer.measure(at.program, at.target, [], at.options)) == []
-        assert measurer.compare(at.program, at.target, [], at.options, PASSES) == []
+        assert measurer.measure_in_passes(at.program, at.target, [], at.options, PASSES) == []
 
     def test_a_comparison_tells_of_every_slot_and_of_none_more_often_than_asked(
         self, measurer: Measurer, workplace: Workplace
@@ -107,16 +106,16 @@ class MeasurerTestCase:
         assert {result.slot for result in results if result.trial.outcome.failed} == {workplace.bad}
         self.assert_whole(results)
 
-    def test_what_stands_in_for_a_device_is_where_all_was_measured(
+    def test_a_virtual_device_is_where_all_was_measured(
         self, measurer: Measurer, workplace: Workplace
     ) -> None:
         at = workplace
-        instead = measurer.stand_in(at.tasks, at.target, at.options)
-        assert bool(measurer.stands_in) == (instead is not None)
-        if instead is not None:
-            assert instead.endpoint.host_id == measurer.stands_in
+        virtual_device = measurer.virtual_device_for(at.tasks, at.target, at.options)
+        assert bool(measurer.virtual_device) == (virtual_device is not None)
+        if virtual_device is not None:
+            assert virtual_device.endpoint.host_id == measurer.virtual_device
             found = [*self.measured(measurer, at), *self.compared(measurer, at)]
-            assert {_place(result.endpoint) for result in found} == {_place(instead.endpoint)}
+            assert {_place(result.endpoint) for result in found} == {_place(virtual_device.endpoint)}
 
     @pytest.mark.parametrize("need", list(Need))
     def test_a_need_is_served_or_refused_with_the_next_step(self, measurer: Measurer, need: Need) -> None:

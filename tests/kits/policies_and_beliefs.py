@@ -176,6 +176,6 @@ def assert_sound(ahead: Forecast, view: TaskView) -> None:
     assert isfinite(ahead.gain_us)
     assert ahead.gain_sd_us >= 0
     assert isfinite(ahead.gain_sd_us)
-    assert 0 <= ahead.promise <= 1
+    assert 0 <= ahead.gain_probability <= 1
     if view.best_us is not None:
         assert ahead.gain_us <= view.best_us

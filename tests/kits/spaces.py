@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from searchers.space import Candidate, Space
-from searchers.testing import SEEDS, assert_well_formed, generator, split
+from searchers.testing import SEEDS, assert_well_formed, generator, split_by_choice
 
 
 class SpaceTestCase:
@@ -66,7 +66,7 @@ class SpaceTestCase:
         assert_well_formed(space, child)
         assert child.sketch == parent.sketch
         sketch = space.by_key[parent.sketch]
-        before, after = split(sketch, parent.decisions), split(sketch, child.decisions)
+        before, after = split_by_choice(sketch, parent.decisions), split_by_choice(sketch, child.decisions)
         changes = sum(old != new for old, new in zip(before, after, strict=True))
         free = len({c.decisions for c in space.sample(generator(0), 200) if c.sketch == sketch.key}) > 1
         assert changes == (1 if free else 0)
@@ -87,7 +87,7 @@ class SpaceTestCase:
             assert child == mother
             return
         sketch = space.by_key[mother.sketch]
-        parts = (split(sketch, c.decisions) for c in (child, mother, father))
+        parts = (split_by_choice(sketch, c.decisions) for c in (child, mother, father))
         assert all(own in (hers, his) for own, hers, his in zip(*parts, strict=True))
 
     def test_defaults_are_well_formed_distinct_and_one_is_valid(self, space: Space) -> None:

@@ -15,7 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, event, func, inspect, select, text, update
 
-from db.migrate import check, upgrade
+from db.migrate import check_table_version, upgrade
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
 from db.session import Database
@@ -24,7 +24,7 @@ from mallorn.core.states import JobState
 from tests.fixtures.database import POSTGRES_LONG
 from tests.fixtures.transcript import Terminal, Typed
 from tests.migration.freezing import FROZEN
-from workers.device.detect_host import host_fingerprint
+from workers.device.detect_host import read_host_facts
 
 VERSIONS = sorted(path.name for path in FROZEN.iterdir())
 
@@ -49,7 +49,7 @@ class Frozen:
 
     def move_here(self) -> None:
         """Have this machine be the one that measured: on another no job goes on."""
-        here, tvm = host_fingerprint()["host_class"], version_of("apache-tvm")
+        here, tvm = read_host_facts()["host_class"], version_of("apache-tvm")
         with self.database.transaction() as session:
             for found in session.scalars(select(Context)).all():
                 facts = found.target_id, here, tvm, found.threads, found.evaluator
@@ -103,7 +103,7 @@ def rows(database: Database) -> dict[str, int]:
 
 def test_an_upgrade_keeps_every_row_and_ends_at_the_tables_of_the_code(frozen: Frozen) -> None:
     upgrade(frozen.database.url)
-    check(frozen.database)
+    check_table_version(frozen.database)
     with frozen.database.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
     kept = rows(frozen.database)
@@ -151,7 +151,7 @@ def test_an_upgrade_that_dies_at_any_statement_leaves_everything_to_the_next(fro
         else:
             break
     assert survived > len(VERSIONS)
-    check(frozen.database)
+    check_table_version(frozen.database)
     assert rows(frozen.database)["jobs"] == before["jobs"]
 
 

@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, select, text
 
 from db.database_clock import now
-from db.migrate import check, upgrade
+from db.migrate import check_table_version, upgrade
 from db.session import Database
 from db.tables import Base, Model
 from mallorn.core.errors import Conflict, Unavailable
@@ -51,7 +51,7 @@ def test_constraints_have_the_names_of_the_code(empty):
 def test_a_second_upgrade_changes_nothing(empty):
     upgrade(empty.url)
     upgrade(empty.url)
-    check(empty)
+    check_table_version(empty)
 
 
 def test_processes_that_upgrade_at_once_all_succeed(empty):
@@ -61,12 +61,12 @@ def test_processes_that_upgrade_at_once_all_succeed(empty):
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
     errors = [process.communicate()[1].decode() for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], errors
-    check(empty)
+    check_table_version(empty)
 
 
 def test_check_names_the_command_for_an_empty_database(empty):
     with pytest.raises(Conflict, match="not at this version's tables") as caught:
-        check(empty)
+        check_table_version(empty)
     assert caught.value.hint == "mallorn migrate"
 
 
@@ -74,7 +74,7 @@ def test_the_database_of_a_newer_version_is_left_alone(empty):
     upgrade(empty.url)
     with empty.transaction() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '9.9.9'"))
-    for action in (lambda: check(empty), lambda: upgrade(empty.url)):
+    for action in (lambda: check_table_version(empty), lambda: upgrade(empty.url)):
         with pytest.raises(Conflict, match="newer Mallorn"):
             action()
 
@@ -83,7 +83,7 @@ def test_the_database_of_a_development_version_is_left_alone(empty):
     upgrade(empty.url)
     with empty.transaction() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '0008'"))
-    for action in (lambda: check(empty), lambda: upgrade(empty.url)):
+    for action in (lambda: check_table_version(empty), lambda: upgrade(empty.url)):
         with pytest.raises(Conflict, match=r"before 0\.1\.0") as caught:
             action()
         assert caught.value.hint.startswith("mallorn dataset import")

@@ -15,7 +15,7 @@ from db.tables import Job, Measurement, Schedule
 from mallorn.core.values.finish_report import FinishReport
 from tests.fixtures.schedules import promote
 
-MIGRATION = import_module("db.migrations.versions.0_2_0_15_times_that_nobody_took")
+MIGRATION = import_module("db.migrations.versions.0_2_0_15_delete_untimed_measurements")
 
 
 def migrate(rows):
@@ -40,7 +40,7 @@ def finished(rows, workload, origin, run_us, kind="finish"):
 
 def counted(session):
     """Rows by facet and name, as statistics tell them."""
-    found = Counts(session).of(None)
+    found = Counts(session).select_counts(None)
     query = select(found.c.facet, found.c.name, func.sum(found.c.rows)).group_by(found.c.facet, found.c.name)
     return {(facet, name): count for facet, name, count in session.execute(query) if count}
 
@@ -55,10 +55,10 @@ def test_times_of_a_tenth_of_a_microsecond_inside_a_model_go_with_their_schedule
         finished(rows, "w1", "inside:default", (0.1,), kind="trial"),
     ]
     imported = finished(rows, "w0", "inside:mutation", (0.1,), kind="foreign_finish")
-    report = FinishReport(tasks_us={"w0": 0.1, "w1": 80.0}, found=2)
+    report = FinishReport(tasks_us={"w0": 0.1, "w1": 80.0}, schedule_count=2)
     rows.write(lambda session: session.execute(update(Job).values(report=report)))
     if settled:
-        rows.write(lambda session: Counts(session).grow(settled_sec=-60.0))
+        rows.write(lambda session: Counts(session).count_new_rows(settled_sec=-60.0))
     with caplog.at_level(logging.WARNING):
         migrate(rows)
     left = rows.read(lambda session: session.scalars(select(Measurement.id).order_by(Measurement.id)).all())
@@ -74,10 +74,10 @@ def test_times_of_a_tenth_of_a_microsecond_inside_a_model_go_with_their_schedule
         "trial": 1,
     }
     if settled:
-        rows.write(lambda session: Counts(session).grow(settled_sec=-60.0))
+        rows.write(lambda session: Counts(session).count_new_rows(settled_sec=-60.0))
         assert rows.read(counted) == told
     changed = rows.read(lambda session: session.scalars(select(Job.report)).one())
-    assert (changed.tasks_us, changed.without_time, changed.found) == ({"w1": 80.0}, ["w0"], 2)
+    assert (changed.tasks_us, changed.untimed_tasks, changed.schedule_count) == ({"w1": 80.0}, ["w0"], 2)
     assert "deleted 2 times that were not measured, and 2 schedules with them" in caplog.text
 
 

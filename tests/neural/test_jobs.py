@@ -66,7 +66,7 @@ def test_momentum_keeps_the_base_whole(based: Workshop, several: bytes) -> None:
     model = model_of(refit(based, "moa"))
     assert isinstance(model, MoA)
     assert model.base.save() == several
-    assert model.save() != MoA.on(model.base).save(), "it learned from the round"
+    assert model.save() != MoA.from_base(model.base).save(), "it learned from the round"
 
 
 def test_a_model_with_heads_goes_on_with_all_of_them(based: Workshop, several: bytes) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.base import CostModel
 from costmodels.metrics import coverage
-from costmodels.networks import BUFFERS
+from costmodels.neural_networks import BUFFERS
 from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest
 from tests.fixtures.cost_models import RegisteredModelTestCase, registered

@@ -5,10 +5,10 @@ from typing import Final
 import numpy as np
 import pytest
 
-from costmodels.adapted_networks import MTLTLP, TCL, MoA, adapt, cross_rows, soften_labels
+from costmodels.adapted_networks import MTLTLP, TCL, MoA, cross_rows, fine_tune_with_momentum, soften_labels
 from costmodels.base import FAILED_LABEL, CostModel, Vector
 from costmodels.metrics import pairwise_accuracy
-from costmodels.networks import TLP
+from costmodels.neural_networks import TLP
 from costmodels.residual import Residual
 from costmodels.testing import Data, assert_same, easy_data
 from costmodels.views import PRIMITIVES
@@ -49,15 +49,15 @@ def accuracy(model: CostModel) -> float:
 def test_momentum_carries_a_base_to_another_device(base: TLP, alone: float) -> None:
     local = measured(FEW, 1, "there")
     untouched = base.save()
-    model = adapt(base, *local, seed=0)
+    model = fine_tune_with_momentum(base, *local, seed=0)
     assert accuracy(model) > alone + 0.1
     assert base.save() == untouched
-    assert_same(adapt(base, *local, seed=0).predict(local[0]), model.predict(local[0]))
+    assert_same(fine_tune_with_momentum(base, *local, seed=0).predict(local[0]), model.predict(local[0]))
 
 
 def test_before_any_local_row_the_base_answers_and_both_are_stored(base: TLP) -> None:
     features, labels, groups = measured(FEW, 1, "there")
-    model = MoA.on(base)
+    model = MoA.from_base(base)
     assert_same(model.predict(features), base.predict(features))
     model.fit(features, labels, groups, seed=0)
     again = MoA.load(model.save())
@@ -68,7 +68,7 @@ def test_before_any_local_row_the_base_answers_and_both_are_stored(base: TLP) ->
 def test_a_student_takes_over_what_its_teacher_knows_of_another_device(base: TLP, alone: float) -> None:
     local = measured(FEW, 1, "there")
     untouched = base.save()
-    model = TCL.on(base)
+    model = TCL.from_base(base)
     assert_same(model.predict(local[0]), base.predict(local[0]))
     model.fit(*local, seed=0)
     assert accuracy(model) > alone + 0.05
@@ -99,7 +99,7 @@ def test_crossings_are_of_rows_of_one_task() -> None:
 
 
 def test_residuals_stand_on_a_network_as_well(base: TLP, alone: float) -> None:
-    model = Residual.on(base)
+    model = Residual.from_base(base)
     model.fit(*measured(FEW, 1, "there"), seed=0)
     assert model.view == PRIMITIVES.name
     assert accuracy(model) > alone + 0.1
@@ -123,22 +123,22 @@ def test_a_head_learns_from_the_trunk_of_all(two_heads: MTLTLP, alone: float) ->
 def test_the_head_of_another_target_goes_on_with_momentum_from_few_rows(alone: float) -> None:
     heads = MTLTLP()
     heads.fit_domains(*measured(500, 0, "here"), ["here"] * 500, home="here", seed=0)
-    model = MoA.on(heads)
+    model = MoA.from_base(heads)
     model.fit(*measured(FEW, 1, "there"), seed=0)
     assert accuracy(model) > alone + 0.1
 
 
 def test_a_model_with_heads_goes_on_from_a_base_of_its_kind(two_heads: MTLTLP, alone: float) -> None:
     untouched, local = two_heads.save(), measured(FEW, 2, "there")
-    model = MTLTLP.on(two_heads)
+    model = MTLTLP.from_base(two_heads)
     assert_same(model.predict(local[0]), two_heads.predict(local[0]))
     model.fit(*measured(30, 3, "there"), seed=5)
     model.fit(*local, seed=0)
     assert two_heads.save() == untouched
-    assert_same(model.predict(local[0]), adapt(two_heads, *local, seed=0).predict(local[0]))
+    assert_same(model.predict(local[0]), fine_tune_with_momentum(two_heads, *local, seed=0).predict(local[0]))
     assert accuracy(model) > alone + 0.1
     features, labels, groups = measured(300, 8, "here")
-    other = MTLTLP.load(model.save()).at("here")
+    other = MTLTLP.load(model.save()).for_domain("here")
     assert pairwise_accuracy(other.predict(features).mean, labels, groups) > 0.65
     model.fit(*(part[:0] for part in local), seed=0)
     assert_same(model.predict(local[0]), two_heads.predict(local[0]))
@@ -146,7 +146,7 @@ def test_a_model_with_heads_goes_on_from_a_base_of_its_kind(two_heads: MTLTLP, a
 
 def test_a_base_that_learned_nothing_is_not_gone_on_from() -> None:
     local = measured(FEW, 1, "there")
-    model, anew = MTLTLP.on(MTLTLP()), MTLTLP()
+    model, anew = MTLTLP.from_base(MTLTLP()), MTLTLP()
     for each in (model, anew):
         each.fit(*local, seed=0)
     assert model.save() == anew.save()
@@ -159,11 +159,11 @@ def test_another_head_answers_otherwise_and_is_stored(two_heads: MTLTLP) -> None
     def right(scores: Vector) -> float:
         return pairwise_accuracy(scores, labels, groups)
 
-    here = two_heads.at("here")
+    here = two_heads.for_domain("here")
     assert right(here.predict(features).mean) > right(two_heads.predict(features).mean)
     assert_same(MTLTLP.load(here.save()).predict(features), here.predict(features))
     with pytest.raises(InvalidRequest, match="no row belongs to the domain 'elsewhere'") as raised:
-        two_heads.at("elsewhere")
+        two_heads.for_domain("elsewhere")
     assert "'here', 'there'" in raised.value.hint
 
 

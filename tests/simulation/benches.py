@@ -9,12 +9,12 @@ from mallorn.core.errors import HostFault, MallornError, NoDevice, StorageFull, 
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from research.simulated_device.measurer import SimulatedMeasurer, simulate_run
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
 from workers.device.device_class import Endpoint, endpoint_of
 from workers.finish.numeric_check import Checker, NumericCheck
-from workers.measure.base import MeasureInput, MeasureResult, Need, Program
-from workers.measure.simulated_measurer import SimulatedMeasurer, simulate_run
+from workers.measure.measurer_interface import MeasureInput, MeasureResult, Need, Program
 
 NAME: Final = "tests.simulation.benches:Bench"
 USUAL, OTHER = "made-up", "made-up-otherwise"  # classes of hosts
@@ -125,7 +125,7 @@ class Benches:
 class Bench(SimulatedMeasurer):
     """The Measurer seam over a run's devices."""
 
-    stands_in = ""  # its devices are devices as far as the service knows
+    virtual_device = ""  # its devices are hardware as far as the service knows
 
     def __init__(self, benches: Benches, like: Any = None) -> None:
         self._benches = benches
@@ -147,8 +147,8 @@ class Bench(SimulatedMeasurer):
         for slot in slots:
             yield from self._benches.run(program, target, slot, options, self._like)
 
-    def stand_in(self, tasks: Any, target: Target, options: JobOptions) -> Any:
-        """Nobody stands in for these devices."""
+    def virtual_device_for(self, tasks: Any, target: Target, options: JobOptions) -> Any:
+        """Return None: these devices are not virtual."""
         return None
 
     def require(self, need: Need) -> bool:

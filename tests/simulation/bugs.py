@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from sqlalchemy import and_, true, update
 
-from db.repositories.base import until
+from db.repositories.base import seconds_from_now
 from db.repositories.leases import Leases, LeaseToken
 from db.tables import LeaseRow
 from mallorn.core.errors import Unavailable
@@ -17,7 +17,7 @@ from services.control.plan_job import job_view
 from tests.simulation import old_code
 from tests.simulation.benches import Check
 from workers.finish.numeric_check import NumericCheck
-from workers.measure.base import MeasureInput, Program
+from workers.measure.measurer_interface import MeasureInput, Program
 from workers.round.batch_commits import Commits
 
 
@@ -28,7 +28,7 @@ def fencing_off() -> AbstractContextManager[object]:
         item = hold.item
         return and_(LeaseRow.kind == item.kind, LeaseRow.subject == item.subject, LeaseRow.until.is_not(None))
 
-    return patch("db.repositories.leases.mine", mine)
+    return patch("db.repositories.leases.is_row_held_by", mine)
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def commit_twice() -> Iterator[None]:
 
 def sweeper_off() -> AbstractContextManager[object]:
     """A message that gets lost is never sent again."""
-    return patch("services.control.celery_tasks.sweep", lambda *_: [])
+    return patch("services.control.celery_tasks.collect_overdue_messages", lambda *_: [])
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def renewals_never_refused() -> Iterator[None]:
 def _renewed(self: Leases, hold: LeaseToken, lease_sec: float) -> bool:
     item = hold.item
     same = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
-    self.changed(update(LeaseRow).where(*same).values(until=until(lease_sec)))
+    self.execute_and_count(update(LeaseRow).where(*same).values(until=seconds_from_now(lease_sec)))
     return True
 
 

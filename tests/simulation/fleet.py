@@ -5,7 +5,7 @@ from typing import Any, Final, Self
 
 from mallorn.core.targets import Target
 from tests.simulation.benches import Benches, Device
-from workers.device.tracker_client import device_key
+from workers.device.tracker_client import tracker_key
 from workers.process.heartbeat import Heartbeat
 
 EVERY_SEC: Final = 15.0  # between two roll calls of a worker; devices are fresh for twice as long
@@ -24,7 +24,7 @@ class Tracker:
 
     def _told(self, device: Device) -> dict[str, Any]:
         words = {"target": self._target.text} | self._benches.words(device)
-        return {"key": f"server:{device_key(self._target)}", "busy": False, "mallorn": words}
+        return {"key": f"server:{tracker_key(self._target)}", "busy": False, "mallorn": words}
 
     def __enter__(self) -> Self:
         return self
@@ -38,6 +38,6 @@ class Tracker:
 class QuietRollCall(Heartbeat):
     """Reports every few seconds, and not whenever the work changes: a run has enough statements."""
 
-    def busy_with(self, what: str) -> None:
+    def report_task(self, what: str) -> None:
         """It shows with the next."""
         self._busy_with = what

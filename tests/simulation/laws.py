@@ -78,7 +78,7 @@ def _every_job_ends(rows: _Rows, owners: Sequence[Any], faults: Sequence[Fault])
                 yield f"job {job_id} of {owner.name} was accepted and is gone"
             elif _may_rest(owner, job, nowhere):
                 continue
-            elif not JobState(job.state).final:
+            elif not JobState(job.state).is_final:
                 yield f"job {job_id} has not ended: it is {job.state} ({job.reason})"
             elif job.state == JobState.FAILED and costs_leases(faults) < LOSSES:
                 yield f"job {job_id} failed for nothing of its own: {job.reason}"

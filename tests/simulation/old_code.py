@@ -21,7 +21,7 @@ from mallorn.core.states import RoundState, WorkKind
 from mallorn.core.values.fleet import DeviceInfo
 from services.control import plan_target
 from services.control.plan_job import plan_job
-from services.planner.fair_share import charged
+from services.planner.fair_share import charge_job
 from workers.device.device_class import Endpoint
 from workers.process.heartbeat import Heartbeat
 from workers.process.retry_rules import OTHER_HOST, RetryRule, retry_rule_for
@@ -59,7 +59,7 @@ def turns_unguarded() -> AbstractContextManager[object]:
     def plan_one(self: Any, job_id: str, slots: int) -> None:
         with self._database.transaction() as session:
             turn = plan_job(session, job_id, slots, self._devices, self._patience)
-            paid = charged([*self._jobs.values()], job_id, turn.candidates)
+            paid = charge_job([*self._jobs.values()], job_id, turn.candidates)
             FairShares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         self._jobs[job_id] = paid
         self._messages += turn.messages
@@ -122,7 +122,7 @@ def fenced_by_number() -> AbstractContextManager[object]:
         same = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
         return and_(*same, LeaseRow.attempt == hold.attempt, LeaseRow.until.is_not(None))
 
-    return patch("db.repositories.leases.mine", mine)
+    return patch("db.repositories.leases.is_row_held_by", mine)
 
 
 @contextmanager
@@ -131,11 +131,11 @@ def host_faults_are_losses() -> Iterator[None]:
 
     def leave(self: WorkItems, hold: LeaseToken, error: MallornError) -> None:
         if hold.item.kind is not WorkKind.ROUND:
-            self.give_back(hold, error)
+            self.return_work(hold, error)
         elif Leases(self.session).get(hold.item).losses + 1 >= MAX_LOSSES:
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, self._job_of(hold), error)
-        elif self.lose(hold, error) is not None:
+        elif self.record_interruption(hold, error) is not None:
             Jobs(self.session).set_reason(self._job_of(hold), error.reason)
 
     def fate(error: MallornError, kind: WorkKind) -> RetryRule:
@@ -143,7 +143,7 @@ def host_faults_are_losses() -> Iterator[None]:
         return replace(found, act=leave) if found is OTHER_HOST else found
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(Health, "recover", lambda _self: None))
+        stack.enter_context(patch.object(Health, "pause_until_healthy", lambda _self: None))
         stack.enter_context(patch("workers.process.leased_work.retry_rule_for", fate))
         yield
 

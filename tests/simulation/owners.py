@@ -13,7 +13,7 @@ from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
 from services.coordinator.jobs.job_request_bodies import JobIn
-from services.coordinator.jobs.submit import submit
+from services.coordinator.jobs.submit import create_or_find_job
 from tests.simulation.benches import NAME
 from tests.simulation.parts import LOOK_SEC, Parts
 from tests.simulation.seams import SETTINGS, TARGET
@@ -35,8 +35,7 @@ def wish(random: Random, **options: str) -> JobIn:
     """A job as somebody asks for it."""
     names = random.choice((["w0"], ["w0"], ["w1"], ["w0", "w1"]))
     asked = {"name": "+".join(names), "trials": random.choice((4, 4, 6, 8)), "seed": random.randrange(100)}
-    private = "on" if random.random() < PRIVATE_SHARE else "off"
-    changed = OPTIONS.model_copy(update={"private": private, **options})
+    changed = OPTIONS.model_copy(update={"private": random.random() < PRIVATE_SHARE, **options})
     return JobIn(model_id=MODEL, target=TARGET.text, options=changed, **asked)
 
 
@@ -99,12 +98,14 @@ class Owner:
 
     def _submit(self, wish: JobIn, key: str) -> str:
         waker = SimpleNamespace(wake=self._parts.broker.send)
-        parts: Any = SimpleNamespace(database=self._parts.database, waker=waker, settings=SETTINGS)
+        door = SimpleNamespace(needs_credentials=lambda: False)  # the service asks for no API keys
+        database = self._parts.database
+        parts: Any = SimpleNamespace(database=database, waker=waker, settings=SETTINGS, door=door)
         try:
-            return submit(parts, self.name, wish, key)[0].id
+            return create_or_find_job(parts, self.name, wish, key)[0].id
         except NotFound:  # a restore took the model away
             self._upload()
-            return submit(parts, self.name, wish, key)[0].id
+            return create_or_find_job(parts, self.name, wish, key)[0].id
 
     def _look(self) -> None:
         with self._parts.database.session() as session:
@@ -141,4 +142,4 @@ class Owner:
 
 def over(state: str) -> bool:
     """Whether nobody has to do anything about a job any more."""
-    return bool(state) and JobState(state).final
+    return bool(state) and JobState(state).is_final

@@ -22,7 +22,7 @@ from tests.simulation.storage import Shared, Storage
 from workers import celery_tasks as worker_tasks
 
 DOORS: Final[dict[str, Any]] = {
-    queues.PLAN: control_tasks.plan,
+    queues.PLAN: control_tasks.plan_target_of_job,
     queues.SWEEP: control_tasks.sweep_lost_messages,
     queues.REAP: control_tasks.reap_expired_leases,
     queues.IMPORT_MODEL: worker_tasks.import_model,
@@ -92,7 +92,7 @@ class Parts:
         process = self.loom.process
         process.runtime = Hand(self.database, process.name, self.benches)
         process.runtime.roll_call.start("")
-        self._serve(control=False, between=process.runtime.health.recover)
+        self._serve(control=False, between=process.runtime.health.pause_until_healthy)
 
     def _serve(self, control: bool, between: Callable[[], object] = lambda: None) -> None:
         while True:

@@ -36,7 +36,7 @@ from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.tracked_devices import Fleet
 from workers.process.leased_stage import StageFolder
 from workers.process.worker_runtime import Runtime
-from workers.tvm.code_digest import builder, code_digest
+from workers.tvm.code_digest import code_digest, current_builder_name
 
 COMPILER: Final = MadeUpCompiler(SyntheticSpace(16, 16, 16))
 TARGET: Final = parse_target('{"kind":"llvm","num-cores":2}')
@@ -87,7 +87,7 @@ class Hand(Runtime):
     def warm_up(self, job_id: str) -> None:
         """There is no process to start."""
 
-    def graphs(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
+    def start_model_compiler(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
         return MadeUpGraphs({"scripts": Scripts("", "", "")})
 
 
@@ -100,12 +100,12 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
 
     threads, time = Threading(loom, fell), Time(loom)
     ids = Random(loom.random.random())
-    here = SimpleNamespace(shared=nullcontext, alone=lambda: nullcontext(True))
+    here = SimpleNamespace(hold_shared=nullcontext, hold_exclusive=lambda: nullcontext(True))
     changes: dict[str, Any] = {
         **dict.fromkeys(WAITING, threads),
         **dict.fromkeys(TIMED, time),
         "workers.celery_tasks.runtime": lambda: loom.process.runtime,
-        "workers.celery_tasks.send": broker.send,
+        "workers.celery_tasks.send_task": broker.send,
         "services.control.celery_tasks.plan_target": lambda database, job_id, _holder, patience: plan_target(
             database, job_id, loom.process.name, patience
         ),
@@ -114,7 +114,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "services.control.plan_job.settings": lambda: SETTINGS,
         "services.control.celery_tasks.PATIENCE": WaitLimit(SETTINGS.device_wait_sec),
         "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
-        "workers.process.leased_stage.check_room": lambda *_: None,
+        "workers.process.leased_stage.check_disk_space": lambda *_: None,
         "workers.process.leased_stage.unpack": lambda stored, _folder: stored.read(),
         "workers.model_import.run._extract": _extract(loom, benches),
         "workers.process.worker_health.find_host_fault": lambda _tunes: benches.ails(),
@@ -125,7 +125,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.process.worker_runtime.HostLock": lambda: here,
         "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.Verifier": verifier_of(benches),
-        "mallorn.core.stand_in_measurers.ON_DEVICES": frozenset({NAME}),
+        "mallorn.core.job_options.ON_DEVICES": frozenset({NAME}),
         "workers.process.time_slice.TURN_SEC": 0.0,
         "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),
@@ -174,7 +174,7 @@ class _Model:
 def _extract(loom: Loom, benches: Benches) -> Any:
     def extract(stage: Any) -> Extraction:
         benches.check_disk()
-        stage.model_file(stage.runtime.room)
+        stage.copy_model_files(stage.runtime.room)
         loom.sleep(IMPORT_SEC)
         names = stage.job.name.split("+")
         tasks = [
@@ -190,8 +190,8 @@ def _extract(loom: Loom, benches: Benches) -> Any:
 
 def _witnesses(history: History) -> Iterator[Any]:
     """The product's own methods, which tell the history what they did if their transaction commits."""
-    claim, renew, change, lose = Leases.claim, Leases.renew, Leases._change, Leases._lose
-    rest, add_batch, pull_back = Leases.rest, Measurements.add_batch, LoopTicks.pull_back
+    claim, renew, change, lose = Leases.claim, Leases.renew, Leases._change, Leases._free_and_count_losses
+    rest, add_batch, pull_back = Leases.close_work, Measurements.add_batch, LoopTicks.correct_future_times
 
     def claimed(self: Leases, item: Any, holder: str, lease_sec: float) -> Any:
         hold = claim(self, item, holder, lease_sec)
@@ -232,17 +232,17 @@ def _witnesses(history: History) -> Iterator[Any]:
         new = add_batch(self, round_id, token, rows)
         history.when_committed("commit", round_id, token.attempt, tuple(row.slot for row in rows), new)
         contexts = sorted({row.context_id for row in rows if row.context_id is not None})
-        history.when_committed("built", builder(), tuple(contexts))
+        history.when_committed("built", current_builder_name(), tuple(contexts))
         return new
 
     def pulled(self: LoopTicks, lease_sec: float) -> None:
         pull_back(self, lease_sec)
         history.when_committed("pull", read_clock(self.session) + lease_sec)
 
-    yield patch.object(LoopTicks, "pull_back", pulled)
+    yield patch.object(LoopTicks, "correct_future_times", pulled)
     yield patch.object(Leases, "claim", claimed)
     yield patch.object(Leases, "renew", renewed)
     yield patch.object(Leases, "_change", changed)
-    yield patch.object(Leases, "_lose", lost)
-    yield patch.object(Leases, "rest", rested)
+    yield patch.object(Leases, "_free_and_count_losses", lost)
+    yield patch.object(Leases, "close_work", rested)
     yield patch.object(Measurements, "add_batch", added)

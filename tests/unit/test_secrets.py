@@ -158,7 +158,7 @@ def test_what_is_no_secret_is_left() -> None:
     Settings(database_url="postgresql://postgres:postgres@host/postgres")
     for text in (
         "is postgres there? look at redis://127.0.0.1:6379/0",
-        "ada@example.org was put out",
+        "ada@example.org was banned",
         "there is no cost model private-1:operator:matmul/xgboost@9",
     ):
         assert redact(text) == text

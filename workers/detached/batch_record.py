@@ -8,10 +8,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
-from mallorn.core.artifact_uris import batch_uri, reaching
+from mallorn.core.artifact_uris import batch_uri, open_artifact
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.storable_json import quote_untrusted as printable
 from mallorn.core.storable_json import read_json
-from mallorn.core.storable_json import told as printable
 from mallorn.core.values.base import Value
 from mallorn.core.values.disturbance import Disturbance
 from searchers.base import Proposal
@@ -58,17 +58,17 @@ class SentBatch(Value):
     checks: tuple[SentCall, ...] = ()
 
 
-def holder_of(batch_id: str) -> str:
+def lease_holder_name(batch_id: str) -> str:
     """Return the holder's name under which a batch leases rounds or a job's last stage."""
     return f"batch-{batch_id}"
 
 
 class _ReportedDisturbance(Disturbance):
-    timed: Literal[1]
-    bounds: Annotated[int, Field(ge=0, le=1)]
-    kept_sec: Seconds
-    lost_sec: Seconds
-    rivals: Annotated[float, Field(ge=0, lt=1e6, allow_inf_nan=False)]
+    candidates: Literal[1]
+    upper_bounds: Annotated[int, Field(ge=0, le=1)]
+    valid_sec: Seconds
+    repeated_sec: Seconds
+    other_programs: Annotated[float, Field(ge=0, lt=1e6, allow_inf_nan=False)]
     cores: Annotated[int, Field(ge=0, le=MOST_THREADS)]
     gpu: Annotated[str, Field(max_length=1000)]
 
@@ -139,7 +139,7 @@ def read_results(file: Path) -> BatchResults:
 
 def store_batch(artifacts: str, batch: SentBatch) -> None:
     """Store a batch's record until its results are taken. Raises StoreAway, StorageFull."""
-    with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
+    with open_artifact(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.makedirs(path.rpartition("/")[0], exist_ok=True)
         store.pipe_file(path, batch.model_dump_json().encode())
 
@@ -148,18 +148,18 @@ def load_batch(artifacts: str, batch_id: str) -> SentBatch:
     """Return a stored batch. Raises InvalidRequest if the service has no batch of this id."""
     if len(batch_id) != ID_DIGITS or not set(batch_id) <= set(hexdigits):
         raise InvalidRequest(ANOTHER, hint=AGAIN)
-    with reaching(batch_uri(artifacts, "*", batch_id)) as (store, pattern):
+    with open_artifact(batch_uri(artifacts, "*", batch_id)) as (store, pattern):
         for path in store.glob(pattern):
             return SentBatch.model_validate_json(store.cat_file(path))
     raise InvalidRequest(ANOTHER, hint=AGAIN)
 
 
 def delete_batch(artifacts: str, batch: SentBatch) -> None:
-    with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
+    with open_artifact(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.rm_file(path)
 
 
-def known_calls(batch: SentBatch, results: BatchResults) -> Mapping[str, CallResult]:
+def check_call_keys(batch: SentBatch, results: BatchResults) -> Mapping[str, CallResult]:
     """Return the results by call key. Raises InvalidRequest if the batch has other calls."""
     if results.digest != batch.digest:
         raise InvalidRequest(

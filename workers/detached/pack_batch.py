@@ -30,20 +30,27 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
 from workers.detached import run_batch
-from workers.detached.batch_record import LEASE_SEC, SentBatch, SentCall, SentRound, holder_of, store_batch
+from workers.detached.batch_record import (
+    LEASE_SEC,
+    SentBatch,
+    SentCall,
+    SentRound,
+    lease_holder_name,
+    store_batch,
+)
 from workers.device.detect_host import run_with_tvm
 from workers.device.random_and_saved_arrays import load_arrays
-from workers.device.target_support import LLVM_PROGRAM, machine_of, needed_flags
-from workers.finish.contenders import Contest, contest_of
+from workers.device.target_support import LLVM_PROGRAM, needed_flags, target_architecture
+from workers.finish.choose_winner import PASSES
+from workers.finish.final_candidates import Contest, select_final_candidates
 from workers.finish.numeric_check import SEED
-from workers.finish.winners import PASSES
 from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import Builds, BuiltCandidate
-from workers.measure.device_runs import empties_cache
+from workers.measure.device_runs import must_flush_cache
+from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
 from workers.model_import.run import check_import
 from workers.process.lease_renewal import LeaseKeeper
@@ -52,11 +59,11 @@ from workers.process.leased_work import leased_work
 from workers.process.match_devices_and_builder import class_of_job, ensure_builder
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
-from workers.round.propose import prepare
+from workers.round.propose import prepare_round
 from workers.round.run import close_round, fix_round_inputs
 from workers.round.store_referenced_rows import store_sketches
 from workers.sandbox.untrusted_files import open_plain, untrusted_folder
-from workers.subprocesses.errors import ChildError, twice
+from workers.subprocesses.errors import ChildError, retry_after_crash
 from workers.tvm.code_digest import TVM_VERSION
 from workers.tvm.compare_outputs import tolerance
 
@@ -65,11 +72,11 @@ RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.
 SHARED: Final = (
     *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
     *("graphc/export/cuda_toolkit.py", "workers/subprocesses/cgroups.py"),
-    *("workers/device/clock_conditions.py", "workers/device/cuda_clock.py", "workers/device/cuda_driver.py"),
+    *("workers/device/cpu_speed_limits.py", "workers/device/cuda_clock.py", "workers/device/cuda_driver.py"),
     *("workers/device/gpu_meter.py", "workers/device/random_and_saved_arrays.py"),
     *("workers/device/slice_timer.py", "workers/device/slice_timing_result.py"),
     *("workers/host/load_meter.py", "workers/host/process_priority.py"),
-    *("workers/measure/stopping/incremental_timing.py", "workers/measure/stopping/slices.py"),
+    *("workers/measure/stopping/incremental_timing.py", "workers/measure/stopping/slice_precision.py"),
 )
 MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds are built
 BUILD_POLL_SEC: Final = 0.5
@@ -91,7 +98,7 @@ class BatchFile:
     calls: list[run_batch.Json] = field(default_factory=list)
     size: int = 0
 
-    def add(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
+    def add_if_it_fits(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
         """Add files and measurements, or return False if they would exceed the limit."""
         added_bytes = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
         if self.size + added_bytes > self.limit_bytes:
@@ -115,9 +122,9 @@ class Packing:
 
     def __init__(self, runtime: Runtime, job_id: str, limit_bytes: int) -> None:
         self._id = os.urandom(8).hex()
-        runtime.name, runtime.carries_batches = holder_of(self._id), True
+        runtime.name, runtime.carries_batches = lease_holder_name(self._id), True
         self._runtime, self._job_id, self._database = runtime, job_id, runtime.database
-        self._file = BatchFile(limit_bytes, {run_batch.MODULES: shared_modules()})
+        self._file = BatchFile(limit_bytes, {run_batch.MODULES: zip_shared_modules()})
         self._holds: list[LeaseToken] = []
         self._rounds: list[SentRound] = []
         self._passes: list[SentCall] = []
@@ -135,21 +142,21 @@ class Packing:
             raise InvalidRequest(f"batches are timed by the stopping rules {', '.join(RULES)} only")
 
     def pack(self, plan: Plan, file: Path) -> SentBatch:
-        """Write the job's next batch to `file`, store its record, and keep the leases of its
-        rounds or last stage until results come.
+        """Write the job's next batch to `file`, store its record, and keep the leases of
+        its rounds or last stage until results come.
 
         Raises Conflict if there is nothing to measure, InvalidRequest if the size limit is
         too low.
         """
         try:
-            return self._pack(plan, file)
+            return self._fill_and_write(plan, file)
         except BaseException:
             with self._database.transaction() as session:
                 for hold in self._holds:
-                    WorkItems(session).give_back(hold, Unavailable("its batch could not be made"))
+                    WorkItems(session).return_work(hold, Unavailable("its batch could not be made"))
             raise
 
-    def _pack(self, plan: Plan, file: Path) -> SentBatch:
+    def _fill_and_write(self, plan: Plan, file: Path) -> SentBatch:
         ensure_builder(self._runtime, self._job_id)
         check_import(self._runtime, self._job_id)
         ensure_machine(self._runtime, self._job_id, measuring=False)
@@ -180,7 +187,7 @@ class Packing:
             "format": run_batch.FORMAT,
             "batch": self._id,
             "tvm": TVM_VERSION,
-            "needs": needs(self._target),
+            "needs": target_requirements(self._target),
             "like": class_fields,
             "files": {name: sha256(data).hexdigest() for name, data in self._file.files.items()},
             "calls": self._file.calls,
@@ -205,14 +212,13 @@ class Packing:
         return batch
 
     def _add_round(self, round_id: int) -> bool:
-        """Build a round's candidates and add them. If they do not fit, put the round back
-        into the queue and return False."""
+        """Build and add a round's candidates, or requeue a round that does not fit and return False."""
         is_added = False
-        with leased_work(self._runtime, WorkItem.round(round_id), fix_round_inputs) as work:
+        with leased_work(self._runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
             if work is None:
                 return False
             token = work.hold.token
-            context, (slots, proposals, state) = prepare(self._runtime, round_id, token)
+            context, (slots, proposals, state) = prepare_round(self._runtime, round_id, token)
             slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
             commits = Commits(self._database, context, token, slots, proposals)
             limit_sec = run_timeout_sec(context.program, self._options, context.best_us)
@@ -223,16 +229,16 @@ class Packing:
                     commits.add(end)
                     continue
                 key = f"{round_id}-{end.slot.slot}"
-                files[f"{key}.so"] = _file_of_child(end.artifact).read()
+                files[f"{key}.so"] = _check_child_file(end.artifact).read()
                 build_ms[end.slot.slot] = end.build_ms
-                args = context.program.args.of(end.args)
-                call = timed_call(key, f"{key}.so", args, limit_sec, self._options, self._target)
+                args = context.program.args.with_tensors(end.args)
+                call = make_timing_call(key, f"{key}.so", args, limit_sec, self._options, self._target)
                 calls.append(call | race)
             commits.commit_all()
             if not calls:  # no candidate could be built
                 close_round(self._runtime, context, token, RoundStats(candidates=len(slots_left)), state)
                 return True
-            is_added = self._file.add(files, calls)
+            is_added = self._file.add_if_it_fits(files, calls)
             with self._database.transaction() as session:
                 store_sketches(session, [slot.sketch for slot in slots])
                 if not is_added:
@@ -243,14 +249,14 @@ class Packing:
                 round_id=round_id, proposals=tuple(proposals), build_ms=build_ms, state=encoded
             )
             self._rounds.append(sent_round)
-            self._hold(work.hold)
+            self._extend_lease(work.hold)
         elif not self._file.calls:
             raise InvalidRequest(
                 "the first round is larger than the limit, or broke off", hint="--limit 200M"
             )
         return is_added
 
-    def _hold(self, hold: LeaseToken) -> None:
+    def _extend_lease(self, hold: LeaseToken) -> None:
         """Extend a lease until the batch is made, since no thread renews it."""
         self._holds.append(hold)
         with self._database.transaction() as session:
@@ -261,50 +267,51 @@ class Packing:
     ) -> Iterator[BuiltCandidate | MeasureResult]:
         """Build candidates as in any round; delete the libraries when iteration ends."""
         runtime, limit_sec = self._runtime, self._options.build_timeout_sec
-        with untrusted_folder("build-", runtime.builds) as folder, HostLock().shared() as turn:
+        with untrusted_folder("build-", runtime.builder_folder) as folder, HostLock().hold_shared() as turn:
             builds = Builds(runtime.builders, slots, program, self._target, folder, limit_sec, any_size)
             try:
-                while builds.unfinished:
-                    lease.check()
-                    turn.make_way(builds.pause, builds.go_on)
+                while builds.has_unfinished:
+                    lease.raise_if_lost()
+                    turn.pause_if_requested(builds.pause, builds.go_on)
                     yield from builds.poll(BUILD_POLL_SEC)
             finally:
                 builds.abort()
 
     def _add_finish(self) -> None:
-        """Add timings and numeric checks of the candidates of a job's last stage."""
         is_added, runtime, job_id = False, self._runtime, self._job_id
         with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
             if stage is None:
                 return
             with self._database.session() as session:
-                tasks = Tasks(session).programs(job_id)
+                tasks = Tasks(session).list_with_workloads(job_id)
             files, calls = dict[str, bytes](), list[run_batch.Json]()
-            with stage_folder(runtime, "finish-") as folder, stage.graphs(folder) as graphs:
+            with stage_folder(runtime, "finish-") as folder, stage.start_model_compiler(folder) as graphs:
                 for task, workload in tasks:
-                    contest = contest_of(stage, task, workload)
+                    contest = select_final_candidates(stage, task, workload)
                     candidates: list[BuiltCandidate] = []
                     for end in self._build(stage.lease, contest.program, contest.slots, any_size=True):
                         if isinstance(end, BuiltCandidate):
                             name = f"f{task.index}-{end.slot.slot}.so"
-                            files[name] = _file_of_child(end.artifact).read()
+                            files[name] = _check_child_file(end.artifact).read()
                             candidates.append(end)
                     limit_sec = self._options.run_timeout_sec
                     for turn, candidate in product(range(PASSES), candidates):
-                        slot, args = candidate.slot, contest.program.args.of(candidate.args)
+                        slot, args = candidate.slot, contest.program.args.with_tensors(candidate.args)
                         name = f"f{task.index}-{slot.slot}"
                         key, library = f"{name}-{turn}", f"{name}.so"
-                        calls.append(timed_call(key, library, args, limit_sec, self._options, self._target))
+                        calls.append(
+                            make_timing_call(key, library, args, limit_sec, self._options, self._target)
+                        )
                         self._passes.append(
                             SentCall(key=key, workload=contest.program.key, candidate=slot.candidate.key)
                         )
-                    self._add_checks(files, calls, task.index, contest, graphs, folder.graphs)
-            is_added = self._file.add(files, calls)
+                    self._add_checks(files, calls, task.index, contest, graphs, folder.compiler_folder)
+            is_added = self._file.add_if_it_fits(files, calls)
         if stage is not None and is_added:
-            self._hold(stage.hold)
+            self._extend_lease(stage.hold)
         elif stage is not None:
             with self._database.transaction() as session:
-                Leases(session).give_back(stage.hold)
+                Leases(session).return_work(stage.hold)
             raise InvalidRequest("the finish is larger than the limit, or broke off", hint="--limit 200M")
 
     def _add_checks(
@@ -316,25 +323,28 @@ class Packing:
         graphs: ModelCompiler,
         folder: Path,
     ) -> None:
-        """Add a numeric check of each finalist of a task, unless it cannot be built as a
-        whole program."""
+        """Add a numeric check of each finalist that can be built as a whole program."""
         program = contest.program
         inputs_file, outputs_file = folder / "inputs.npz", folder / "expected.npz"
-        reference = twice(
-            lambda: graphs.reference(program.tir, program.args, SEED, str(inputs_file), str(outputs_file))
+        reference = retry_after_crash(
+            lambda: graphs.write_reference(
+                program.tir, program.args, SEED, str(inputs_file), str(outputs_file)
+            )
         )
-        inputs = list(load_arrays(_file_of_child(inputs_file)).values())
-        outputs = list(load_arrays(_file_of_child(outputs_file)).values())
+        inputs = list(load_arrays(_check_child_file(inputs_file)).values())
+        outputs = list(load_arrays(_check_child_file(outputs_file)).values())
         is_signed = any(
             (values.astype("float32") < 0).any()
             for values, arg in zip(inputs, program.args.args, strict=True)
             if "float" in arg.dtype
         )
         expected_name = f"f{index}-expected.npz"
-        files[expected_name] = expected_values(outputs, reference.outputs)
+        files[expected_name] = pack_expected_outputs(outputs, reference.outputs)
         types = ["float32" if reference.rounds else str(outputs[i].dtype) for i in reference.outputs]
         check = {
-            "args": draws_of(program.args.in_checks(), CHECKED_INTS, CHECKED_FLOATS[is_signed]),
+            "args": describe_random_arguments(
+                program.args.with_full_byte_range(), CHECKED_INTS, CHECKED_FLOATS[is_signed]
+            ),
             "seed": SEED,
             "inputs": run_batch.fingerprint(inputs, reference.outputs),
             "outputs": reference.outputs,
@@ -349,20 +359,22 @@ class Packing:
                 self._runtime.compiler.full_trace, program.tir, target, slot.sketch.trace, decisions
             )
             try:
-                trace = twice(get_trace)
+                trace = retry_after_crash(get_trace)
                 if trace is None:
                     continue
-                twice(partial(graphs.build_whole, program.tir, trace, target, str(library)))
+                retry_after_crash(
+                    partial(graphs.build_whole_program, program.tir, trace, target, str(library))
+                )
             except ChildError:
                 continue
-            files[f"{key}.so"] = _file_of_child(library).read()
+            files[f"{key}.so"] = _check_child_file(library).read()
             calls.append(
                 {"key": key, "library": f"{key}.so", "timeout_sec": run_batch.CHECK_SEC, "check": check}
             )
             self._checks.append(SentCall(key=key, workload=program.key, candidate=slot.candidate.key))
 
 
-def timed_call(
+def make_timing_call(
     key: str, library: str, args: Arguments, limit_sec: float, options: JobOptions, target: Target
 ) -> run_batch.Json:
     """Return a call that tells run_batch.py to time a library as a regular device would."""
@@ -370,15 +382,15 @@ def timed_call(
     return {
         "key": key,
         "library": library,
-        "args": draws_of(args, TIMED_INTS, TIMED_FLOATS),
+        "args": describe_random_arguments(args, TIMED_INTS, TIMED_FLOATS),
         "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
         "stopping": options.stopping,
         "timeout_sec": limit_sec,
-        "cold": empties_cache(evaluator, args, target),
+        "cold": must_flush_cache(evaluator, args, target),
     }
 
 
-def shared_modules() -> bytes:
+def zip_shared_modules() -> bytes:
     """Return a zip of the modules that both run_batch.py and device servers use."""
     root, file = Path(run_batch.__file__).parents[2], BytesIO()
     packages = {str(package) for name in SHARED for package in Path(name).parents[:-1]}
@@ -390,18 +402,20 @@ def shared_modules() -> bytes:
     return file.getvalue()
 
 
-def needs(target: Target) -> run_batch.Json:
+def target_requirements(target: Target) -> run_batch.Json:
     """Return what a target's libraries require: kind, architecture, cores and CPU flags."""
     if not target.is_cpu:
         return {"kind": target.kind, "arch": str(target.attrs.get("arch", ""))}
-    machine = machine_of(target) or os.uname().machine
+    machine = target_architecture(target) or os.uname().machine
     answer = run_with_tvm(LLVM_PROGRAM, target.text)
     features = json.loads(answer.stdout.splitlines()[-1])["features"] if answer.returncode == 0 else []
     flags = sorted(set(needed_flags(target, features, machine).values()))
     return {"kind": target.kind, "machine": machine, "cores": target.num_cores, "flags": flags}
 
 
-def draws_of(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
+def describe_random_arguments(
+    args: Arguments, ints: tuple[int, int], floats: tuple[float, float]
+) -> list[list[Any]]:
     """Return each argument's type, shape and range, from which run_batch.py draws values."""
     draws: list[list[Any]] = []
     for index, (_, dtype, shape) in enumerate(args.args):
@@ -410,7 +424,7 @@ def draws_of(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]
     return draws
 
 
-def expected_values(answers: Sequence[Any], outputs: Sequence[int], limit: int = MOST_VALUES) -> bytes:
+def pack_expected_outputs(answers: Sequence[Any], outputs: Sequence[int], limit: int = MOST_VALUES) -> bytes:
     """Return the expected outputs as an npz file. Of a large output, at most `limit` random
     values are kept, with their places."""
     arrays: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
@@ -425,7 +439,7 @@ def expected_values(answers: Sequence[Any], outputs: Sequence[int], limit: int =
     return file.getvalue()
 
 
-def _file_of_child(path: Path) -> Any:
+def _check_child_file(path: Path) -> Any:
     """Read a file that a child wrote. Raises TamperedFile if it is not a plain file."""
     with open_plain(path.parent, path.name, MOST_FILE_BYTES) as file:
         return BytesIO(file.read())

@@ -58,21 +58,23 @@ def main() -> int:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        return serve(options.file)
+        return serve_calls(options.file)
     results = options.results or Path(f"{str(options.file).rstrip('/')}.results.jsonl")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda signal_number, _frame: _stopping.append(signal_number))
     try:
         with tempfile.TemporaryDirectory(prefix="batch-") as folder:
-            remaining = run(unpack(options.file, Path(folder)), results, options.seconds)
+            remaining = run_calls(unpack(options.file, Path(folder)), results, options.seconds)
     except BatchRefused as error:
         sys.stderr.write(f"refused: {error}\n")
         return 2
-    say(f"{remaining} left; start it again" if remaining else f"all is timed: mallorn batch take {results}")
+    print_message(
+        f"{remaining} left; start it again" if remaining else f"all is timed: mallorn batch take {results}"
+    )
     return 3 if remaining else 0
 
 
-def say(words: str) -> None:
+def print_message(words: str) -> None:
     sys.stdout.write(words + "\n")
     sys.stdout.flush()
 
@@ -95,7 +97,7 @@ def unpack(file: Path, folder: Path) -> Path:
     return folder
 
 
-def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
+def run_calls(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
     """Carry out calls that have no result, for at most `seconds`; return how many remain.
 
     Raises BatchRefused if a file was changed, if the results are of another batch, or if the
@@ -117,7 +119,7 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
     try:
         if remaining:
             session = ChildSession(batch_dir)
-            results.begin(session.device)
+            results.record_device(session.device)
         while session is not None and remaining and time.monotonic() < end_sec and not _stopping:
             key = remaining[0]["key"]
             answer: Json | None = None
@@ -128,7 +130,7 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
                 }
             else:
                 results.append({"start": key})
-                answer = session.time({**remaining[0], "best_us": results.best_us(remaining[0])}, end_sec)
+                answer = session.run_call({**remaining[0], "best_us": results.best_us(remaining[0])}, end_sec)
             if answer is None:
                 results.append({"stop": key})
                 break
@@ -136,10 +138,10 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
             results.append({"key": key, **answer})
             run_us = answer.get("run_us")
             words = f"{median(run_us):.1f} us" if run_us else answer.get("error", "")[:200]
-            say(f"{key} {answer['outcome']} {words}")
+            print_message(f"{key} {answer['outcome']} {words}")
     finally:
         if session is not None:
-            session.end()
+            session.kill_child()
         results.close()
     return len(remaining)
 
@@ -168,12 +170,12 @@ class ResultsFile:
             end = content.rfind(b"\n") + 1
             self._file.truncate(end)  # drop a line whose writer was killed in the middle
             for line in content[:end].splitlines():
-                self._record(json.loads(line))
+                self._apply_line(json.loads(line))
         except BaseException:
             self._file.close()
             raise
 
-    def _record(self, line: Json) -> None:
+    def _apply_line(self, line: Json) -> None:
         if "device" in line:
             if {name: line.get(name) for name in self._mark} != self._mark:
                 raise BatchRefused(f"{self._path} holds results of another batch")
@@ -186,7 +188,7 @@ class ResultsFile:
             if (group := self._groups.get(line["key"])) and line.get("run_us"):
                 self._bests[group] = min(median(line["run_us"]), self._bests.get(group, inf))
 
-    def begin(self, device: Json) -> None:
+    def record_device(self, device: Json) -> None:
         """Record which device measures next. Raises BatchRefused if its class differs."""
         old_device = self._device or device
         new_class = [device[name] for name in ALIKE]
@@ -207,7 +209,7 @@ class ResultsFile:
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._record(line)
+        self._apply_line(line)
 
     def close(self) -> None:
         self._file.close()
@@ -221,19 +223,19 @@ class ChildSession:
         self._process: subprocess.Popen[bytes] | None = None
         self.device = self._start()
 
-    def time(self, call: Json, end_sec: float) -> Json | None:
+    def run_call(self, call: Json, end_sec: float) -> Json | None:
         """Run a call and return its result, or None if `end_sec` or a signal is first."""
         if self._process is None:
             self._start()
         began_sec, pipe = time.monotonic(), self._process.stdin if self._process else None
-        limit_sec = longest_sec(call) + 2 * GRACE_SEC + (CHECK_SEC if call.get("check") else 0.0)
+        limit_sec = call_timeout_sec(call) + 2 * GRACE_SEC + (CHECK_SEC if call.get("check") else 0.0)
         with suppress(BrokenPipeError):  # the child died: how it ended is the result
             if pipe is not None:
                 pipe.write(json.dumps(call).encode() + b"\n")
                 pipe.flush()
         line = self._line(min(end_sec, began_sec + limit_sec))
         if line is None:
-            status = self.end()
+            status = self.kill_child()
             if status is None and (_stopping or time.monotonic() >= end_sec):
                 return None
             if status is None or status == -signal.SIGALRM:
@@ -247,7 +249,7 @@ class ChildSession:
         else:
             result = json.loads(line)
             if result["outcome"] not in ("ok", "wrong_result"):
-                self.end()  # a GPU's context may be broken
+                self.kill_child()  # a GPU's context may be broken
         return {**result, "run_ms": round((time.monotonic() - began_sec) * 1e3, 3)}
 
     def _start(self) -> Json:
@@ -257,7 +259,7 @@ class ChildSession:
         line = self._line(time.monotonic() + START_SEC)
         answer: Json = json.loads(line) if line else {"refused": "TVM's runtime does not load here"}
         if "refused" in answer:
-            self.end()
+            self.kill_child()
             raise BatchRefused(answer["refused"])
         device: Json = answer["device"]
         return device
@@ -279,7 +281,7 @@ class ChildSession:
         line, _, self._read = self._read.partition(b"\n")
         return line
 
-    def end(self) -> int | None:
+    def kill_child(self) -> int | None:
         """Kill the child; return its exit status if it had already ended, otherwise None."""
         process, self._process = self._process, None
         if process is None:
@@ -291,18 +293,18 @@ class ChildSession:
         return status
 
 
-def patience_sec(call: Json) -> float:
+def repeat_limit_sec(call: Json) -> float:
     """Return the seconds that may be spent on repeating timings that were disturbed."""
     _, repeat, min_repeat_ms = call.get("evaluator") or (0, 0, 0)
     return float(repeat * min_repeat_ms / 1e3)
 
 
-def longest_sec(call: Json) -> float:
+def call_timeout_sec(call: Json) -> float:
     """Return the time limit of a candidate in seconds, after which it is killed."""
-    return float(call["timeout_sec"] + patience_sec(call))
+    return float(call["timeout_sec"] + repeat_limit_sec(call))
 
 
-def serve(folder: Path) -> int:
+def serve_calls(folder: Path) -> int:
     """Run as the child process: read calls from stdin, as lines of JSON, and answer them."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w")
@@ -324,7 +326,7 @@ def serve(folder: Path) -> int:
     for line in sys.stdin:
         call = json.loads(line)
         try:
-            answer(**device.answer(folder, call))
+            answer(**device.run_call(folder, call))
         except Exception as error:
             answer(outcome="run_error", error=f"{type(error).__name__}: {error}"[-1000:])
     return 0
@@ -355,16 +357,16 @@ class TargetDevice:
                 f"the batch was built by TVM {batch['tvm']}, but this Python has TVM {tvm.__version__}: "
                 f"pip install apache-tvm=={batch['tvm']}"
             )
-        meter, gpu = _take_gpu(batch["needs"]) if self._kind == "cuda" else (None, "")
+        meter, gpu = _load_cuda(batch["needs"]) if self._kind == "cuda" else (None, "")
         self._tvm, self._device = tvm, tvm.device(self._kind, 0)
         if not self._device.exist:
             raise BatchRefused(f"this machine has no {self._kind} device")
         is_raised = self._kind == "cpu" and raise_priority()  # before TVM starts its threads
         self._timer = SliceTimer(self._kind == "cpu", is_raised, meter)
-        tvm_ffi.register_global_func(NEXT_SLICE, self._timer.next_slice, override=True)
+        tvm_ffi.register_global_func(NEXT_SLICE, self._timer.count_slice, override=True)
         version, thread_count = str(tvm.__version__), int(tvm.runtime.num_threads())
         name = "" if self._kind == "cpu" else str(self._device.device_name) or self._kind
-        self.identity = described(version, thread_count, name, gpu)
+        self.identity = describe_device(version, thread_count, name, gpu)
         own_class = [self.identity["host_class"], version, thread_count]
         if batch["like"] and batch["like"] != own_class:
             raise BatchRefused(
@@ -376,47 +378,54 @@ class TargetDevice:
         if mallopt is not None:
             mallopt(-6, 0x80)  # fill fresh memory with nonsense, so that unwritten values are wrong
 
-    def answer(self, folder: Path, call: Json) -> Json:
+    def run_call(self, folder: Path, call: Json) -> Json:
         """Check a library's results, time it, or both, and return what was found."""
         library = self._tvm.runtime.load_module(str(folder / call["library"]))
         result: Json = {"outcome": "ok"}
         if check := call.get("check"):
             signal.setitimer(signal.ITIMER_REAL, CHECK_SEC)
-            result["max_error"], wrong = self._check(folder, library, check)
+            result["max_error"], wrong = self._check_outputs(folder, library, check)
             if wrong:
                 return {**result, "outcome": "wrong_result", "error": wrong}
         if call.get("evaluator"):
-            signal.setitimer(signal.ITIMER_REAL, longest_sec(call) + GRACE_SEC)
+            signal.setitimer(signal.ITIMER_REAL, call_timeout_sec(call) + GRACE_SEC)
             if self._arguments[0] != call["args"]:  # else reuse those of the last call
                 self._arguments = None, []
-                self._arguments = call["args"], [self._copy(value) for value in timed_values(call["args"])]
+                self._arguments = (
+                    call["args"],
+                    [self._copy(value) for value in random_timing_arguments(call["args"])],
+                )
             tensors = self._arguments[1]
-            signal.setitimer(signal.ITIMER_REAL, longest_sec(call))
-            result |= self._time(library, tensors, call)
+            signal.setitimer(signal.ITIMER_REAL, call_timeout_sec(call))
+            result |= self._time_library(library, tensors, call)
         signal.setitimer(signal.ITIMER_REAL, 0)
         return result
 
     def _copy(self, value: Any) -> Any:
         return self._tvm.runtime.empty(value.shape, str(value.dtype), self._device).copyfrom(value)
 
-    def _time(self, library: Any, tensors: list[Any], call: Json) -> Json:
+    def _time_library(self, library: Any, tensors: list[Any], call: Json) -> Json:
         """Return the valid run times, and how other programs disturbed them."""
         from workers.measure.stopping.incremental_timing import CandidateTimes
 
-        time_runs = self._timer.cold_times if call.get("cold") else self._timer.times
+        time_runs = self._timer.time_cold_slices if call.get("cold") else self._timer.time_slices
 
         def time_slices(number: int, count: int) -> Any:
             return time_runs(library, "main", self._kind, number, count, *tensors)
 
-        times = CandidateTimes(patience_sec(call))
+        times = CandidateTimes(repeat_limit_sec(call))
         rough = library.time_evaluator("main", self._device, number=1, repeat=1, min_repeat_ms=5)
         rough_sec = min(rough(*tensors).results)
         evaluator, run_us = Timing(*call["evaluator"]), list[float]()
         while (timing := next_timing(call["stopping"], evaluator, run_us, call["best_us"])) is not None:
-            run_us += times.take(timing, rough_sec, time_slices)
-        return {"run_us": times.run_us, "disturbed": times.share, "disturbance": times.disturbance()}
+            run_us += times.time_once(timing, rough_sec, time_slices)
+        return {
+            "run_us": times.run_us,
+            "disturbed": times.other_programs_share,
+            "disturbance": times.disturbance(),
+        }
 
-    def _check(self, folder: Path, library: Any, check: Json) -> tuple[float, str]:
+    def _check_outputs(self, folder: Path, library: Any, check: Json) -> tuple[float, str]:
         """Run a library once and compare its outputs with the expected ones. Return the
         largest error, and a description if it is too large.
 
@@ -427,7 +436,7 @@ class TargetDevice:
 
         draws, seed = check["args"], check["seed"]
         if self._checked[0] != (draws, seed):
-            self._checked = (draws, seed), drawn_values(draws, seed)
+            self._checked = (draws, seed), random_check_arguments(draws, seed)
         values = list(self._checked[1])
         if fingerprint(values, check["outputs"]) != check["inputs"]:
             raise ValueError("numpy draws other random numbers here: the answers cannot be compared")
@@ -445,7 +454,7 @@ class TargetDevice:
                 places = f"places_{index}"
                 if places in references.files:
                     output = output[references[places]]
-                error_of = rounded_error if check.get("rounds") else relative_error
+                error_of = rounded_outputs_error if check.get("rounds") else relative_error
                 error = error_of(output, references[f"values_{index}"])
                 worst = max(worst, error)
                 if not error <= tolerance:
@@ -458,7 +467,7 @@ def _check_processor(needs: Json, cores: int) -> None:
         raise BatchRefused(f"the batch is for {needs['machine']}, and this machine is {os.uname().machine}")
     if needs["cores"] > cores:
         raise BatchRefused(f"the batch is for {needs['cores']} cores, and this process may use {cores}")
-    cpu = _processor()
+    cpu = _read_cpu_info()
     flags = set((cpu.get("flags") or cpu.get("Features") or "").split())
     if absent_flags := sorted(set(needs["flags"]) - flags):
         raise BatchRefused(
@@ -466,7 +475,7 @@ def _check_processor(needs: Json, cores: int) -> None:
         )
 
 
-def _take_gpu(needs: Json) -> tuple[Any, str]:
+def _load_cuda(needs: Json) -> tuple[Any, str]:
     """Load CUDA for the first visible GPU. Return its meter and a suffix of `host_class`."""
     from mallorn.core.errors import MallornError
     from workers.device.cuda_driver import CudaDriver, load_cuda_runtime
@@ -489,19 +498,19 @@ def _take_gpu(needs: Json) -> tuple[Any, str]:
     return meter, f"+{gpus[0].driver}{meter.power_limit()}"
 
 
-def described(tvm_version: str, threads: int, accelerator: str = "", gpu: str = "") -> Json:
+def describe_device(tvm_version: str, threads: int, accelerator: str = "", gpu: str = "") -> Json:
     """Describe this device. Devices with comparable times get the same `host_class`."""
-    from workers.device.clock_conditions import governor, limits
+    from workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
 
-    cpu, cores = _processor(), len(os.sched_getaffinity(0))
+    cpu, cores = _read_cpu_info(), len(os.sched_getaffinity(0))
     model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
     facts: dict[str, str] = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
-    facts.update(cores=str(cores), governor=governor())
+    facts.update(cores=str(cores), governor=read_cpu_governor())
     text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
     letters = "".join(char if char.isascii() and char.isalnum() else " " for char in model.lower())
     slug = "-".join(letters.split())[:40]
     host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    host_class += limits()
+    host_class += find_cpu_speed_limits()
     if accelerator:
         host_class += f"+{accelerator.replace(' ', '-')}{gpu}"
     boot_id = ""
@@ -518,7 +527,7 @@ def described(tvm_version: str, threads: int, accelerator: str = "", gpu: str = 
         "machine": os.uname().machine,
         "cpu_model": model,
         "cores": cores,
-        "governor": governor(),
+        "governor": read_cpu_governor(),
         "accelerator": accelerator,
     }
 
@@ -529,13 +538,13 @@ IDENTITY_FIELDS: Final = (
 )  # fmt: skip
 
 
-def _processor() -> dict[str, str]:
+def _read_cpu_info() -> dict[str, str]:
     first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def timed_values(args: Json) -> list[Any]:
+def random_timing_arguments(args: Json) -> list[Any]:
     """Return random arguments for timings, the same that a device server would draw."""
     from workers.device.random_and_saved_arrays import random_values
 
@@ -545,7 +554,7 @@ def timed_values(args: Json) -> list[Any]:
     ]
 
 
-def drawn_values(args: list[Any], seed: int) -> list[Any]:
+def random_check_arguments(args: list[Any], seed: int) -> list[Any]:
     """Return a check's arguments, drawn one after the other by one seeded generator."""
     import numpy as np
 
@@ -582,7 +591,7 @@ def relative_error(outputs: Any, references: Any) -> float:
     return float(difference / max(np.abs(references[finite]).max(initial=0.0), 1e-30))
 
 
-def rounded_error(outputs: Any, references: Any) -> float:
+def rounded_outputs_error(outputs: Any, references: Any) -> float:
     """Return the relative error. If no value is off by more than a rounding step, ignore the
     largest 1 % of errors."""
     import numpy as np
@@ -615,14 +624,14 @@ def next_timing(
     stopping: str, evaluator: Timing, run_us: list[float], best_us: float | None
 ) -> Timing | None:
     """Return the next timing by the named stopping rule, or None if no more are needed."""
-    from workers.measure.stopping.slices import BEHIND, is_known_slower, next_slice
+    from workers.measure.stopping.slice_precision import BEHIND, is_known_slower, next_slice_options
 
     if stopping == "fixed" or best_us is None:
         return None if run_us else evaluator
     behind = BEHIND if stopping == "racing" else None
     if run_us and is_known_slower(run_us, best_us, behind=behind):
         return None
-    return next_slice(evaluator, run_us, Timing)
+    return next_slice_options(evaluator, run_us, Timing)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.device_class import LONGEST, described_class
+from workers.device.device_class import LONGEST, class_text_of_entry
 from workers.device.pending_connections import Unauthenticated
 from workers.device.tracker_client import HELLO, PROVE, REFUSED, REQUEST, SUCCESS, UPDATE_INFO
 
@@ -31,7 +31,7 @@ class DeviceRequestQueue:
 
     def put(self, offer: tuple[Any, ...]) -> None:
         self._free.append(offer)
-        self._match()
+        self._assign_devices()
 
     def remove(self, offer: tuple[Any, ...]) -> None:
         if offer in self._free:
@@ -39,12 +39,12 @@ class DeviceRequestQueue:
 
     def ask(self, client: Any, class_text: str) -> None:
         self._requests.append((client, class_text))
-        self._match()
+        self._assign_devices()
 
     def summary(self) -> dict[str, int]:
         return {"free": len(self._free), "pending": len(self._requests)}
 
-    def _match(self) -> None:
+    def _assign_devices(self) -> None:
         # Remove clients that hung up: if their class never came back, they would stay forever.
         self._requests = [request for request in self._requests if not request[0].is_gone]
         for client, class_text in list(self._requests):
@@ -52,7 +52,7 @@ class DeviceRequestQueue:
                 (
                     request
                     for request in self._free
-                    if class_text in ("", described_class(request[0].summary()))
+                    if class_text in ("", class_text_of_entry(request[0].summary()))
                 ),
                 None,
             )
@@ -76,16 +76,16 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         self._admitted = not self._key
         if not self._admitted:
             self._waiting.add(self, address[0])
-            tracker.call_later(PATIENCE_SEC, self._expire)
+            tracker.call_later(PATIENCE_SEC, self._close_if_unauthenticated)
 
     def call_handler(self, args: list[Any]) -> None:
         code = args[0]
         if code == HELLO:
             self._peer_nonce = str(args[1])[:_NONCE_CHARS]
-            proof = self._key.proof("tracker", self._peer_nonce, self._nonce)
+            proof = self._key.sign("tracker", self._peer_nonce, self._nonce)
             self.ret_value([self._nonce, bool(self._key), proof])
         elif code == PROVE:
-            self._admitted = self._key.proves(str(args[1]), "peer", self._peer_nonce, self._nonce)
+            self._admitted = self._key.is_valid_signature(str(args[1]), "peer", self._peer_nonce, self._nonce)
             if self._admitted:
                 self._waiting.remove(self)
                 self.ret_value(SUCCESS)
@@ -121,7 +121,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         self._waiting.remove(self)
         super().on_close()
 
-    def _expire(self) -> None:
+    def _close_if_unauthenticated(self) -> None:
         if not self._admitted and self._sock:
             self.close()
 

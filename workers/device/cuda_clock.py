@@ -1,7 +1,9 @@
-"""Times GPU work by CUDA events, and fills memory to empty the L2 cache or keep the GPU busy.
+"""Times GPU work by CUDA events, and fills memory to empty the L2 cache or keep the GPU
+busy.
 
-Python cannot start TVM's own CUDA timer, and with `time_evaluator` the host waits between a cache
-flush and the run, so that launch time counts. All work uses the default stream, as TVM does.
+Python cannot start TVM's own CUDA timer, and with `time_evaluator` the host waits between a
+cache flush and the run, so that launch time counts. All work uses the default stream, as
+TVM does.
 """
 
 import ctypes
@@ -37,7 +39,7 @@ class CudaClock:
         self._fill_sec = self._queue_sec = self._began_sec = 0.0
 
     @classmethod
-    def of_device(cls) -> "CudaClock":
+    def for_first_gpu(cls) -> "CudaClock":
         """Return a clock for the first GPU; it uses the CUDA runtime that TVM has loaded."""
         return cls(ctypes.CDLL(None), int(tvm.runtime.device("cuda", 0).l2_cache_size_bytes or 0))
 
@@ -45,17 +47,17 @@ class CudaClock:
         """Discard all marks; fill memory to keep the GPU busy while the run is queued."""
         self._marks = 0
         if self._queue_sec and not self._fill_sec:
-            begin = self.mark()
-            self.fill(LEAD_SHARE)
-            end = self.mark()
+            begin = self.record_mark()
+            self.queue_memory_fill(LEAD_SHARE)
+            end = self.record_mark()
             self._call("cudaStreamSynchronize", _STREAM)
-            self._fill_sec, self._marks = max(self.seconds(begin, end), 1e-6), 0
+            self._fill_sec, self._marks = max(self.seconds_between(begin, end), 1e-6), 0
         fills = self._queue_sec * LEAD / self._fill_sec if self._fill_sec else 0.0
         for _ in range(min(MOST_FILLS, round(fills))):
-            self.fill(LEAD_SHARE)
+            self.queue_memory_fill(LEAD_SHARE)
         self._began_sec = time.perf_counter()
 
-    def mark(self) -> int:
+    def record_mark(self) -> int:
         """Queue a mark after the work queued so far; return its number for `seconds`."""
         if self._marks == len(self._events):
             event = ctypes.c_void_p()
@@ -70,14 +72,14 @@ class CudaClock:
         self._queue_sec = time.perf_counter() - self._began_sec
         self._call("cudaStreamSynchronize", _STREAM)
 
-    def seconds(self, begin: int, end: int) -> float:
+    def seconds_between(self, begin: int, end: int) -> float:
         """Return the seconds between two marks of the finished run."""
         elapsed_ms = ctypes.c_float()
         events = self._events[begin], self._events[end]
         self._call("cudaEventElapsedTime", ctypes.byref(elapsed_ms), *events)
         return elapsed_ms.value / 1e3
 
-    def fill(self, share: float = FLUSH_SHARE) -> None:
+    def queue_memory_fill(self, share: float = FLUSH_SHARE) -> None:
         """Queue a fill of `share` times the L2 cache's size; the default empties the
         cache."""
         if self._scratch is None:

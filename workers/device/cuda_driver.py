@@ -21,7 +21,7 @@ ANSWER_SEC: Final = 120  # a driver whose GPU hangs may never answer
 _NO_DEVICE: Final = 100  # CUDA_ERROR_NO_DEVICE
 _MAJOR, _MINOR = 75, 76  # CUdevice_attribute of the two parts of the compute capability
 _PROBE_BYTES: Final = 1 << 20
-Load = Callable[[str], Any]  # ctypes.CDLL, or a stand-in for the driver
+Load = Callable[[str], Any]  # ctypes.CDLL, or a fake of the driver in tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +36,21 @@ class Gpu:
     capability: int  # 10 * major + minor
 
 
-def lift_address_limit() -> None:
+def raise_address_space_limit() -> None:
     """Raise the soft limit of address space to the hard one: the driver reserves tens of GiB."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (hard_limit, hard_limit))
 
 
 def load_cuda_runtime() -> None:
-    """Load CUDA's runtime and TVM's CUDA library. Call this only in a fork: the CUDA context
-    that it creates does not survive forks. A process that loaded only TVM's runtime has
-    neither. Raises HostFault, with the command to type, if either does not load."""
+    """Load CUDA's runtime and TVM's CUDA library. Call this only in a fork: the CUDA
+    context that it creates does not survive forks. A process that loaded only TVM's runtime
+    has neither. Raises HostFault, with the command to type, if either does not load."""
     import tvm_ffi
 
     if tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is not None:
         return
-    lift_address_limit()
+    raise_address_space_limit()
     if load_cudart() is None:
         raise HostFault(f"{CUDART} is not on this host", hint="pip install 'mallorn[cuda]'")
     try:
@@ -73,7 +73,7 @@ class CudaDriver:
     def __init__(self, load: Load) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(ANSWER_SEC)
-        lift_address_limit()
+        raise_address_space_limit()
         try:
             self._cuda = load(DRIVER)
         except OSError as error:
@@ -108,7 +108,7 @@ class CudaDriver:
             gpus.append(Gpu(index, "-".join(parts), words, memory.value, driver, capability))
         return gpus
 
-    def use_memory(self) -> None:
+    def probe_memory(self) -> None:
         cuda, device, context = self._cuda, ctypes.c_int(), ctypes.c_void_p()
         self._check(cuda.cuDeviceGet(ctypes.byref(device), 0))
         self._check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))

@@ -14,7 +14,7 @@ from typing import Final
 from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.targets import Target, parse_target
-from workers.device.clock_conditions import governor, limits
+from workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
 from workers.device.device_class import HostFacts, Identity
 from workers.host.core_lock import lock_identity
 from workers.sandbox.sandbox import allowed_environment
@@ -42,11 +42,11 @@ X86_LEVELS = (
 )
 
 
-def host_fingerprint() -> HostFacts:
+def read_host_facts() -> HostFacts:
     """Return present facts about this host; times are comparable within a `host_class`."""
-    cpu = _processor()
+    cpu = _cached_cpu_info()
     facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
-    cores, scaling = available_cores(), governor()
+    cores, scaling = available_cores(), read_cpu_governor()
     model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
     slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
     facts |= {"cores": str(cores), "governor": scaling}
@@ -54,7 +54,7 @@ def host_fingerprint() -> HostFacts:
     host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return {
         "host_id": host_id(),
-        "host_class": host_class + limits(),
+        "host_class": host_class + find_cpu_speed_limits(),
         "cpu_model": model,
         "cores": cores,
         "governor": scaling,
@@ -63,10 +63,10 @@ def host_fingerprint() -> HostFacts:
     }
 
 
-def refresh_identity(identity: Identity) -> Identity:
+def refresh_host_facts(identity: Identity) -> Identity:
     """Return `identity` with this host's present governor, quota, power supply and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
-    present: Identity = {**identity, **host_fingerprint(), "locks": lock_identity()}
+    present: Identity = {**identity, **read_host_facts(), "locks": lock_identity()}
     if accelerator:
         present["host_class"] += f"+{accelerator}"
     if driver := identity.get("gpu_driver"):
@@ -84,7 +84,7 @@ def detect_target() -> Target:
     # A hypervisor may hide features that LLVM expects of this CPU.
     level_flags = set().union(*(flags_needed for _, flags_needed in X86_LEVELS))
     if mcpu == "generic" or (flags and level_flags & features - flags):
-        mcpu, features = _cpu_level(cpu, os.uname().machine), set()
+        mcpu, features = _x86_feature_level(cpu, os.uname().machine), set()
     mattr = feature_differences(flags, features) if flags else []
     options = {"mattr": mattr} if mattr else {}
     return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores(), **options})
@@ -104,7 +104,7 @@ def physical_cores() -> int:
 
 
 @lru_cache(maxsize=1)
-def _processor() -> dict[str, str]:
+def _cached_cpu_info() -> dict[str, str]:
     # Cached: it never changes, and reading it makes the kernel interrupt every processor.
     return cpu_info()
 
@@ -117,8 +117,8 @@ def cpu_info(text: str | None = None) -> dict[str, str]:
 
 
 def run_with_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a Python program in a child process that loads all of TVM, not only its runtime. A
-    crash of TVM ends only the child. Raises Unavailable on timeout."""
+    """Run a Python program in a child process that loads all of TVM, not only its runtime.
+    A crash of TVM ends only the child. Raises Unavailable on timeout."""
     env = {name: value for name, value in allowed_environment().items() if name != "TVM_USE_RUNTIME_LIB"}
     env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, "-P", "-c", HIDE_TORCH + program, *words]
@@ -130,7 +130,7 @@ def run_with_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]
         raise Unavailable(f"TVM did not answer within {LLVM_TIMEOUT_SEC} s", hint="uptime") from None
 
 
-def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:
+def _x86_feature_level(cpu: Mapping[str, str], machine: str) -> str:
     if machine != "x86_64":
         return "generic"
     flags = set(cpu.get("flags", "").split())
@@ -152,11 +152,11 @@ def usable_flags(cpu: Mapping[str, str], field: str = "flags") -> set[str]:
     """Return the CPU's flags, without those of AMX if the kernel refuses this process AMX."""
     flags = set(cpu.get(field, "").split())
     tiles = {flag for flag in flags if flag.startswith(_TILES)}
-    return flags - tiles if tiles and not tiles_allowed() else flags
+    return flags - tiles if tiles and not request_amx_tiles() else flags
 
 
 @lru_cache(maxsize=1)
-def tiles_allowed() -> bool:
+def request_amx_tiles() -> bool:
     """Request AMX tiles from the kernel and return whether this process may use them."""
     if platform.machine() != X86_64:
         return False
@@ -170,8 +170,4 @@ def feature_differences(flags: Set[str], features: Set[str]) -> list[str]:
     """Return `mattr` entries that correct LLVM's `features` of a CPU by the kernel's
     `flags`; only instructions in PRODUCTS are compared."""
     present = {name for name, flag in PRODUCTS.items() if flag in flags}
-    return [
-        f"{'+' if name in present else '-'}{name}"
-        for name in PRODUCTS
-        if (name in present) != (name in features)
-    ]
+    return [f"{'+' if n in present else '-'}{n}" for n in PRODUCTS if (n in present) != (n in features)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict
 from pydantic import Field
 
 from mallorn.core.errors import NoDevice
-from mallorn.core.stand_in_measurers import STAND_INS
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import check_storable
 from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
@@ -27,16 +27,16 @@ class DeviceClass:
     threads: int
 
     @property
-    def text(self) -> str:
+    def json_text(self) -> str:
         """JSON text by which a client requests a device of this class from the tracker."""
         return json.dumps([self.host_class, self.tvm_version, self.threads])
 
 
-def described_class(info: Any) -> str:
+def class_text_of_entry(info: Any) -> str:
     """Return the text of the class in a device's tracker entry; `unknown` if unreadable."""
     try:
         identity = info["mallorn"]
-        return DeviceClass(identity["host_class"], identity["tvm_version"], identity["threads"]).text
+        return DeviceClass(identity["host_class"], identity["tvm_version"], identity["threads"]).json_text
     except (KeyError, TypeError):
         return "unknown"
 
@@ -103,8 +103,6 @@ class Identity(HostFacts, RuntimeFacts):
 
 
 class _RequiredFacts(Value):
-    """The facts that every device must report, with bounds on their values."""
-
     name: Word
     host_id: Word
     host_class: Word
@@ -119,6 +117,6 @@ def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
     if len(json.dumps(identity)) > LONGEST:
         raise ValueError("it says too much")
     facts = _RequiredFacts.model_validate(identity)
-    if facts.host_id in STAND_INS:
-        raise ValueError("it says that it is none")
+    if facts.host_id in VIRTUAL_DEVICES:
+        raise ValueError("its host has the name of a virtual device")
     return Endpoint(**dict(facts), info=DeviceInfo.model_validate(identity))

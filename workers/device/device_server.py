@@ -19,16 +19,16 @@ from mallorn.core.errors import HostFault, InvalidRequest, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS, host_id, share_locks
 from mallorn.core.locked_folders import remove_tree
-from workers.device.detect_host import refresh_identity
+from workers.device.detect_host import refresh_host_facts
 from workers.device.device_class import Identity
-from workers.device.forked_process import describe_exit, fork, waits_for
+from workers.device.forked_process import describe_exit, fork, is_waiting_on_descriptor
 from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections
-from workers.device.private_sockets import is_own
+from workers.device.private_sockets import is_own_address
 from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_greeting, host_and_locks
 from workers.device.serve_rpc_session import RpcSession
 from workers.device.tracker_client import NO_KEY, Address, TrackerClient
-from workers.subprocesses.cpu_share import processor_sec
+from workers.subprocesses.cpu_time import used_cpu_sec
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Registration:
         """Return the connection's descriptor, readable once the tracker closes it, or None."""
         return self._tracker.fileno() if self._tracker is not None else None
 
-    def keep(self) -> None:
+    def renew_registration(self) -> None:
         """Reconnect to the tracker if necessary. Offer the device again if a client got its
         match key but never connected."""
 
@@ -66,37 +66,37 @@ class Registration:
             if self._tracker is None:
                 self._tracker = TrackerClient(self._address, key=self.fleet)
                 log.info("registered with the tracker at %s:%d as %s", *self._address, self.key)
-                self._announce()
-            elif not self._busy and self.match_key in self._tracker.pending():
+                self._offer_device()
+            elif not self._busy and self.match_key in self._tracker.list_pending_match_keys():
                 self._offered_sec = time.monotonic()
             elif not self._busy and time.monotonic() - self._offered_sec > UNCLAIMED_SEC:
                 log.info("a client got this device's match key from the tracker and never connected")
-                self._announce()
+                self._offer_device()
 
-        self._attempt(register_or_renew)
+        self._log_or_disconnect(register_or_renew)
 
     def set_busy(self, busy: bool) -> None:
         """Report to the tracker that a session began, or that the device is free again."""
         self._busy, self.match_key = busy, ""
-        self._attempt(self._announce)
+        self._log_or_disconnect(self._offer_device)
 
-    def describe(self, identity: Identity) -> None:
+    def update_description(self, identity: Identity) -> None:
         """Send the tracker this device's new description after its host changed."""
         self._identity = identity
-        self._attempt(self._send_description)
+        self._log_or_disconnect(self._send_description)
 
-    def move(self, listening: Address, identity: Identity) -> None:
+    def update_address(self, listening: Address, identity: Identity) -> None:
         """Set the device's new address and description; the next `keep` registers them."""
         self._listening, self._identity = listening, identity
-        self.drop()
+        self.disconnect()
 
-    def drop(self) -> None:
+    def disconnect(self) -> None:
         """Close the connection to the tracker; the next `keep` opens a new one."""
         if self._tracker is not None:
             self._tracker.close()
             self._tracker = None
 
-    def _attempt(self, step: Callable[[], None]) -> None:
+    def _log_or_disconnect(self, step: Callable[[], None]) -> None:
         try:
             step()
             self._has_complained = False
@@ -104,19 +104,19 @@ class Registration:
             if not self._has_complained:
                 log.warning("%s; trying again every second", error.message)
             self._has_complained = True
-            self.drop()
+            self.disconnect()
 
     def _send_description(self) -> None:
         if self._tracker is not None:
             state = {"busy": self._busy, "mallorn": self._identity}
-            self._tracker.update({"key": f"server:{self.key}", "addr": [*self._listening], **state})
+            self._tracker.send_description({"key": f"server:{self.key}", "addr": [*self._listening], **state})
 
-    def _announce(self) -> None:
+    def _offer_device(self) -> None:
         self._send_description()
         if self._tracker is not None and not self._busy:
             host, port = self._listening
             self.match_key = f"{self.key}:{secrets.token_hex(8)}"
-            self._tracker.put(self.key, host, port, self.match_key)
+            self._tracker.offer_device(self.key, host, port, self.match_key)
             self._offered_sec = time.monotonic()
 
 
@@ -142,13 +142,13 @@ class Running:
 
     def record_state(self) -> None:
         """Record whether the session waits for its client now, and its processor time so far."""
-        self.was_waiting = waits_for(self.pid, self.connection.fileno())
-        self.ran_sec = processor_sec(self.pid)
+        self.was_waiting = is_waiting_on_descriptor(self.pid, self.connection.fileno())
+        self.ran_sec = used_cpu_sec(self.pid)
 
-    def is_unheard(self) -> bool:
+    def has_only_waited(self) -> bool:
         """Return whether a session that has ended did nothing but wait for its client since
         the last `record_state`."""
-        return self.was_waiting and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
+        return self.was_waiting and used_cpu_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 
 class DeviceServer:
@@ -185,8 +185,8 @@ class DeviceServer:
                 running.record_state()
             else:
                 self._announce_host_changes()
-            if self._has_address():
-                self._registration.keep()
+            if self._listen_again_if_moved():
+                self._registration.renew_registration()
 
             waiting = set(self._pending)
             poller = select.poll()
@@ -214,32 +214,31 @@ class DeviceServer:
                     self._running.is_abandoned = True
                     os.kill(self._running.pid, signal.SIGKILL)
                 elif ready_fd == self._registration.fileno():
-                    self._registration.drop()
+                    self._registration.disconnect()
 
     def _announce_host_changes(self) -> None:
-        if (identity := refresh_identity(self._identity)) != self._identity:
+        if (identity := refresh_host_facts(self._identity)) != self._identity:
             log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
             self._identity = identity
-            self._registration.describe(identity)
+            self._registration.update_description(identity)
 
-    def _has_address(self) -> bool:
-        """Listen again if this host's address has changed. Return False if that fails,
-        otherwise True."""
-        if self._running is not None or is_own(self._listener.getsockname()[0]):
+    def _listen_again_if_moved(self) -> bool:
+        """Listen again if this host's address has changed; return False if that fails."""
+        if self._running is not None or is_own_address(self._listener.getsockname()[0]):
             return True
         try:
             listener = self._listen()
         except InvalidRequest as error:
             if self._registration.fileno() is not None:
                 log.warning("no client can reach this device until its address is back: %s", error.message)
-            self._registration.drop()
+            self._registration.disconnect()
             return False
         self._pending.clear()
         self._listener.close()
         self._listener, self._pending = listener, PendingConnections(listener)
         host, port = listener.getsockname()[:2]
         self._identity = {**self._identity, "address": f"{host}:{port}"}
-        self._registration.move((host, port), self._identity)
+        self._registration.update_address((host, port), self._identity)
         return True
 
     def _start_session(self, connection: socket.socket, greeting: str) -> bool:
@@ -260,23 +259,23 @@ class DeviceServer:
 
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         # A session runs untrusted code: it gets a key that is valid for this session only.
-        key = next(iter(registration.fleet.of_session(registration.match_key)), NO_KEY)
+        key = next(iter(registration.fleet.derive_session_keys(registration.match_key)), NO_KEY)
         last_words_fd = os.memfd_create("last-words")
         session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox, last_words_fd)
         # Before the session answers its client: from then on the tracker must not list us as free.
         registration.set_busy(True)
 
-        def become_session() -> None:
+        def run_session() -> None:
             self._listener.close()
-            registration.drop()
+            registration.disconnect()
             session.serve(connection.fileno())
 
-        pid = fork(become_session)
+        pid = fork(run_session)
         self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
         return True
 
     def _end_session(self, running: Running) -> None:
-        suffix = UNHEARD if running.is_unheard() else ""
+        suffix = UNHEARD if running.has_only_waited() else ""
         status = os.waitpid(running.pid, 0)[1]
         words = os.pread(running.last_words_fd, LAST_WORDS_BYTES, 0).decode(errors="replace")
         cause = " ".join(words.split()) or describe_exit(status)
@@ -296,6 +295,6 @@ class DeviceServer:
         remove_tree(running.folder)
         self._running = None
         if fault:
-            self._registration.drop()
+            self._registration.disconnect()
             raise HostFault(f"this device withdraws: {fault}", hint="nvidia-smi -q")
         self._registration.set_busy(False)

@@ -68,7 +68,7 @@ def describe_exit(status: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def waits_for(pid: int, number: int) -> bool:
+def is_waiting_on_descriptor(pid: int, number: int) -> bool:
     """Return whether a process waits in a system call on file descriptor `number`; False if
     unknown."""
     try:

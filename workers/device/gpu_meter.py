@@ -10,11 +10,7 @@ LIBRARY: Final = "pynvml"  # of the package nvidia-ml-py
 RECENT_SEC: Final = 2.0  # NVML samples the use of processes once or twice a second
 #: Bits of NVML's reasons for a lower clock, the more specific ones first. The GPU's own power limit
 #: is left out: every kernel that draws as much power runs at that clock, whenever it runs.
-SLOWDOWNS: Final = (
-    (0x20 | 0x40, "heat"),
-    (0x80, "its power supply"),
-    (0x08, "heat or its power supply"),
-)
+SLOWDOWNS: Final = ((0x20 | 0x40, "heat"), (0x80, "its power supply"), (0x08, "heat or its power supply"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +22,11 @@ class GpuLoad:
 
 
 class GpuMeter:
-    """Observes one GPU through NVML. If NVML is missing or does not answer, it reports nothing.
+    """Observes one GPU through NVML. If NVML is missing or does not answer, it reports
+    nothing.
 
-    Create it before this process has a CUDA context: the pid that appears on the GPU afterwards is
-    this process's, also in a container, whose own pids differ from NVML's.
+    Create it before this process has a CUDA context: the pid that appears on the GPU
+    afterwards is this process's, also in a container, whose own pids differ from NVML's.
     """
 
     def __init__(self, uuid: str) -> None:
@@ -49,20 +46,17 @@ class GpuMeter:
         except nvml.NVMLError:
             self._nvml = None
 
-    def look(self) -> GpuLoad:
+    def read_load(self) -> GpuLoad:
         """Return what slows the GPU. Call this right after a timing, while it is warm."""
         if self._nvml is None:
             return GpuLoad(None)
         try:
-            losses = self._losses()
+            losses = self._speed_losses()
         except self._nvml.NVMLError_GpuIsLost:
             return GpuLoad(1.0, ("the driver lost the GPU",))
         except self._nvml.NVMLError:
             return GpuLoad(None)
-        return GpuLoad(
-            min(1.0, sum(share for share, _ in losses)),
-            tuple(words for _, words in losses),
-        )
+        return GpuLoad(min(1.0, sum(share for share, _ in losses)), tuple(words for _, words in losses))
 
     def power_limit(self) -> str:
         """Return the GPU's power limit as `+300W`, or nothing if it is the GPU's default."""
@@ -75,7 +69,7 @@ class GpuMeter:
             return ""
         return f"+{limit / 1000:.0f}W" if limit != default else ""
 
-    def _losses(self) -> list[tuple[float, str]]:
+    def _speed_losses(self) -> list[tuple[float, str]]:
         """Return the shares of its speed that the GPU lost, each with its cause."""
         nvml, gpu = self._nvml, self._gpu
         losses = []
@@ -99,11 +93,7 @@ class GpuMeter:
             samples = nvml.nvmlDeviceGetProcessUtilization(gpu, since_us)
         except (nvml.NVMLError_NotFound, nvml.NVMLError_NotSupported):
             return losses  # no process used the GPU, or it has no such counters
-        shares = {
-            sample.pid: sample.smUtil / 100
-            for sample in samples
-            if self._pid is not None and sample.pid != self._pid
-        }
+        shares = {s.pid: s.smUtil / 100 for s in samples if self._pid is not None and s.pid != self._pid}
         if share := sum(shares.values()):
             losses.append((share, f"other processes used {share:.0%} of the GPU"))
         return losses

@@ -44,16 +44,16 @@ class KeyAgent(FleetKey):
     def __bool__(self) -> bool:
         return True
 
-    def proof(self, purpose: str, *words: str) -> str:
-        return str(self._ask("proof", purpose, *words))
+    def sign(self, purpose: str, *words: str) -> str:
+        return str(self._request_answer("sign", purpose, *words))
 
-    def proves(self, proof: str, purpose: str, *words: str) -> bool:
-        return self._ask("proves", proof, purpose, *words) is True
+    def is_valid_signature(self, proof: str, purpose: str, *words: str) -> bool:
+        return self._request_answer("is_valid_signature", proof, purpose, *words) is True
 
-    def of_session(self, match_key: str) -> list[FleetKey]:
-        return [FleetKey(text) for text in self._ask("of_session", match_key)]
+    def derive_session_keys(self, match_key: str) -> list[FleetKey]:
+        return [FleetKey(text) for text in self._request_answer("derive_session_keys", match_key)]
 
-    def _ask(self, *question: str) -> Any:
+    def _request_answer(self, *question: str) -> Any:
         try:
             self._end.sendall(json.dumps(question).encode() + b"\n")
             return json.loads(self._answers.readline())
@@ -63,11 +63,12 @@ class KeyAgent(FleetKey):
             ) from None
 
 
-def kept(read: Callable[[], FleetKey]) -> FleetKey:
+def isolate_fleet_key(read: Callable[[], FleetKey]) -> FleetKey:
     """Return a KeyAgent for the fleet's key, or an empty key if the fleet has none.
 
-    The first call reads the key, passes it to a keeper process and executes this program again with
-    no secret in memory, arguments or environment: only variables on the allow-list are passed on.
+    The first call reads the key, passes it to a keeper process and executes this program
+    again with no secret in memory, arguments or environment: only variables on the
+    allow-list are passed on.
     """
     if (number := os.environ.pop(KEEPER_VARIABLE, None)) is not None:
         if not number:
@@ -83,7 +84,7 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
         os.write(writing_fd, key.text.encode())
         os.close(writing_fd)
 
-        def become_keeper() -> None:
+        def exec_key_keeper() -> None:
             numbers = (keeper_end.detach(), key_fd)
             for number in numbers:
                 os.set_inheritable(number, True)
@@ -92,7 +93,7 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
             command = [sys.executable, "-P", "-m", __name__, *map(str, numbers)]
             os.execve(sys.executable, command, keeper_env)  # noqa: S606 - this module
 
-        fork(become_keeper)
+        fork(exec_key_keeper)
         os.close(key_fd)
         device_end.set_inheritable(True)
         env[KEEPER_VARIABLE] = str(device_end.fileno())
@@ -109,10 +110,10 @@ def _serve_requests(number: int, key_fd: int) -> None:
         for line in questions:
             name, *arguments = json.loads(line)
             answer: object
-            if name == "of_session":
-                answer = [session_key.text for session_key in key.of_session(*arguments)]
+            if name == "derive_session_keys":
+                answer = [session_key.text for session_key in key.derive_session_keys(*arguments)]
             else:
-                answer = key.proof(*arguments) if name == "proof" else key.proves(*arguments)
+                answer = key.sign(*arguments) if name == "sign" else key.is_valid_signature(*arguments)
             end.sendall(json.dumps(answer).encode() + b"\n")
 
 

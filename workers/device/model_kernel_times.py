@@ -33,7 +33,7 @@ class HostClock:
     def begin_run(self) -> None:
         self._moments = []
 
-    def mark(self) -> int:
+    def record_mark(self) -> int:
         self._sync()
         self._moments.append(time.perf_counter())
         return len(self._moments) - 1
@@ -41,7 +41,7 @@ class HostClock:
     def end_run(self) -> None:
         """Do nothing: each mark has already waited for the device."""
 
-    def seconds(self, begin: int, end: int) -> float:
+    def seconds_between(self, begin: int, end: int) -> float:
         return self._moments[end] - self._moments[begin]
 
 
@@ -50,7 +50,7 @@ Clock = HostClock | CudaClock
 
 def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
     """Return the clock for the kernels of a device of this kind; `sync` waits for the device."""
-    return CudaClock.of_device() if kind == "cuda" else HostClock(sync)
+    return CudaClock.for_first_gpu() if kind == "cuda" else HostClock(sync)
 
 
 class Kernels:
@@ -65,34 +65,34 @@ class Kernels:
         self._clock = clock
         self._begin_marks: dict[str, int] = {}
         self._intervals: list[tuple[str, int, int]] = []
-        set_instrument(self._watch)
+        set_instrument(self._record_call)
 
-    def times(self, seconds: float) -> dict[str, float]:
+    def measure_times_us(self, seconds: float) -> dict[str, float]:
         """Return, by task name, the microseconds per run that all calls of a kernel take
         together. They are medians over as many runs as fit into `seconds`, but at least
         FEWEST_RUNS."""
-        self._run()
+        self._time_one_run()
         runs: dict[str, list[float]] = defaultdict(list)
         deadline, count = time.perf_counter() + seconds, 0
         while count < FEWEST_RUNS or time.perf_counter() < deadline:
-            for name, spent_sec in self._run().items():
+            for name, spent_sec in self._time_one_run().items():
                 runs[name].append(spent_sec * 1e6)
             count += 1
         return {name: median(times) for name, times in runs.items()}
 
-    def _run(self) -> Mapping[str, float]:
+    def _time_one_run(self) -> Mapping[str, float]:
         self._intervals.clear()
         self._clock.begin_run()
         self._run_model()
         self._clock.end_run()
         seconds_by_name: defaultdict[str, float] = defaultdict(float)
         for name, begin, end in self._intervals:
-            seconds_by_name[name] += self._clock.seconds(begin, end)
+            seconds_by_name[name] += self._clock.seconds_between(begin, end)
         return seconds_by_name
 
-    def _watch(self, _function: Any, symbol: str, before_run: bool, *_arguments: Any) -> int:
+    def _record_call(self, _function: Any, symbol: str, before_run: bool, *_arguments: Any) -> int:
         if not symbol.startswith(_BUILTIN):
-            mark = self._clock.mark()
+            mark = self._clock.record_mark()
             if before_run:
                 self._begin_marks[symbol] = mark
             else:
@@ -100,19 +100,20 @@ class Kernels:
         return 0  # go on
 
 
-def use_graphs(enabled: int) -> None:
+def enable_cuda_graphs(enabled: int) -> None:
     """Turn CUDA graphs on or off for virtual machines created from now on, if there is CUDA."""
-    if (capture := _original_capture()) is not None:
-        tvm_ffi.register_global_func(RUN_OR_CAPTURE, capture if enabled else _run, override=True)
+    if (capture := _original_graph_function()) is not None:
+        tvm_ffi.register_global_func(
+            RUN_OR_CAPTURE, capture if enabled else _run_without_graph, override=True
+        )
 
 
 @cache
-def _original_capture() -> Any:
-    """Return TVM's own CUDA graph function, saved before it is replaced; None without
-    CUDA."""
+def _original_graph_function() -> Any:
+    """Return TVM's CUDA graph function, saved before its replacement; None without CUDA."""
     return tvm_ffi.get_global_func(RUN_OR_CAPTURE, allow_missing=True)
 
 
-def _run(machine: Any, part: Any, arguments: Any, *_cache_key: Any) -> Any:
+def _run_without_graph(machine: Any, part: Any, arguments: Any, *_cache_key: Any) -> Any:
     """Call a part of a model as an ordinary function, instead of by a CUDA graph."""
     return tvm_ffi.get_global_func("vm.builtin.invoke_closure")(machine, part, *arguments)

@@ -1,8 +1,8 @@
 """Asks NVIDIA's driver which GPUs this host has and whether a GPU still computes.
 
 A device calls the driver only in short-lived forks: it also forks a process for every
-session, and a CUDA context does not survive a fork. Processes with threads run a new program
-instead.
+session, and a CUDA context does not survive a fork. Processes with threads run a new
+program instead.
 """
 
 import ctypes
@@ -52,8 +52,8 @@ def choose_gpu(gpus: Sequence[Gpu], name: str) -> Gpu:
 
 
 def first_gpu() -> Gpu:
-    """Return the first visible GPU, as a child process finds it. Raises InvalidTarget without a GPU,
-    Unavailable if the child does not answer."""
+    """Return the first visible GPU, as a child process finds it. Raises InvalidTarget
+    without a GPU, Unavailable if the child does not answer."""
     answer = run_with_tvm(GPU_PROGRAM)
     report = "the process that asked CUDA's driver died"
     if answer.returncode == 0:
@@ -69,7 +69,7 @@ def first_gpu() -> Gpu:
 def gpu_fault(load: Load = ctypes.CDLL) -> str:
     """Return why the GPU cannot provide a new context with writable memory; empty if it can."""
     try:
-        ask_in_fork(lambda: CudaDriver(load).use_memory())
+        ask_in_fork(lambda: CudaDriver(load).probe_memory())
     except MallornError as error:  # also if the fork was ended after ANSWER_SEC
         return error.message
     return ""

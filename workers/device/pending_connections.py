@@ -19,8 +19,8 @@ class Closable(Protocol):
 
 
 class Unauthenticated:
-    """Limits the number of unauthenticated connections. The oldest are closed first, because
-    honest peers authenticate quickly."""
+    """Limits the number of unauthenticated connections. The oldest are closed first,
+    because honest peers authenticate quickly."""
 
     def __init__(self) -> None:
         self._addresses: dict[Closable, str] = {}

@@ -30,13 +30,13 @@ def ticket_of(match_key: str, fleet: FleetKey) -> str:
     """Return the ticket with which a client opens a session: the match key itself or, if
     the fleet has a key, a MAC of the match key, so that eavesdroppers cannot open the
     session."""
-    return fleet.proof("client", match_key) if fleet else match_key
+    return fleet.sign("client", match_key) if fleet else match_key
 
 
 def is_valid_ticket(ticket: str, match_key: str, fleet: FleetKey) -> bool:
     """Return whether the ticket is that of this match key."""
     if fleet:
-        return fleet.proves(ticket, "client", match_key)
+        return fleet.is_valid_signature(ticket, "client", match_key)
     return hmac.compare_digest(ticket.encode(), match_key.encode())
 
 
@@ -72,7 +72,7 @@ def host_and_locks(greeting: str) -> tuple[str, str]:
     return "", ""
 
 
-def ask_for_session(address: Address, match_key: str, fleet: FleetKey, timeout_sec: float) -> socket.socket:
+def open_session(address: Address, match_key: str, fleet: FleetKey, timeout_sec: float) -> socket.socket:
     """Open a device's session with its match key; return the connection. Raises OSError."""
     connection = socket.create_connection(address, timeout_sec)
     try:

@@ -12,15 +12,15 @@ from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.cuda_driver import Gpu
-from workers.device.detect_host import available_cores, host_fingerprint, refresh_identity
+from workers.device.detect_host import available_cores, read_host_facts, refresh_host_facts
 from workers.device.device_class import Identity
 from workers.device.forked_process import ask_in_fork
 from workers.device.private_sockets import listen
 from workers.device.serve_tracker import OnReady, log_ready
-from workers.device.tracker_client import NO_KEY, Address, device_key
+from workers.device.tracker_client import NO_KEY, Address, tracker_key
 from workers.host.core_lock import CoreLock
 from workers.sandbox.sandbox import BEST_EFFORT
-from workers.sandbox.sandbox_support import reached
+from workers.sandbox.sandbox_support import probe_sandbox_support
 from workers.subprocesses.hide_torch import hide_torch
 
 PORTS = range(9091, 9200)
@@ -47,10 +47,10 @@ def serve_device(
     on this host. Before each execution, `log_path` gets a line with the time, the candidate
     key and the pid of the session. `sandbox` is the mode of the sandbox around sessions, as
     in Settings. Raises NoSandbox if the mode requires more than this host supports,
-    InvalidRequest if the address may not be bound, InvalidTarget if this host cannot run the
-    target, HostFault if it cannot open the lock files.
+    InvalidRequest if the address may not be bound, InvalidTarget if this host cannot run
+    the target, HostFault if it cannot open the lock files.
     """
-    prepare_runtime(target)
+    set_runtime_environment(target)
     CoreLock().files()
     make_listener = partial(listen, host, ports, key)
     listener = make_listener()
@@ -59,19 +59,19 @@ def serve_device(
     from workers.device.device_server import DeviceServer, Registration
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
-        identity = describe(name, target, listener, is_local, reached(sandbox), gpu)
+        identity = describe(name, target, listener, is_local, probe_sandbox_support(sandbox), gpu)
         listening: Address = listener.getsockname()[:2]
-        registration = Registration(tracker, device_key(target), listening, identity, key)
+        registration = Registration(tracker, tracker_key(target), listening, identity, key)
         on_ready(*listening)
         DeviceServer(
             registration, listener, identity, Path(folder), log_path, sandbox, make_listener
         ).serve_forever()
 
 
-def prepare_runtime(target: Target) -> None:
-    """Set environment variables for TVM before it is imported: the number of threads, and to
-    load only the runtime library. Raises InvalidTarget if the target needs more cores than
-    this process may use, MallornError if TVM is already imported."""
+def set_runtime_environment(target: Target) -> None:
+    """Set environment variables for TVM before it is imported: the number of threads, and
+    to load only the runtime library. Raises InvalidTarget if the target needs more cores
+    than this process may use, MallornError if TVM is already imported."""
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(
@@ -113,7 +113,7 @@ def describe(
         "is_local": is_local,
         "sandbox": sandbox,
         "locks": "",
-        **host_fingerprint(),
+        **read_host_facts(),
         **facts,
     }
-    return refresh_identity(identity)
+    return refresh_host_facts(identity)

@@ -23,7 +23,7 @@ from mallorn.core.targets import Target
 from workers.device.cuda_driver import Gpu, load_cuda_runtime
 from workers.device.device_class import Identity, RuntimeFacts
 from workers.device.gpu_meter import GpuLoad, GpuMeter
-from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
+from workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
 from workers.device.random_and_saved_arrays import random_values
 from workers.device.rpc_handshake import NO_SESSION
 from workers.device.slice_timer import NEXT_SLICE, SliceTimer
@@ -33,7 +33,7 @@ from workers.host.load_meter import LoadMeter
 from workers.host.process_priority import raise_priority
 from workers.sandbox.landlock import APPEND, READ_FILE
 from workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
-from workers.sandbox.sandbox_support import checked
+from workers.sandbox.sandbox_support import require_sandbox_mode
 from workers.sandbox.system_paths import accelerator_paths
 
 log = logging.getLogger(__name__)
@@ -88,36 +88,36 @@ class RpcSession:
                 if self._on_cores:
                     paths += [(str(path), READ_FILE) for path in self._cores.files()]
                 spec = SandboxSpec(self._folder, drives_gpu=self._on_cuda, others=tuple(paths))
-                checked(enter_sandbox(spec), self._sandbox)
+                require_sandbox_mode(enter_sandbox(spec), self._sandbox)
         except HostFault as error:
             log.error("a session ended before it began: %s; %s", error.message, error.hint)
             rpc_api.ReturnException(connection_fd, f"{NO_SESSION} {error.message}; {error.hint}")
             return
         if self._on_cuda:
-            self._exit_with_gpu()
+            self._exit_if_gpu_failed()
         timer = SliceTimer(self._on_cores, is_raised, self._gpu)
         functions: dict[str, Callable[..., object]] = {
             "tvm.rpc.server.workpath": self.work_path,
             "tvm.rpc.server.load_module": self.load_module,
-            "mallorn.prove": self.prove,
-            "mallorn.identity": self.identity,
-            "mallorn.hold": self.hold,
-            "mallorn.begin": self.begin,
-            "mallorn.end": self.end,
+            "mallorn.prove": self.prove_identity,
+            "mallorn.identity": self.identity_json,
+            "mallorn.hold": self.lock_cores,
+            "mallorn.begin": self.start_deadline,
+            "mallorn.end": self.cancel_deadline,
             "mallorn.random_fill": random_fill,
             "mallorn.kernel_times": kernel_times,
-            "mallorn.time_slices": lambda *call: json.dumps(asdict(timer.times(*call))),
-            "mallorn.time_cold_slices": lambda *call: json.dumps(asdict(timer.cold_times(*call))),
-            "mallorn.use_graphs": use_graphs,
-            NEXT_SLICE: timer.next_slice,
-            "mallorn.load": self.load,
+            "mallorn.time_slices": lambda *call: json.dumps(asdict(timer.time_slices(*call))),
+            "mallorn.time_cold_slices": lambda *call: json.dumps(asdict(timer.time_cold_slices(*call))),
+            "mallorn.use_graphs": enable_cuda_graphs,
+            NEXT_SLICE: timer.count_slice,
+            "mallorn.load": self.read_load_json,
             "mallorn.free_memory": self.free_memory,
         }
         for name, function in functions.items():
             tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)
 
-    def _exit_with_gpu(self) -> None:
+    def _exit_if_gpu_failed(self) -> None:
         """Wait for the GPU; end this process if its CUDA context is broken, as after an
         error in a kernel, since only a new process gets a new context. The first call
         creates the context."""
@@ -133,28 +133,28 @@ class RpcSession:
     def load_module(self, name: str) -> Module:
         return load_module(self.work_path(name))
 
-    def prove(self, words: str) -> str:
+    def prove_identity(self, words: str) -> str:
         """Return a MAC of `words` with this session's key: only the device that the tracker
         assigned to the client can compute it."""
-        return self._key.proof("device", words)
+        return self._key.sign("device", words)
 
-    def identity(self) -> str:
+    def identity_json(self) -> str:
         return json.dumps(self._identity)
 
-    def hold(self, wait_sec: float) -> int:
+    def lock_cores(self, wait_sec: float) -> int:
         """Lock this host's cores until the next candidate has run. Return 1, or 0 if other
         processes still hold them after `wait_sec`."""
-        return int(not self._on_cores or self._cores.take(wait_sec))
+        return int(not self._on_cores or self._cores.lock_exclusively(wait_sec))
 
     @cached_property
-    def _meter(self) -> LoadMeter:
+    def _load_meter(self) -> LoadMeter:
         return LoadMeter(lambda: ())
 
-    def load(self) -> str:
-        """Return as JSON the load by other programs since the last call, and what slows down
-        the GPU now."""
-        load = asdict(self._meter.look())
-        gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
+    def read_load_json(self) -> str:
+        """Return as JSON the load by other programs since the last call, and what slows
+        down the GPU now."""
+        load = asdict(self._load_meter.read_load())
+        gpu = self._gpu.read_load() if self._gpu is not None else GpuLoad(None)
         if gpu.words:  # clients of older versions do not know these fields
             return json.dumps(load | {"gpu_share": gpu.share, "gpu_words": gpu.words})
         return json.dumps({name: value for name, value in load.items() if not name.startswith("gpu_")})
@@ -167,7 +167,7 @@ class RpcSession:
         memory = device.available_global_memory
         return -1 if memory is None else int(memory)
 
-    def begin(self, candidate_key: str, deadline_sec: float) -> None:
+    def start_deadline(self, candidate_key: str, deadline_sec: float) -> None:
         """Log one execution and set its deadline, at which SIGALRM ends this process. The
         signal keeps its default action: a Python handler would never run inside an endless
         native loop."""
@@ -175,12 +175,12 @@ class RpcSession:
             append_line(self._log_path, f"{time.time():.6f}\t{candidate_key}\t{os.getpid()}\n")
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
 
-    def end(self) -> None:
+    def cancel_deadline(self) -> None:
         """Cancel the deadline of a candidate that returned or failed, and unlock the cores."""
         if self._on_cuda:
-            self._exit_with_gpu()
+            self._exit_if_gpu_failed()
         signal.setitimer(signal.ITIMER_REAL, 0)
-        self._cores.give_back()
+        self._cores.unlock()
 
 
 def poison_fresh_memory() -> None:
@@ -214,7 +214,7 @@ def kernel_times(machine: Module, kind: str, seconds: float) -> str:
     invoke = machine["invoke_stateful"]
     clock = clock_of(kind, tvm.device(kind, 0).sync)
     kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), clock)
-    return json.dumps(dict(kernels.times(seconds)))
+    return json.dumps(dict(kernels.measure_times_us(seconds)))
 
 
 def runtime_facts(target: Target, gpu: Gpu | None = None) -> RuntimeFacts:

@@ -1,10 +1,11 @@
-"""Opens device sessions for a runner, which never gets the fleet's key, and filters answers.
+"""Opens device sessions for a runner, which never gets the fleet's key, and filters
+answers.
 
 A session runs untrusted native code, and TVM's client also executes requests of its peer:
-while it waits for an answer, it would obey ``InitServer`` and ``CallFunc``, or copy memory. So the
-runner, a child of the worker, connects to no device. It asks the worker, which authenticates
-to tracker and device. The worker then relays the session to a loopback port, for one client
-with a single-use ticket, and forwards only packets that answer a call.
+while it waits for an answer, it would obey ``InitServer`` and ``CallFunc``, or copy memory.
+So the runner, a child of the worker, connects to no device. It asks the worker, which
+authenticates to tracker and device. The worker then relays the session to a loopback port,
+for one client with a single-use ticket, and forwards only packets that answer a call.
 """
 
 import json
@@ -20,10 +21,10 @@ from typing import Any, Final, NamedTuple
 
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.fleet_key import FleetKey
-from mallorn.core.os_errors import os_error
-from workers.device.device_class import DeviceClass, described_class, no_device_error
-from workers.device.rpc_handshake import ask_for_session, enable_keepalive, read_greeting, send_greeting
-from workers.device.tracker_client import NO_KEY, Address, TrackerClient, first_ready
+from mallorn.core.os_errors import explain_os_error
+from workers.device.device_class import DeviceClass, class_text_of_entry, no_device_error
+from workers.device.rpc_handshake import enable_keepalive, open_session, read_greeting, send_greeting
+from workers.device.tracker_client import NO_KEY, Address, TrackerClient, wait_for_data
 from workers.subprocesses.errors import pack_error, unpack_error
 
 log = logging.getLogger(__name__)
@@ -56,12 +57,10 @@ class SessionGateway:
     def __init__(self, key: FleetKey = NO_KEY) -> None:
         self._key = key
 
-    def connect(self) -> socket.socket:
+    def connect_runner(self) -> socket.socket:
         """Return a socket for a new runner; its requests are answered until it closes the socket."""
-        worker_end, runner_end = socket.socketpair()
-        threading.Thread(
-            target=self._answer_all, args=(worker_end,), name="session-gateway", daemon=True
-        ).start()
+        end, runner_end = socket.socketpair()
+        threading.Thread(target=self._answer_all, args=(end,), name="session-gateway", daemon=True).start()
         return runner_end
 
     def _answer_all(self, end: socket.socket) -> None:
@@ -73,12 +72,7 @@ class SessionGateway:
                 log.info("a runner gets no more sessions: %s", error)
 
     def _answer(
-        self,
-        runner: socket.socket,
-        tracker: Sequence[Any],
-        key: str,
-        wait_sec: float,
-        like: list[Any] | None,
+        self, runner: socket.socket, tracker: Sequence[Any], key: str, wait_sec: float, like: list[Any] | None
     ) -> Any:
         host, port = tracker
         device_class = None if like is None else DeviceClass(*like)
@@ -92,7 +86,7 @@ class SessionGateway:
             resources.close()
             return {"error": pack_error(error)}
         ticket = secrets.token_hex(16)
-        keys = [session_key.text for session_key in self._key.of_session(match_key)]
+        keys = [session_key.text for session_key in self._key.derive_session_keys(match_key)]
         answer = {"port": listener.getsockname()[1], "ticket": ticket, "keys": keys}
         threading.Thread(target=_relay, args=(listener, ticket, device, watched, spare), daemon=True).start()
         return answer
@@ -105,28 +99,28 @@ class SessionGateway:
         device_class: DeviceClass | None,
         runner: socket.socket,
     ) -> tuple[socket.socket, str]:
-        """Wait for a free device of the class; return its session's connection and its match
-        key. Raises NoDevice if none is registered, Unavailable if all stay busy or cannot be
-        reached."""
+        """Wait for a free device of the class; return its session's connection and its
+        match key. Raises NoDevice if none is registered, Unavailable if all stay busy or
+        cannot be reached."""
         deadline_sec = time.monotonic() + wait_sec
-        class_text, reason = "" if device_class is None else device_class.text, "stayed busy"
+        class_text, reason = "" if device_class is None else device_class.json_text, "stayed busy"
         while True:
             with TrackerClient(tracker, key=self._key) as client:
                 if not any(
-                    server["key"] == f"server:{key}" and class_text in ("", described_class(server))
+                    server["key"] == f"server:{key}" and class_text in ("", class_text_of_entry(server))
                     for server in client.summary()["server_info"]
                 ):
                     raise no_device_error(device_class)
                 left_sec = deadline_sec - time.monotonic()
                 if left_sec <= 0:
                     raise Unavailable(f"all devices {reason} for {wait_sec:g} s", hint="mallorn devices")
-                offer = client.request(key, min(PATIENCE_SEC, left_sec), class_text, runner)
+                offer = client.request_device(key, min(PATIENCE_SEC, left_sec), class_text, runner)
             if offer is not None:
                 host, port, match_key = offer
                 try:
-                    return ask_for_session((host, port), match_key, self._key, PATIENCE_SEC), match_key
+                    return open_session((host, port), match_key, self._key, PATIENCE_SEC), match_key
                 except OSError as error:
-                    if (host_error := os_error(error)) is not None:
+                    if (host_error := explain_os_error(error)) is not None:
                         raise host_error from error
                     # The device died after it was offered; the tracker will notice in a moment.
                     reason = f"stayed busy, or out of reach as {host}:{port} ({error})"
@@ -140,7 +134,7 @@ class GatewayClient:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
-    def open(
+    def open_session(
         self, tracker: Address, key: str, wait_sec: float, device_class: DeviceClass | None
     ) -> OpenSession:
         """Wait for a free device and return its session. Raises NoDevice or Unavailable."""
@@ -162,20 +156,16 @@ class GatewayClient:
 
 
 def _relay(
-    listener: socket.socket,
-    ticket: str,
-    device: socket.socket,
-    runner: socket.socket,
-    spare: socket.socket,
+    listener: socket.socket, ticket: str, device: socket.socket, runner: socket.socket, spare: socket.socket
 ) -> None:
     with device:
         client: socket.socket | None = None
         with listener, runner, spare, suppress(OSError):
             # Wait for the connection that presents the ticket, as long as the runner waits.
-            while client is None and first_ready(listener, runner, _RUNNER_SEC):
+            while client is None and wait_for_data(listener, runner, _RUNNER_SEC):
                 spare.close()
                 connection, _ = listener.accept()
-                if _has_ticket(connection, ticket):
+                if _check_client_ticket(connection, ticket):
                     client = connection
                 else:
                     connection.close()
@@ -185,19 +175,18 @@ def _relay(
             for end in (client, device):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_keepalive(device)
-            calls = threading.Thread(target=_pass_calls, args=(client, device), daemon=True)
+            calls = threading.Thread(target=_forward_calls, args=(client, device), daemon=True)
             calls.start()
             with suppress(OSError):
-                _pass_answers(device, client)
+                _forward_answers(device, client)
             for end in (client, device):
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
             calls.join()
 
 
-def _has_ticket(client: socket.socket, ticket: str) -> bool:
-    """Read a client's greeting; if it has the ticket, answer it and return True. Return
-    False for other clients, such as programs of other users."""
+def _check_client_ticket(client: socket.socket, ticket: str) -> bool:
+    """Read a client's greeting; if it has the ticket, answer it and return True, otherwise False."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()
@@ -210,7 +199,7 @@ def _has_ticket(client: socket.socket, ticket: str) -> bool:
     return True
 
 
-def _pass_calls(client: socket.socket, device: socket.socket) -> None:
+def _forward_calls(client: socket.socket, device: socket.socket) -> None:
     """Forward all that the client sends, then close the stream, so that the device sees the end."""
     buffer = memoryview(bytearray(_CHUNK_BYTES))
     with suppress(OSError):
@@ -220,7 +209,7 @@ def _pass_calls(client: socket.socket, device: socket.socket) -> None:
         device.shutdown(socket.SHUT_WR)
 
 
-def _pass_answers(device: socket.socket, client: socket.socket) -> None:
+def _forward_answers(device: socket.socket, client: socket.socket) -> None:
     """Forward packets that answer a call; return at any other packet, without forwarding it."""
     with device.makefile("rb", _CHUNK_BYTES) as stream:
         while len(head := stream.read(_PACKET.size)) == _PACKET.size:

@@ -36,27 +36,27 @@ class SliceTimer:
         self._begun = 0
         self._looks: list[tuple[int, ContentionReading]] = []
 
-    def next_slice(self, *_args: object) -> None:
+    def count_slice(self, *_args: object) -> None:
         """Count a slice (a series of runs), and read the competition for CPUs unless that
         was done recently. TVM calls this before each slice."""
         if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
-            self._looks.append((self._begun, ContentionReading.look()))
+            self._looks.append((self._begun, ContentionReading.read_counters()))
         self._begun += 1
 
-    def times(
+    def time_slices(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
         """Time `repeat` slices of `number` runs each, after one run that does not count."""
         self._begun, self._looks = 0, []
-        self._meter.look()
+        self._meter.read_load()
         device = tvm.device(kind, 0)
         timer = library.time_evaluator(function, device, number=number, repeat=repeat, f_preproc=NEXT_SLICE)
         seconds = timer(*tensors).results
-        self._looks.append((repeat, ContentionReading.look()))
+        self._looks.append((repeat, ContentionReading.read_counters()))
 
         # The share of each slice that its slowest thread waited, or another virtual machine had.
         shares: list[float | None] = []
-        stolen_share = self._meter.look().stolen
+        stolen_share = self._meter.read_load().stolen
         for (begin, first), (end, second) in zip(self._looks, self._looks[1:], strict=False):
             waited = second.waited_since(first) if self._on_cores else None
             if waited is not None and stolen_share > STOLEN:
@@ -68,9 +68,9 @@ class SliceTimer:
             if self._on_cores and reported_sec < SET_BACK * took_sec - LOOK_SEC:
                 waited = 1.0
             shares += [waited] * (end - begin)
-        return self._report(seconds, shares)
+        return self._summarize_slices(seconds, shares)
 
-    def cold_times(
+    def time_cold_slices(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
         """Time slices as `times` does, but on a GPU whose L2 cache is emptied before each
@@ -80,24 +80,24 @@ class SliceTimer:
         run(*tensors)
         seconds = []
         for _ in range(repeat):
-            self.next_slice()
+            self.count_slice()
             clock.begin_run()
             marks = []
             for _ in range(number):
-                clock.fill()
-                begin = clock.mark()
+                clock.queue_memory_fill()
+                begin = clock.record_mark()
                 run(*tensors)
-                marks.append((begin, clock.mark()))
+                marks.append((begin, clock.record_mark()))
             clock.end_run()
-            seconds.append(fmean(clock.seconds(*pair) for pair in marks))
-        return self._report(seconds, [None] * repeat)
+            seconds.append(fmean(clock.seconds_between(*pair) for pair in marks))
+        return self._summarize_slices(seconds, [None] * repeat)
 
     @cached_property
     def _gpu_clock(self) -> CudaClock:
-        return CudaClock.of_device()
+        return CudaClock.for_first_gpu()
 
-    def _report(self, seconds: Sequence[float], shares: Sequence[float | None]) -> SliceTimes:
-        gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
+    def _summarize_slices(self, seconds: Sequence[float], shares: Sequence[float | None]) -> SliceTimes:
+        gpu = self._gpu.read_load() if self._gpu is not None else GpuLoad(None)
         if not self._on_cores:
             shares = [gpu.share] * len(seconds)
         return SliceTimes(

@@ -64,15 +64,15 @@ print(json.dumps({"there": bool(device.exist)}))
 
 def check_executable(target: Target) -> None:
     """Raise InvalidTarget, with the reason, if this host cannot execute code for the target."""
-    if reason := why_not(target):
+    if reason := find_unsupported_reason(target):
         raise InvalidTarget(
             f"this machine cannot run {target}: {reason}", hint="mallorn device --target local"
         )
 
 
-def target_on_this_machine(text: str) -> Target:
-    """Return the target that `text` means on this host: `local` is its CPU, `cuda` its first
-    GPU. Raises InvalidTarget if `text` is no target or the host has no GPU."""
+def resolve_target(text: str) -> Target:
+    """Return the target that `text` means on this host: `local` is its CPU, `cuda` its
+    first GPU. Raises InvalidTarget if `text` is no target or the host has no GPU."""
     if text == LOCAL:
         return detect_target()
     if text != CUDA:
@@ -80,7 +80,7 @@ def target_on_this_machine(text: str) -> Target:
     return parse_target({"kind": CUDA, "arch": arch_of_gpu(first_gpu().capability)})
 
 
-def why_not(target: Target) -> str:
+def find_unsupported_reason(target: Target) -> str:
     """Return why this host cannot execute code compiled for the target; empty if it can."""
     if target.kind == CUDA:
         try:
@@ -100,7 +100,7 @@ def why_not(target: Target) -> str:
     cores = available_cores()
     if target.num_cores > cores:
         return f"the target has {target.num_cores} cores, this machine has {cores}"
-    target_machine, host_machine = machine_of(target), os.uname().machine
+    target_machine, host_machine = target_architecture(target), os.uname().machine
     if target_machine and target_machine != host_machine:
         return f"the target is for {target_machine}, this machine is {host_machine}"
     if target.kind != "llvm":
@@ -116,7 +116,7 @@ def why_not(target: Target) -> str:
         cpu = str(target.attrs["mcpu"])
         similar = get_close_matches(cpu, llvm["cpus"], 3, ALIKE)
         return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(similar)}" if similar else "")
-    if unknown := sorted(set(_attributes(target, "+")) - set(llvm["features"])):
+    if unknown := sorted(set(_mattr_features(target, "+")) - set(llvm["features"])):
         return f"LLVM knows no feature {unknown[0]}"
     host_flags = usable_flags(cpu_info(), FEATURES[host_machine][0]) if host_machine in FEATURES else set()
     required = needed_flags(target, llvm["features"], host_machine)
@@ -124,7 +124,7 @@ def why_not(target: Target) -> str:
     return f"its CPU lacks {', '.join(lacking[:4])}" if lacking else ""
 
 
-def machine_of(target: Target) -> str:
+def target_architecture(target: Target) -> str:
     """Return a CPU target's architecture as `uname -m` spells it; empty if it names none."""
     name = str(target.attrs.get("mtriple", "")).partition("-")[0]
     return MACHINES.get(name, name)
@@ -134,11 +134,11 @@ def needed_flags(target: Target, features: Collection[str], machine: str) -> dic
     """Return the CPU flags that code for `target` may need; `features` are LLVM's for the
     target's CPU. The keys are LLVM's names, the values those in /proc/cpuinfo."""
     _, words = FEATURES.get(machine, ("", {}))
-    required = set(features) - set(_attributes(target, "-"))
+    required = set(features) - set(_mattr_features(target, "-"))
     return {name: words[name] for name in required & words.keys()}
 
 
-def _attributes(target: Target, sign: str) -> list[str]:
+def _mattr_features(target: Target, sign: str) -> list[str]:
     """Return the CPU features that the target's `mattr` switches on (`+`) or off (`-`)."""
     mattr = target.attrs.get("mattr", [])
     names = mattr.split(",") if isinstance(mattr, str) else mattr

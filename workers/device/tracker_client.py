@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import HINT, FleetKey
-from mallorn.core.os_errors import os_error
+from mallorn.core.os_errors import explain_os_error
 from mallorn.core.targets import Target
 
 TRACKER_MAGIC: Final = 0x2F271
@@ -27,7 +27,7 @@ NO_KEY: Final = FleetKey()
 Address = tuple[str, int]
 
 
-def device_key(target: Target) -> str:
+def tracker_key(target: Target) -> str:
     """Return the tracker key under which devices of a target register."""
     return f"mallorn-{target.key}"
 
@@ -50,9 +50,9 @@ class TrackerClient:
     def summary(self) -> Any:
         """Return the tracker's state: `queue_info`, the queue of each key, and
         `server_info`, the descriptions of registered devices."""
-        return self._ask([SUMMARY])[1]
+        return self._send_and_receive([SUMMARY])[1]
 
-    def request(
+    def request_device(
         self, key: str, timeout_sec: float, class_text: str = "", asker: socket.socket | None = None
     ) -> tuple[str, int, str] | None:
         """Wait for a free server of `key`; return its host, port and match key, or None on
@@ -66,7 +66,7 @@ class TrackerClient:
         self._socket.settimeout(timeout_sec)
         try:
             self._send([REQUEST, key, class_text, 1])
-            if asker is not None and not first_ready(self._socket, asker, timeout_sec):
+            if asker is not None and not wait_for_data(self._socket, asker, timeout_sec):
                 return None
             host, port, match_key = self._receive()[1]
         except TimeoutError:
@@ -75,17 +75,17 @@ class TrackerClient:
             raise self._unavailable(error) from None
         return str(host), int(port), str(match_key)
 
-    def put(self, key: str, host: str, port: int, match_key: str) -> None:
+    def offer_device(self, key: str, host: str, port: int, match_key: str) -> None:
         """Register a server as free, with the match key that opens its next session."""
-        self._ask([PUT, key, [port, match_key], host])
+        self._send_and_receive([PUT, key, [port, match_key], host])
 
-    def update(self, info: Mapping[str, object]) -> None:
+    def send_description(self, info: Mapping[str, object]) -> None:
         """Send a description of the server that uses this connection, for `summary`."""
-        self._ask([UPDATE_INFO, info])
+        self._send_and_receive([UPDATE_INFO, info])
 
-    def pending(self) -> list[str]:
+    def list_pending_match_keys(self) -> list[str]:
         """Return the match keys offered on this connection that no client has received yet."""
-        return list(self._ask([PENDING_MATCHKEYS]))
+        return list(self._send_and_receive([PENDING_MATCHKEYS]))
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -112,21 +112,24 @@ class TrackerClient:
                 f"{self.address[0]}:{self.address[1]} is no TVM RPC tracker", hint="mallorn tracker"
             )
         our_nonce = secrets.token_hex(16)
-        answer = self._ask([HELLO, our_nonce])
+        answer = self._send_and_receive([HELLO, our_nonce])
         if not isinstance(answer, list) or len(answer) != 3:
             raise self._refused("answers as none of ours does")
         tracker_nonce, needs_key, proof = answer
         if needs_key and not key:
             raise self._refused("wants the fleet's key, and we have none")
-        if key and not key.proves(str(proof), "tracker", our_nonce, str(tracker_nonce)):
+        if key and not key.is_valid_signature(str(proof), "tracker", our_nonce, str(tracker_nonce)):
             raise self._refused("does not know our key")
-        if key and self._ask([PROVE, key.proof("peer", our_nonce, str(tracker_nonce))]) != SUCCESS:
+        if (
+            key
+            and self._send_and_receive([PROVE, key.sign("peer", our_nonce, str(tracker_nonce))]) != SUCCESS
+        ):
             raise self._refused("does not accept our key")
 
     def _refused(self, reason: str) -> Unavailable:
         return Unavailable(f"the tracker at {self.address[0]}:{self.address[1]} {reason}", hint=HINT)
 
-    def _ask(self, message: list[Any]) -> Any:
+    def _send_and_receive(self, message: list[Any]) -> Any:
         try:
             self._send(message)
             return self._receive()
@@ -147,7 +150,9 @@ class TrackerClient:
             raise ConnectionError("another program seems to listen there: its answer is no JSON") from None
 
     def _unavailable(self, error: OSError) -> Unavailable:
-        if isinstance(host_error := os_error(error), Unavailable):  # this host is at fault, not the tracker
+        if isinstance(
+            host_error := explain_os_error(error), Unavailable
+        ):  # this host is at fault, not the tracker
             return host_error
         host, port = self.address
         return Unavailable(
@@ -155,7 +160,7 @@ class TrackerClient:
         )
 
 
-def first_ready(readable: socket.socket, asker: socket.socket, timeout_sec: float) -> bool:
+def wait_for_data(readable: socket.socket, asker: socket.socket, timeout_sec: float) -> bool:
     """Return whether `readable` gets data within the timeout. Raises ConnectionError if
     `asker` closes."""
     poller = select.poll()

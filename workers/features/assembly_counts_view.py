@@ -40,7 +40,7 @@ def code_features(target_kind: str, text: str) -> Matrix:
 
     table = np.zeros((len(instructions), len(TRAFFIC)))
     for index, (instruction, kind, width) in enumerate(zip(instructions, kinds, widths, strict=True)):
-        loads, stores = isa.accesses(instruction)
+        loads, stores = isa.memory_accesses(instruction)
         is_arithmetic = kind in ARITHMETIC
         table[index] = (
             is_arithmetic and width > 0,

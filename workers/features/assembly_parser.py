@@ -54,8 +54,7 @@ def functions_of(text: str) -> list[MachineFunction]:
 
 
 def _parse_function(name: str, lines: list[str]) -> MachineFunction:
-    """Parse a function's lines. Each jump to an earlier label counts as the end of a
-    loop."""
+    """Parse a function; each jump to an earlier label counts as the end of a loop."""
     index_of_label: dict[str, int] = {}
     ends: dict[int, int] = {}
     parsed_lines: list[tuple[str, str, bool]] = []  # mnemonic, operands, whether guarded
@@ -82,11 +81,9 @@ def _parse_function(name: str, lines: list[str]) -> MachineFunction:
         depth_changes[end + 1] -= 1
         if not any(start <= first < end and (first, last) != (start, end) for first, last in loops):
             is_innermost[start : end + 1] = [True] * (end + 1 - start)
-    depths = accumulate(depth_changes)
+    rows = zip(parsed_lines, accumulate(depth_changes), is_innermost, strict=False)
     instructions = [
         MachineInstruction(mnemonic, operands, guarded, depth, innermost)
-        for (mnemonic, operands, guarded), depth, innermost in zip(
-            parsed_lines, depths, is_innermost, strict=False
-        )
+        for (mnemonic, operands, guarded), depth, innermost in rows
     ]
     return MachineFunction(name, tuple(instructions), loops)

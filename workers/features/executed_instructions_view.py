@@ -72,18 +72,18 @@ COUNTS_ON_ARM64: Final = Counting(
 )
 
 
-def runs_of(function: MachineFunction, counting: Counting) -> list[float]:
+def estimate_run_counts(function: MachineFunction, counting: Counting) -> list[float]:
     """Return how often each instruction is executed in one call of the function."""
     texts = [f"{item.mnemonic} {' '.join(item.operands.split())}" for item in function.instructions]
     runs = [1.0] * len(texts)
     for start, end in function.loops:
-        trips = _trips(texts, start, end, counting)
+        trips = _estimate_trip_count(texts, start, end, counting)
         for index in range(start, end + 1):
             runs[index] = min(MOST, runs[index] * trips)
     return runs
 
 
-def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> float:
+def _estimate_trip_count(texts: Sequence[str], start: int, end: int, counting: Counting) -> float:
     """Return a loop's trip count, read from its counter, or UNKNOWN if it cannot be read.
     Code whose backward jump ends no counted loop runs once."""
     if not counting.again.match(texts[end]):
@@ -91,21 +91,21 @@ def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> fl
     for text in reversed(texts[max(start, end - NEAR) : end]):
         if counting.flag.match(text):
             return TOGGLED
-        if match := counting.compare.match(text):
-            return _counted(texts, start, end, _register(match["r"]), float(match["n"]), counting)
-        if match := counting.step.match(text) or counting.one.match(text):  # down to 0
-            return _counted(texts, start, end, _register(match["r"]), 0.0, counting)
+        comparison = counting.compare.match(text)
+        if match := comparison or counting.step.match(text) or counting.one.match(text):
+            register, last = _register_without_width(match["r"]), float(match["n"]) if comparison else 0.0
+            return _trip_count_of_counter(texts, start, end, register, last, counting)
     return UNKNOWN
 
 
-def _counted(
+def _trip_count_of_counter(
     texts: Sequence[str], start: int, end: int, register: str, last: float, counting: Counting
 ) -> float:
     """Return the trip count of a counter in `register` that ends at `last`, or UNKNOWN."""
     step = 0.0
     for text in texts[start:end]:
         match = counting.step.match(text) or counting.one.match(text) or counting.moved.match(text)
-        if match and _register(match["r"]) == register:
+        if match and _register_without_width(match["r"]) == register:
             groups = match.groupdict()
             size = float(groups.get("n") or 1.0)
             step = -size if groups.get("sign") in ("sub", "dec") else size
@@ -115,9 +115,9 @@ def _counted(
     first = 0.0
     for text in reversed(texts[max(0, start - BEFORE) : start]):
         zero, begin = counting.zero.match(text), counting.begin.match(text)
-        if zero and _register(zero["r"]) == register:
+        if zero and _register_without_width(zero["r"]) == register:
             break
-        if begin and _register(begin["r"]) == register:
+        if begin and _register_without_width(begin["r"]) == register:
             first = float(begin["n"])
             break
 
@@ -125,8 +125,7 @@ def _counted(
     return trips if 1 <= trips <= MOST else UNKNOWN
 
 
-def _register(name: str) -> str:
-    """Return a register's name without its width, such as "a" for "eax" and "rax"."""
+def _register_without_width(name: str) -> str:
     match = _X86_NAMES.match(name)
     return next(filter(None, match.groups())) if match else name.lstrip("xw")
 
@@ -140,12 +139,12 @@ def executed_features(target_kind: str, text: str, statements: Matrix) -> Matrix
     hottest = 0.0, 0
     for function in functions_of(text):
         if isa in (X86, ARM64):
-            runs = np.array(runs_of(function, COUNTS_ON_X86 if isa is X86 else COUNTS_ON_ARM64))
+            runs = np.array(estimate_run_counts(function, COUNTS_ON_X86 if isa is X86 else COUNTS_ON_ARM64))
         else:  # trip counts are read on x86 and AArch64 only
             runs = np.array([UNKNOWN**item.depth for item in function.instructions], dtype=np.float64)
         for instruction, times in zip(function.instructions, runs, strict=True):
             kind, lanes = isa.kind_of(instruction), isa.width_bytes(instruction) / FLOAT_BYTES
-            loads, stores = isa.accesses(instruction)
+            loads, stores = isa.memory_accesses(instruction)
             counts[Count.INSTRUCTIONS] += times
             counts[Count.ARITHMETIC] += times * (kind in ARITHMETIC and lanes > 0)
             counts[Count.PRODUCTS] += times * lanes * (kind is Does.FMA)
@@ -162,10 +161,8 @@ def executed_features(target_kind: str, text: str, statements: Matrix) -> Matrix
 
     table = np.exp2(STATEMENTS.tables(statements)[0].astype(np.float64)) - 1
     stores_of_program = table[table[:, 0] > 0]
-    flops_columns = (
-        2 * stores_of_program[:, FUSED] + stores_of_program[:, SUMS] + stores_of_program[:, PRODUCTS]
-    )
-    program_flops = flops_columns.sum()
+    flops = 2 * stores_of_program[:, FUSED] + stores_of_program[:, SUMS] + stores_of_program[:, PRODUCTS]
+    program_flops = flops.sum()
     code_flops = 2 * counts[Count.PRODUCTS] + counts[Count.SIMPLE]
     if program_flops > 0 and code_flops > 0:
         counts *= program_flops / code_flops

@@ -50,7 +50,7 @@ class InstructionSet:
         text = f"{instruction.mnemonic} {instruction.operands}"
         return next((width for width, pattern in self.vectors if pattern.search(text)), 0)
 
-    def accesses(self, instruction: MachineInstruction) -> tuple[bool, bool]:
+    def memory_accesses(self, instruction: MachineInstruction) -> tuple[bool, bool]:
         """Return whether the instruction loads from memory, and whether it stores there."""
         text = f"{instruction.mnemonic} {instruction.operands}"
         if not self.memory.search(text) or self.no_access.match(instruction.mnemonic):
@@ -63,18 +63,18 @@ class InstructionSet:
         return bool(self.stack.search(f"{instruction.mnemonic} {instruction.operands}"))
 
 
-def _work(**patterns: str) -> tuple[tuple[Does, re.Pattern[str]], ...]:
+def _compile_kind_patterns(**patterns: str) -> tuple[tuple[Does, re.Pattern[str]], ...]:
     return tuple((Does[name.upper()], re.compile(pattern)) for name, pattern in patterns.items())
 
 
-def _widths(*patterns: tuple[int, str]) -> tuple[tuple[int, re.Pattern[str]], ...]:
+def _compile_width_patterns(*patterns: tuple[int, str]) -> tuple[tuple[int, re.Pattern[str]], ...]:
     return tuple((width, re.compile(pattern)) for width, pattern in patterns)
 
 
 _FLOAT: Final = r"(?:ps|pd|ph|ss|sd|sh)$"
 
 X86: Final = InstructionSet(
-    work=_work(
+    work=_compile_kind_patterns(
         fma=r"vf(?:n?madd|n?msub)|vpdp|vdp",
         multiply=rf"v?mul{_FLOAT}|v?p(?:mul|madd)",
         add=rf"v?(?:add|sub){_FLOAT}|v?p(?:add|sub)",
@@ -90,7 +90,7 @@ X86: Final = InstructionSet(
         barrier=r"[ms]fence|lock",
         move=r"v?mov|v?lddqu|push|pop|cmov",
     ),
-    vectors=_widths(
+    vectors=_compile_width_patterns(
         (64, r"%zmm"), (32, r"%ymm"), (4, r"\w(?:ss|sd|sh) |v?movd |v?movq .*%xmm"), (16, r"%xmm")
     ),
     memory=re.compile(r"\(%|\(,%|\(%rip|^v?p?gather|^push|^pop"),
@@ -100,7 +100,7 @@ X86: Final = InstructionSet(
     register=re.compile(r"%[xyz]mm(\d+)"),
 )
 ARM64: Final = InstructionSet(
-    work=_work(
+    work=_compile_kind_patterns(
         fma=r"f?n?m(?:la|ls|add|sub)|[su]dot|bfdot",
         multiply=r"f?n?mul|[su]mull",
         add=r"fadd|fsub|add|sub|faddp|addp|addv",
@@ -116,7 +116,7 @@ ARM64: Final = InstructionSet(
         barrier=r"dmb|dsb|isb",
         move=r"f?mov|ld|st",
     ),
-    vectors=_widths(
+    vectors=_compile_width_patterns(
         (16, r"\b(?:q\d|v\d+\.(?:4s|2d|8h|16b)|v\d+\.[sdhb]\[)"), (8, r"\bv\d+\.|\bd\d"), (4, r"\bs\d")
     ),
     memory=re.compile(r"\["),
@@ -126,7 +126,7 @@ ARM64: Final = InstructionSet(
     register=re.compile(r"\b[vqds](\d+)\b"),
 )
 PTX: Final = InstructionSet(
-    work=_work(
+    work=_compile_kind_patterns(
         fma=r"fma|mad|[wm]*mma",
         multiply=r"mul",
         add=r"add|sub",
@@ -141,7 +141,7 @@ PTX: Final = InstructionSet(
         prefetch=r"prefetch",
         move=r"mov|ld|st|cvta",
     ),
-    vectors=_widths((16, r"\.v4\.|ldmatrix|mma"), (8, r"\.v2\.|\.f64"), (4, r"\.[fb]32")),
+    vectors=_compile_width_patterns((16, r"\.v4\.|ldmatrix|mma"), (8, r"\.v2\.|\.f64"), (4, r"\.[fb]32")),
     memory=re.compile(r"^(?:ld|st|atom|red|cp)"),
     stack=re.compile(r"^(?:ld|st)\.local"),
     store=re.compile(r"^(?:st|red)"),

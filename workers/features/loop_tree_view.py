@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from costmodels.views import LOOPS
 from searchers.space import ChoiceKind, Matrix, Sketch
 from searchers.tile_factorizations import Rows
-from workers.features.base import Extractor
+from workers.features.feature_extractor import Extractor
 from workers.features.resolved_trace import Number, TraceStep, steps_of
 
 LINES, COLUMNS = LOOPS.shape
@@ -80,7 +80,7 @@ class TracedNest:
         following = self.blocks[self.blocks.index(block) :: way][1:]
         return next((item for item in following if not item.inlined), block)
 
-    def host(self, loop: Loop) -> TracedBlock | None:
+    def first_block_inside(self, loop: Loop) -> TracedBlock | None:
         """Return the first block inside this loop, or None."""
         return next((block for block in self.blocks if loop in block.path), None)
 
@@ -92,13 +92,13 @@ class TracedNest:
 
 
 class Follower:
-    """Replays a trace step by step to find its loops; other steps are ignored.
+    """Follows a trace step by step to find its loops; other steps are ignored.
 
     `extents` are the loop extents of the main block. `depths` are the sampled compute
-    locations by column of the decision vector. A trace does not say which block reads which,
-    nor how much of a producer a tile of its consumer needs. So the next block that is not
-    inlined is taken as the consumer, and a block that moves into another's loops keeps its
-    own inner loops. The error is the same for all candidates.
+    locations by column of the decision vector. A trace does not say which block reads
+    which, nor how much of a producer a tile of its consumer needs. So the next block that
+    is not inlined is taken as the consumer, and a block that moves into another's loops
+    keeps its own inner loops. The error is the same for all candidates.
     """
 
     def __init__(self, extents: Sequence[float], depths: Mapping[int, int]) -> None:
@@ -112,7 +112,7 @@ class Follower:
         for step in steps:
             self._apply(step)
         for block in self._nest.blocks:
-            self._path(block)
+            self._block_loops(block)
         return self._nest
 
     def _apply(self, step: TraceStep) -> None:
@@ -141,7 +141,7 @@ class Follower:
                 self._blocks |= dict.fromkeys(step.outputs, neighbour)
             case "Split":
                 loop = self._loops[step.names[0]]
-                host = nest.host(loop)
+                host = nest.first_block_inside(loop)
                 # A missing factor (the text "None"), which TVM infers, counts as 1.
                 factors = [value if isinstance(value, Number) else ONE for value in step.inputs[1:]]
                 is_summed = host is not None and len(factors) == host.structure.count("R")
@@ -190,7 +190,7 @@ class Follower:
             case "Blockize":
                 # The inner loops become part of the tensorised block.
                 loop = self._loops[step.names[0]]
-                if (host := nest.host(loop)) is not None:
+                if (host := nest.first_block_inside(loop)) is not None:
                     host.path = host.path[: host.path.index(loop)]
                     self._blocks[step.outputs[0]] = host
             case "Annotate":
@@ -203,7 +203,7 @@ class Follower:
     def _rfactor(self, step: TraceStep) -> None:
         """Insert a block of partial sums along a loop, which the old block adds up."""
         factored = self._loops[step.names[0]]
-        block = self._nest.host(factored)
+        block = self._nest.first_block_inside(factored)
         if block is None:
             return
         first = min(int(step.attrs[0]), block.path.index(factored))
@@ -224,20 +224,20 @@ class Follower:
             block.inlined = location == INLINED_LOCATION
         else:
             loop = self._loops[step.names[1]]
-            host = self._nest.host(loop) or block
+            host = self._nest.first_block_inside(loop) or block
             depth = host.path.index(loop) + 1
         block.depth = max(0, depth)
         if block.depth and host is not block:
             # Reductions and tiled loops stay; other loops shrink to what the consumer needs.
-            block.path = self._path(host)[: block.depth] + [
+            block.path = self._block_loops(host)[: block.depth] + [
                 loop
-                for index, loop in enumerate(self._path(block))
+                for index, loop in enumerate(self._block_loops(block))
                 if index >= block.depth
                 or loop.kind is AxisKind.REDUCTION
                 or any(factor.column is not None for factor in loop.factors)
             ]
 
-    def _path(self, block: TracedBlock) -> list[Loop]:
+    def _block_loops(self, block: TracedBlock) -> list[Loop]:
         """Return a block's loops, or copies of the main block's if the trace names none."""
         if not block.path and not block.inlined:
             tiled = next((item for item in self._nest.blocks if item.structure), None)
@@ -270,7 +270,7 @@ class _Node:
     children: list["_Node"] = field(default_factory=list)
 
 
-def lines_of(nest: TracedNest) -> list[Line]:
+def list_loop_tree_nodes(nest: TracedNest) -> list[Line]:
     """Return the loop tree's nodes in preorder; inlined blocks are the root's children."""
     root = _Node()
     for ordinal, block in enumerate(nest.blocks):
@@ -298,8 +298,8 @@ class LoopsView(Extractor):
 
     view = LOOPS
 
-    def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-        columns = _locations(sketch)
+    def extract_rows(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
+        columns = _compute_location_columns(sketch)
         matrix = np.zeros((len(rows), LOOPS.width), dtype=np.float32)
         depths, group = np.unique(rows[:, columns], axis=0, return_inverse=True)
         for number, locations in enumerate(depths.tolist()):
@@ -308,26 +308,27 @@ class LoopsView(Extractor):
         return matrix
 
 
-def _locations(sketch: Sketch) -> list[int]:
-    return [columns.start for columns, choice in sketch.places if choice.kind is ChoiceKind.LOCATION]
+def _compute_location_columns(sketch: Sketch) -> list[int]:
+    return [columns.start for columns, choice in sketch.decision_slices if choice.kind is ChoiceKind.LOCATION]
 
 
 @lru_cache(maxsize=1024)
-def _nest(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...]) -> TracedNest:
+def _follow_loop_nest(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...]) -> TracedNest:
     extents = [float(np.rint(2**value - 1)) for value in descriptors[1:]]
-    return Follower(extents, dict(zip(_locations(sketch), depths, strict=True))).follow(steps_of(sketch))
+    locations = dict(zip(_compute_location_columns(sketch), depths, strict=True))
+    return Follower(extents, locations).follow(steps_of(sketch))
 
 
 def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...], rows: Rows) -> Matrix:
     """Return the rows of candidates of a sketch whose compute locations are all `depths`."""
-    nest = _nest(sketch, descriptors, depths)
-    lines = lines_of(nest)
+    nest = _follow_loop_nest(sketch, descriptors, depths)
+    lines = list_loop_tree_nodes(nest)
     table = np.zeros((len(rows), len(lines), COLUMNS))
     table[:, :, PRESENT] = 1
     for index, line in enumerate(lines):
         column = table[:, index]
         if line.loop is not None:
-            extent = np.prod([np.maximum(factor.of(rows), 1) for factor in line.loop.factors], axis=0)
+            extent = np.prod([np.maximum(factor.evaluate(rows), 1) for factor in line.loop.factors], axis=0)
             column[:, REDUCTION if line.loop.kind is AxisKind.REDUCTION else SPATIAL] = 1
             column[:, EXTENT] = np.log2(extent)
             column[:, LANES] = np.log2(np.gcd(extent.astype(np.int64), MOST_LANES))
@@ -339,18 +340,29 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
         else:
             column[:, ROOT] = 1
     table[:, 0, FLOPS] = descriptors[0] if descriptors else 0.0
-    table[:, 0, UNROLL] = np.log2(1 + nest.unroll.of(rows))
+    table[:, 0, UNROLL] = np.log2(1 + nest.unroll.evaluate(rows))
     table[:, :, REACH] = table[:, :, EXTENT]
     for index, line in enumerate(lines[1:], start=1):
         table[:, index, REACH] += table[:, line.parent, REACH]
-    table[:, :, PARALLEL] = _parallel(lines, table[:, :, REACH], np.log2(nest.parallel.of(rows)))
-    table[:, :, VECTOR] = _vector(lines, table[:, :, EXTENT], np.log2(nest.vector.of(rows)))
-    return _compact(lines, table)
+    limit = np.log2(nest.parallel.evaluate(rows))
+    table[:, :, PARALLEL] = _flag_parallel_loops(lines, table[:, :, REACH], limit)
+    table[:, :, VECTOR] = _flag_vector_loops(lines, table[:, :, EXTENT], np.log2(nest.vector.evaluate(rows)))
+    # Remove loops of one iteration; their nearest remaining ancestor gets the children.
+    remains = np.array([line.loop is None for line in lines]) | (table[:, :, EXTENT] > 0)
+    new_index = np.cumsum(remains, axis=1) - 1
+    nearest = new_index.copy()
+    table[:, 0, PARENT] = -1
+    for index, line in enumerate(lines[1:], start=1):
+        nearest[:, index] = np.where(remains[:, index], new_index[:, index], nearest[:, line.parent])
+        table[:, index, PARENT] = nearest[:, line.parent]
+    row, position = np.nonzero(remains & (new_index < LINES))
+    compact = np.zeros((len(table), LINES, COLUMNS), dtype=np.float32)
+    compact[row, new_index[row, position]] = table[row, position]
+    return compact.reshape(len(table), -1)
 
 
-def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
-    """Flag the outer spatial loops that will be fused and run in parallel, as long as the
-    product of their extents stays within the limit."""
+def _flag_parallel_loops(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
+    """Flag the outer spatial loops that are fused to run in parallel, up to `limit` (log2) iterations."""
     flags = np.zeros(reach.shape, dtype=np.bool_)
     flags[:, 0] = True
     for index, line in enumerate(lines):
@@ -360,9 +372,8 @@ def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
     return flags
 
 
-def _vector(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
-    """Flag the inner spatial loops that will be vectorised, as long as the product of their
-    extents stays within the limit."""
+def _flag_vector_loops(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
+    """Flag the inner spatial loops that are vectorised, up to `limit` (log2) iterations in all."""
     flags = np.zeros(extents.shape, dtype=np.bool_)
     for line in lines:
         fits, total, node = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line
@@ -372,19 +383,3 @@ def _vector(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
             flags[:, node.parent] |= fits
             node = lines[node.parent]
     return flags
-
-
-def _compact(lines: Sequence[Line], table: Numbers) -> Matrix:
-    """Remove loops of one iteration; their nearest remaining ancestor gets the children."""
-    loops = np.array([line.loop is not None for line in lines])
-    remains = ~loops | (table[:, :, EXTENT] > 0)
-    new_index = np.cumsum(remains, axis=1) - 1
-    nearest = new_index.copy()
-    table[:, 0, PARENT] = -1
-    for index, line in enumerate(lines[1:], start=1):
-        nearest[:, index] = np.where(remains[:, index], new_index[:, index], nearest[:, line.parent])
-        table[:, index, PARENT] = nearest[:, line.parent]
-    row, column = np.nonzero(remains & (new_index < LINES))
-    compact = np.zeros((len(table), LINES, COLUMNS), dtype=np.float32)
-    compact[row, new_index[row, column]] = table[row, column]
-    return compact.reshape(len(table), -1)

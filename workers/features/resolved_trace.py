@@ -17,14 +17,14 @@ _SAMPLES = "Sample"
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number in a trace: a constant, or the value in a column of the decision vector. With
-    `labels`, that value is an index into them."""
+    """A number in a trace: a constant, or the value in a column of the decision vector.
+    With `labels`, that value is an index into them."""
 
     constant: float = 0.0
     column: int | None = None
     labels: tuple[int, ...] = ()
 
-    def of(self, rows: Rows) -> Column:
+    def evaluate(self, rows: Rows) -> Column:
         """Return the number's value in each of the decision vectors `rows`."""
         if self.column is None:
             return np.full(len(rows), self.constant)

@@ -10,7 +10,7 @@ import numpy as np
 from costmodels.views import PRIMITIVES
 from searchers.space import Matrix, Sketch
 from searchers.tile_factorizations import Rows
-from workers.features.base import Extractor
+from workers.features.feature_extractor import Extractor
 from workers.features.resolved_trace import Number, TraceStep, steps_of
 
 LINES, COLUMNS = PRIMITIVES.shape
@@ -45,18 +45,18 @@ class Primitives(Extractor):
 
     view = PRIMITIVES
 
-    def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-        constant, entries = _layout(sketch)
+    def extract_rows(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
+        constant, entries = _primitive_table(sketch)
         matrix = np.tile(constant, (len(rows), 1))
         scalars = descriptors[:NUMBERS]
         matrix[:, FIRST_NUMBER : FIRST_NUMBER + len(scalars)] = scalars
         for column, number in entries:
-            matrix[:, column] = _scaled(number.of(rows))
+            matrix[:, column] = _scaled(number.evaluate(rows))
         return matrix
 
 
 @lru_cache(maxsize=1024)
-def _layout(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
+def _primitive_table(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
     """Return a sketch's constant features as a flat row, and the columns for decisions."""
     table = np.zeros((LINES, COLUMNS), dtype=np.float32)
     table[0, 0] = 1
@@ -73,7 +73,7 @@ def _layout(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
         kind = KINDS.get(str(step.attrs[0]), KINDS["Annotate"]) if annotated else KINDS.get(step.kind, OTHER)
         row[kind] = 1
         row[BLOCK] = max((names.blocks[name] for name in step.names if name in names.blocks), default=0)
-        numbers = names.numbers(step)
+        numbers = names.numbers_of_step(step)
         row[DECIDED] = any(number.column is not None for number in numbers)
         for column, number in enumerate(numbers[:NUMBERS], start=FIRST_NUMBER):
             if number.column is None:
@@ -103,7 +103,7 @@ class _Names:
                 self.axes += 1
                 self.loops[name] = self.axes, 0
 
-    def numbers(self, step: TraceStep) -> list[Number]:
+    def numbers_of_step(self, step: TraceStep) -> list[Number]:
         """Return the numbers of a step: of its loops, inputs and attributes."""
         loops = [number for name in step.names if name in self.loops for number in self.loops[name]]
         integers = [value for value in step.attrs if type(value) is int]

@@ -15,19 +15,19 @@ from pydantic import TypeAdapter
 from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.job_transitions import ReplacedCode
 from db.repositories.jobs import Jobs
-from mallorn.core.artifact_uris import reaching, scripts_uri
+from mallorn.core.artifact_uris import open_artifact, scripts_uri
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unavailable
-from mallorn.core.values.finish_report import InsideTheModel
-from workers.finish.decide_inside_model import decide_inside
+from mallorn.core.values.finish_report import ModelContests
+from workers.finish.choose_winner import Winner
+from workers.finish.decide_inside_model import choose_build_inside_model
 from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.numeric_check import Checker
 from workers.finish.step_log import StepLog
-from workers.finish.winners import Winner
 from workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
 from workers.model_import.run import CHECK
 from workers.process.leased_stage import StageContext
-from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed, twice
-from workers.tvm.graph_recipes import faulty_parts, leaving_out, names_to_leave_out
+from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed, retry_after_crash
+from workers.tvm.graph_recipes import faulty_parts, skippable_passes, with_skipped_passes
 
 log = logging.getLogger(__name__)
 _SCRIPTS: Final = TypeAdapter(Scripts)
@@ -46,11 +46,11 @@ class FinalSchedules:
     directory: Path
     built: TunedModel | None = None  # None: not compiled, or no inputs to run it with
     compiled: Compiled | None = None  # counts the model's workloads; None: not compiled
-    inside: InsideTheModel | None = None  # the report section on contests inside the model
+    inside: ModelContests | None = None  # the report section on contests inside the model
 
 
 def write_records_only(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
-    return FinalSchedules(winners, model.write("export", winners))
+    return FinalSchedules(winners, model.write_tuning_records("export", winners))
 
 
 def build_final_schedules(
@@ -63,21 +63,21 @@ def build_final_schedules(
     Raises InvalidModel if the model does not compile even without schedules and graph
     passes; Unavailable if the job must import the model again without a graph pass.
     """
-    directory = model.write("export", winners)
+    directory = model.write_tuning_records("export", winners)
     compile_model = partial(model.compile, directory, winners)
-    outcome = step_log.attempt(COMPILE, partial(_build_or_error, partial(twice, compile_model)))
+    outcome = step_log.attempt(COMPILE, partial(_build_or_error, partial(retry_after_crash, compile_model)))
     if isinstance(outcome, MallornError):
         outcome = compile_without_fault(model, winners, outcome)
     if outcome is None:
         return FinalSchedules(winners, directory)
     build = outcome
-    if step_log.attempt("make inputs for the model", lambda: model.whole_model.inputs) is None:
+    if step_log.attempt("make inputs for the model", lambda: model.whole_model.inputs_file) is None:
         return FinalSchedules(winners, directory, compiled=build.compiled)
     report = None
     # Times inside the largest shapes of a range say nothing about the other shapes.
-    one_shape, options = model.stage.graph.dynamic is None, model.stage.options
-    if one_shape and options.searches and options.contests == "inside":
-        choice = step_log.attempt(INSIDE, partial(decide_inside, model, build, checker))
+    one_shape, options = model.stage.graph_report.dynamic is None, model.stage.options
+    if one_shape and options.needs_measurements and options.contests == "inside":
+        choice = step_log.attempt(INSIDE, partial(choose_build_inside_model, model, build, checker))
         if choice is not None:
             build, report = choice.build, choice.report
     return FinalSchedules(build.winners, build.directory, build, build.compiled, report)
@@ -125,31 +125,33 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
 
 def _import_without_passes(model: JobModel, error: MallornError, fault: str) -> NoReturn:
     stage = model.stage
-    recipe, bare = stage.graph.recipe, model.write("bare", ())
+    recipe, bare = stage.graph_report.recipe, model.write_tuning_records("bare", ())
 
     def compiles_without(names: Sequence[str]) -> bool:
-        whole_model = replace(model.whole_model, recipe=leaving_out(recipe, dict.fromkeys(names, fault)))
+        reduced_recipe = with_skipped_passes(recipe, dict.fromkeys(names, fault))
+        whole_model = replace(model.whole_model, recipe=reduced_recipe)
         build = _build_or_error(partial(replace(model, whole_model=whole_model).compile, bare, ()))
         return not isinstance(build, MallornError)
 
-    if (blamed := faulty_parts(names_to_leave_out(recipe), compiles_without)) is None:
+    if (blamed := faulty_parts(skippable_passes(recipe), compiles_without)) is None:
         raise InvalidModel(f"the whole model does not compile: {error.headline}", hint=CHECK)
-    graph = stage.graph.model_copy(update={"recipe": leaving_out(recipe, dict.fromkeys(blamed, fault))})
+    reduced_recipe = with_skipped_passes(recipe, dict.fromkeys(blamed, fault))
+    graph = stage.graph_report.model_copy(update={"recipe": reduced_recipe})
     reason = ANEW.format(", ".join(blamed))
-    stage.lease.check()
+    stage.lease.raise_if_lost()
     with stage.runtime.database.transaction() as session:
-        ReplacedCode(session).import_with(stage.job.id, graph, reason)
+        ReplacedCode(session).import_with_graph_passes(stage.job.id, graph, reason)
     raise Unavailable(reason)
 
 
 def store_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
     """Store each winner's TVMScript and trace; log and skip those that cannot be printed."""
     for winner in winners:
-        stage.lease.check()
+        stage.lease.raise_if_lost()
         program = winner.contest.program
         try:
             url = scripts_uri(stage.runtime.settings.artifacts, program.key, winner.trace)
-            with reaching(url) as (store, path):
+            with open_artifact(url) as (store, path):
                 if store.exists(path):
                     with suppress(ValueError):  # a worker may have been killed while it wrote them
                         _SCRIPTS.validate_json(store.cat_file(path))

@@ -14,7 +14,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.finish_report import Conditions, PointTimes
 from workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, place_or_fail
 from workers.finish.step_log import ReportDraft, StepLog
-from workers.subprocesses.errors import twice
+from workers.subprocesses.errors import retry_after_crash
 from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import TUNED, UNTUNED, Engines, title
 from workers.whole_model.interleaved_timing import FairRace
@@ -26,16 +26,18 @@ CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 
-def compare(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
+def compare_and_time_engines(
+    model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft
+) -> None:
     """Time the tuned model and the other engines, and compare their outputs; set the
     latencies and errors in `report`. Log failed steps. A tuned model with wrong outputs is
     not timed."""
     placed_model = step_log.attempt(TIME, partial(place_or_fail, model))
     if placed_model is None:
         return
-    dynamic = model.stage.graph.dynamic
+    dynamic = model.stage.graph_report.dynamic
     if dynamic is None:
-        step_log.attempt(TIME, partial(_compare_engines, placed_model, tuned_model, step_log, report))
+        step_log.attempt(TIME, partial(_compare_model, placed_model, tuned_model, step_log, report))
     else:
         step_log.attempt(TIME, partial(_compare_points, placed_model, tuned_model, step_log, report, dynamic))
 
@@ -45,19 +47,19 @@ def _compare_points(
 ) -> None:
     """Compare the engines at each size for which the model was tuned; skip wrong outputs."""
     points = []
-    with model.alone() as is_alone:
+    with model.lock_host_for_timing() as is_alone:
         for point in dynamic.points:
-            model.stage.lease.check()
+            model.stage.lease.raise_if_lost()
             # Dimensions that grow (caches) are half full at the smallest point, else empty.
             is_step = point == dynamic.points[0]
-            sizes = point | {name: dynamic.ranges[name][1] // 2 * is_step for name in dynamic.grows}
+            sizes = point | {dim: dynamic.ranges[dim][1] // 2 * is_step for dim in dynamic.growing_dimensions}
             size_text = " ".join(f"{dim}={size}" for dim, size in sizes.items())
             whole_model = replace(model.whole_model, input_shapes=dynamic.shapes(sizes))
             with Engines(whole_model, (TUNED, ONNXRUNTIME), step_log.attempt) as engines:
                 engines.load({TUNED: tuned_model.library})
                 errors = _check_outputs(model, engines, step_log)
                 latency_us = step_log.attempt(f"time the model at {size_text}", engines.latencies) or {}
-            error = _finite(errors.get(ONNXRUNTIME, inf))
+            error = _none_if_infinite(errors.get(ONNXRUNTIME, inf))
             points.append(PointTimes(sizes=sizes, latency_us=dict(latency_us), error=error))
     report.points, report.latency_us = points, points[-1].latency_us
     errors_of_points = [point.error for point in points if point.error is not None]
@@ -65,41 +67,39 @@ def _compare_points(
     report.conditions = Conditions(steady=is_alone, note="" if is_alone else BESIDE)
 
 
-def _compare_engines(
-    model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft
-) -> None:
+def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
     with Engines(model.whole_model, (UNTUNED, TUNED, ONNXRUNTIME), step_log.attempt) as engines:
         if tuned_model.is_large:
-            engines.leave_out(UNTUNED)
+            engines.drop_engine(UNTUNED)
         elif model.stage.job.trials == 0:
             # Skip the slow untuned build if onnxruntime confirms the outputs.
             engines.load({TUNED: tuned_model.library}, (TUNED, ONNXRUNTIME))
-            if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
-                engines.leave_out(UNTUNED)
+            if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.accepted_error:
+                engines.drop_engine(UNTUNED)
         untuned = model.whole_model.folder / "untuned.so"
         if UNTUNED in engines:  # the engines start while it compiles
-            compiling = partial(twice, partial(model.whole_model.compile_untuned, untuned))
+            compiling = partial(retry_after_crash, partial(model.whole_model.compile_untuned, untuned))
             if step_log.attempt("compile the untuned model", compiling) is None:
-                engines.leave_out(UNTUNED)
+                engines.drop_engine(UNTUNED)
         engines.load({UNTUNED: untuned, TUNED: tuned_model.library})
         errors = _check_outputs(model, engines, step_log)
         if TUNED not in engines:
-            model.libraries.forget(tuned_model.winners)
-        race = step_log.attempt(TIME, partial(_race, model, engines))
+            model.libraries.remove_library(tuned_model.winners)
+        race = step_log.attempt(TIME, partial(_time_engines, model, engines))
     if race is not None and race.latency_us:
         report.latency_us, report.conditions = dict(race.latency_us), race.conditions
     if UNTUNED in errors:
-        report.error_vs_untuned = _finite(errors[UNTUNED])
+        report.error_vs_untuned = _none_if_infinite(errors[UNTUNED])
     if ONNXRUNTIME in errors:
-        report.error_vs_onnxruntime = _finite(errors[ONNXRUNTIME])
+        report.error_vs_onnxruntime = _none_if_infinite(errors[ONNXRUNTIME])
 
 
-def _race(model: JobModel, engines: Engines) -> FairRace:
-    with model.alone() as is_alone:
-        return engines.race(is_alone)
+def _time_engines(model: JobModel, engines: Engines) -> FairRace:
+    with model.lock_host_for_timing() as is_alone:
+        return engines.time_undisturbed(is_alone)
 
 
-def _finite(error: float) -> float | None:
+def _none_if_infinite(error: float) -> float | None:
     return error if isfinite(error) else None
 
 
@@ -108,35 +108,37 @@ def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict
     time: the tuned model if its outputs are wrong, and onnxruntime if the tuned model runs
     on another host."""
     errors = engines.errors(TUNED)
-    if TUNED in engines and not _computes_the_same(errors, engines, step_log):
-        engines.leave_out(TUNED)
+    if TUNED in engines and not _are_outputs_correct(errors, engines, step_log):
+        engines.drop_engine(TUNED)
     if model.whole_model.device_pool is not None and ONNXRUNTIME in engines:
-        engines.leave_out(ONNXRUNTIME)
+        engines.drop_engine(ONNXRUNTIME)
         if all(entry.step != BESIDE_IT for entry in step_log.entries):
-            step_log.leave(BESIDE_IT, ELSEWHERE, BENCH)
+            step_log.log_skipped_step(BESIDE_IT, ELSEWHERE, BENCH)
     return errors
 
 
-def _computes_the_same(errors: Mapping[str, float], engines: Engines, step_log: StepLog) -> bool:
+def _are_outputs_correct(errors: Mapping[str, float], engines: Engines, step_log: StepLog) -> bool:
     """Return whether the tuned model's outputs are correct; if not, log the reason.
 
-    The reference is the untuned model, which has the same operators in the same order; for a
-    quantised file it is onnxruntime, whose own error is known. A model with discontinuous
+    The reference is the untuned model, which has the same operators in the same order; for
+    a quantised file it is onnxruntime, whose own error is known. A model with discontinuous
     outputs (a rank, a threshold) may fail although its schedules are correct, so the job
     exports them all the same, but reports no time.
     """
     order = (UNTUNED, ONNXRUNTIME) if engines.own_error is None else (ONNXRUNTIME, UNTUNED)
-    reference, limit = next((name for name in order if name in errors), None), engines.largest_error
+    reference, limit = next((name for name in order if name in errors), None), engines.accepted_error
     if reference is None:
-        step_log.leave(CHECK, "there was nothing to compare it with; each schedule was checked alone")
+        step_log.log_skipped_step(
+            CHECK, "there was nothing to compare it with; each schedule was checked alone"
+        )
         return True
     if not errors[reference] <= limit:
-        step_log.leave(
+        step_log.log_skipped_step(
             CHECK, f"it computes something else than {_error_text(reference, errors, limit)}", HINT
         )
         return False
     if not errors.get(ONNXRUNTIME, 0.0) <= limit:
-        step_log.leave(
+        step_log.log_skipped_step(
             "agree with onnxruntime",
             f"TVM computes something else: {_error_text(ONNXRUNTIME, errors, limit)}",
         )

@@ -26,14 +26,14 @@ from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.measuring_contexts import Contexts
 from db.session import read_clock
 from mallorn.core.outcomes import Outcome
-from mallorn.core.values.finish_report import BeforeAfter, BesidePrograms, Contention, InsideTheModel, Swap
+from mallorn.core.values.finish_report import BeforeAfter, Contention, LoadedLatency, ModelContests, Swap
 from mallorn.core.values.manifest import DATABASE, Version
 from mallorn.core.values.trial import Trial
-from workers.finish.contenders import timing_inside
+from workers.finish.choose_winner import Winner
+from workers.finish.final_candidates import inside_timing_settings
 from workers.finish.job_model import JobModel, TunedModel, place_on_device, require_local_device
 from workers.finish.numeric_check import Checker
 from workers.finish.step_log import StepLog
-from workers.finish.winners import Winner
 from workers.round.store_referenced_rows import store_sketches
 
 # Limits for compiling the rivals and the first guesses, as shares of the time spent on tuning.
@@ -54,11 +54,11 @@ class InsideChoice(NamedTuple):
     """The compiled model to export, and the report section on how it was chosen."""
 
     build: TunedModel
-    report: InsideTheModel | None
+    report: ModelContests | None
     error: float = 0.0  # of its outputs against those of the build that was checked
 
 
-def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> InsideChoice:
+def choose_build_inside_model(model: JobModel, first: TunedModel, checker: Checker) -> InsideChoice:
     """Return the fastest build of the model: with the winners, with faster rivals, or with
     first guesses (schedules that an analytic model proposed, without trials).
 
@@ -93,7 +93,7 @@ def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> Insid
     builds = [first, *(model.build(f"rivals-{n}", row) for n, row in enumerate(alternatives, 1))]
     times = model.kernel_times(builds)
     sets = [build.winners for build in builds]
-    replacements = verify_replacements(first.winners, fastest_inside(sets, times), checker)
+    replacements = verify_replacements(first.winners, fastest_schedules_inside(sets, times), checker)
     swaps = list_swaps(first.winners, replacements, sets, times)
     finalists = {BEFORE: first}
     if swaps:
@@ -110,17 +110,17 @@ def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> Insid
         checked = verify_replacements(first.winners, guess_build.winners, checker)
         if [winner.slot for winner in checked] == [winner.slot for winner in guess_build.winners]:
             name, build = GUESSES, replace(guess_build, winners=tuple(checked))
-    report = InsideTheModel(
+    report = ModelContests(
         tasks=swaps,
         latency_us=BeforeAfter(**latency_us) if latency_us else None,
-        taken=name == AFTER,
-        guessed=name == GUESSES,
+        uses_replacements=name == AFTER,
+        uses_guesses=name == GUESSES,
         seconds=round(time.monotonic() - started_sec, 1),
     )
     return InsideChoice(build, report)
 
 
-def fastest_inside(
+def fastest_schedules_inside(
     sets: Sequence[Sequence[Winner]], times: Sequence[Times], least_gain: float = WORTH
 ) -> list[Winner]:
     """Return each task's fastest schedule inside the model. Each of `sets` has one schedule
@@ -155,7 +155,7 @@ def verify_replacements(
         if rival is winner:
             continue
         verdict = checker.verify(winner.contest.program, winner.contest.slots[rival.slot])
-        if verdict.ok:
+        if verdict.has_passed:
             checked_winners[index] = replace(rival, trace=verdict.trace, max_error=verdict.max_error)
         else:
             log.warning("a rival of %s is left out: %s", winner.contest.task.name, verdict.words)
@@ -179,27 +179,31 @@ def list_swaps(
     return swaps
 
 
-def decide_for_busy_host(
+def choose_schedules_under_load(
     model: JobModel, winners: Sequence[Winner], build: TunedModel, checker: Checker, step_log: StepLog
 ) -> Contention | None:
     """Choose schedules that are fastest while other programs load the host, and return the
-    report section on them; None if the job did not ask for that or it is impossible. If they
-    make the model clearly faster under load, their tuning records are added to the
+    report section on them; None if the job did not ask for that or it is impossible. If
+    they make the model clearly faster under load, their tuning records are added to the
     export."""
-    if not model.stage.options.beside_others:
+    if not model.stage.options.contention:
         return None
-    if model.stage.graph.dynamic is not None:
-        step_log.leave(STEP, "a job for a range of shapes has one version", "mallorn tune MODEL --contention")
+    if model.stage.graph_report.dynamic is not None:
+        step_log.log_skipped_step(
+            STEP, "a job for a range of shapes has one version", "mallorn tune MODEL --contention"
+        )
         return None
     if build.is_large:
-        step_log.leave(STEP, "this host's memory does not hold several of so large a model", "free -g")
+        step_log.log_skipped_step(
+            STEP, "this host's memory does not hold several of so large a model", "free -g"
+        )
         return None
     if not step_log.attempt(STEP, partial(require_local_device, model)):
         return None
-    return step_log.attempt(STEP, partial(_compare_versions, model, winners, build, checker))
+    return step_log.attempt(STEP, partial(_build_and_time_under_load, model, winners, build, checker))
 
 
-def _compare_versions(
+def _build_and_time_under_load(
     model: JobModel, winners: Sequence[Winner], first: TunedModel, checker: Checker
 ) -> Contention:
     """Build the model with the schedules that are fastest under load, and time it and
@@ -220,21 +224,21 @@ def _compare_versions(
     builds = [first, *(model.build(f"versions-{n}", row) for n, row in enumerate(other_sets, 1))]
     times = model.kernel_times(builds, full_load) if other_sets else [{}]
     sets = [build.winners for build in builds]
-    _store_times_under_load(model, sets, times)
-    fastest = fastest_inside(sets, times, WORTH_UNDER_LOAD)
+    _store_loaded_times(model, sets, times)
+    fastest = fastest_schedules_inside(sets, times, WORTH_UNDER_LOAD)
     under_load = verify_replacements(first.winners, fastest, checker)
     swaps = list_swaps(first.winners, under_load, sets, times)
     versions = {IDLE: first} | ({LOADED: model.build(LOADED, under_load)} if swaps else {})
-    loads: list[BesidePrograms] = []
+    loads: list[LoadedLatency] = []
     for programs in loads_to_time(full_load):
         us = model.latencies(versions, programs)
-        loads.append(BesidePrograms(programs=programs, alone_us=us[IDLE], loaded_us=us.get(LOADED)))
-    wins_from = crossover(loads)
+        loads.append(LoadedLatency(programs=programs, alone_us=us[IDLE], loaded_us=us.get(LOADED)))
+    wins_from = find_crossover_load(loads)
     if wins_from is not None:
         for name in DATABASE:
             shutil.copyfile(versions[LOADED].directory / name, first.directory / Version.LOADED.file(name))
     seconds = round(time.monotonic() - started_sec, 1)
-    return Contention(tasks=swaps, loads=loads, wins_from=wins_from, seconds=seconds)
+    return Contention(tasks=swaps, loads=loads, min_programs=wins_from, seconds=seconds)
 
 
 def loads_to_time(full_load: int) -> list[int]:
@@ -243,7 +247,7 @@ def loads_to_time(full_load: int) -> list[int]:
     return sorted({0, 1, full_load // 2, full_load})
 
 
-def crossover(loads: Sequence[BesidePrograms]) -> int | None:
+def find_crossover_load(loads: Sequence[LoadedLatency]) -> int | None:
     """Return the number of load programs from which on the build chosen under load is always
     faster than the one chosen on an idle host. None if it is not so at the highest load."""
     programs = None
@@ -254,16 +258,14 @@ def crossover(loads: Sequence[BesidePrograms]) -> int | None:
     return programs
 
 
-def _store_times_under_load(
-    model: JobModel, sets: Sequence[Sequence[Winner]], times: Sequence[Times]
-) -> None:
+def _store_loaded_times(model: JobModel, sets: Sequence[Sequence[Winner]], times: Sequence[Times]) -> None:
     """Store kernel times for later jobs, in a measuring context that names the load."""
     stage = model.stage
     with stage.runtime.database.transaction() as session:
         context_id, contexts = Jobs(session).get(stage.job.id, None).context_id, Contexts(session)
         if context_id is None:
             return
-        timing = timing_inside(stage, stage.target.num_cores)
+        timing = inside_timing_settings(stage, stage.target.num_cores)
         loaded_context_id = contexts.ensure_timed_as(contexts.get(context_id), timing).id
         for row in zip(*sets, strict=True):
             contest = row[0].contest
@@ -279,9 +281,5 @@ def _store_times_under_load(
                     sketch_id = sketches[candidate.sketch]
                     measurements.append(NewMeasurement(winner.slot, trial, sketch_id, loaded_context_id))
             Measurements(session).add_finish(
-                stage.job.id,
-                stage.hold.token,
-                contest.workload.id,
-                stage.job.target_id,
-                measurements,
+                stage.job.id, stage.hold.token, contest.workload.id, stage.job.target_id, measurements
             )

@@ -22,14 +22,19 @@ from mallorn.core.errors import Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.event import CheckedEvent
-from mallorn.core.values.finish_report import Answered
+from mallorn.core.values.finish_report import UnmeasuredSchedule
 from mallorn.core.values.trial import DecidedTask, DecidedWinner, KeptCandidate, Trial
 from searchers.roller.rank_candidates import modelled_us
 from workers.finish.build_final_schedules import FinalSchedules
-from workers.finish.contenders import Contest, contest_of, second_chance, space_of
+from workers.finish.choose_winner import Winner, choose_winner
+from workers.finish.final_candidates import (
+    Contest,
+    derive_search_space,
+    select_final_candidates,
+    select_replacement_candidates,
+)
 from workers.finish.numeric_check import Checker
-from workers.finish.winners import Winner, decide
-from workers.measure.base import MeasureInput, Measurer
+from workers.measure.measurer_interface import MeasureInput, Measurer
 from workers.process.leased_stage import StageContext
 from workers.process.time_slice import TimeSlice
 from workers.round.round_context import program_of
@@ -59,16 +64,16 @@ class StoredDecisions:
     sketches: Mapping[str, Sketch]
 
     @classmethod
-    def of(cls, stage: StageContext) -> Self:
+    def load_for_stage(cls, stage: StageContext) -> Self:
         """Load the winners that the same code chose after the same number of the job's
         trials."""
         with stage.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(stage.job.id, None)).spent
-            steps = FinishSteps(session).of(stage.job.id, trials, code_digest())
+            steps = FinishSteps(session).read_decisions(stage.job.id, trials, code_digest())
             keys = {candidate.sketch for step in steps.values() for candidate in step.candidates}
             return cls(stage, trials, steps, Sketches(session).by_key(keys))
 
-    def before(self, task: Task, workload: Workload) -> Decision | None:
+    def find_decision(self, task: Task, workload: Workload) -> Decision | None:
         """Return a task's stored decision; None if it or one of its sketches is missing."""
         step = self.known.get(task.id)
         if step is None or any(candidate.sketch not in self.sketches for candidate in step.candidates):
@@ -83,7 +88,7 @@ class StoredDecisions:
         winner = None if step.winner is None else _unpack_winner(step.winner, contest)
         return Decision(contest, winner, step.sec)
 
-    def keep(self, session: Session, decision: Decision) -> None:
+    def store_decision(self, session: Session, decision: Decision) -> None:
         """Store a decision. Raises LeaseLost if this worker no longer holds the lease."""
         contest = decision.contest
         step = DecidedTask(
@@ -136,7 +141,7 @@ class TaskDecisions:
 
     winners: Sequence[Winner]
     losers: Sequence[Contest]
-    answers: dict[str, Answered] = field(default_factory=dict)  # by task, for jobs without a search
+    answers: dict[str, UnmeasuredSchedule] = field(default_factory=dict)  # by task, for jobs without a search
     earlier_sec: float = 0.0  # seconds spent on decisions of earlier attempts
     final: FinalSchedules | None = None  # if the winners were decided inside the model
 
@@ -145,38 +150,38 @@ class TaskDecisions:
         return [*(winner.contest for winner in self.winners), *self.losers]
 
 
-def decide_all(stage: StageContext, measurer: Measurer, checker: Checker) -> TaskDecisions:
+def decide_all_tasks(stage: StageContext, measurer: Measurer, checker: Checker) -> TaskDecisions:
     """Choose the winners of all tasks, one task after the other. Raises TimeSliceOver
     between two tasks if other jobs wait for this worker."""
     with stage.runtime.database.session() as session:
-        tasks = Tasks(session).programs(stage.job.id)
-    if not stage.options.searches:
-        return _answer_all(stage, tasks, checker)
-    steps, time_slice = StoredDecisions.of(stage), TimeSlice(stage.runtime.database, stage.job.id)
+        tasks = Tasks(session).list_with_workloads(stage.job.id)
+    if not stage.options.needs_measurements:
+        return _decide_without_measuring(stage, tasks, checker)
+    steps, time_slice = StoredDecisions.load_for_stage(stage), TimeSlice(stage.runtime.database, stage.job.id)
     decisions: dict[int, Decision] = {}
     for task, workload in tasks:
-        if (stored_decision := steps.before(task, workload)) is not None:
+        if (stored_decision := steps.find_decision(task, workload)) is not None:
             decisions[task.id] = stored_decision
     earlier_sec = sum(decision.sec for decision in decisions.values())
     undecided = [(task, workload) for task, workload in tasks if task.id not in decisions]
     for task, workload in undecided:
-        contest = contest_of(stage, task, workload)
+        contest = select_final_candidates(stage, task, workload)
         began_sec = time.monotonic()
-        winner = decide(stage, contest, measurer, checker)
-        if winner is None and (next_contest := second_chance(stage, contest)) is not None:
-            winner = decide(stage, next_contest, measurer, checker)
+        winner = choose_winner(stage, contest, measurer, checker)
+        if winner is None and (next_contest := select_replacement_candidates(stage, contest)) is not None:
+            winner = choose_winner(stage, next_contest, measurer, checker)
         final_contest = contest if winner is None else winner.contest
         decision = Decision(final_contest, winner, round(time.monotonic() - began_sec, 1))
         decisions[task.id] = decision
         words = f"{stage.job.tuning_ended}; {len(decisions)} of {len(tasks)} tasks are checked"
         latency_us = winner.latency_us if winner else None
         with stage.runtime.database.transaction() as session:
-            steps.keep(session, decision)
+            steps.store_decision(session, decision)
             event = CheckedEvent(task=task.index, name=task.name, latency_us=latency_us)
             Events(session).append(task.job_id, event)
             Jobs(session).set_reason(task.job_id, words)
         if len(decisions) < len(tasks):
-            time_slice.offer(words)
+            time_slice.raise_if_over(words)
     in_order = [decisions[task.id] for task, _ in tasks]
     winners = [decision.winner for decision in in_order if decision.winner is not None]
     losers = [decision.contest for decision in in_order if decision.winner is None]
@@ -200,61 +205,53 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 }
 
 
-def _answer_all(
+def _decide_without_measuring(
     stage: StageContext, tasks: Sequence[tuple[Task, Workload]], checker: Checker
 ) -> TaskDecisions:
-    """Choose the winners of a job without measurements: for each task, the first candidate
-    from earlier results or models that passes the checker."""
+    """Choose for each task the first stored or modelled candidate that passes the checker."""
     winners: list[Winner] = []
     losers: list[Contest] = []
-    answers: dict[str, Answered] = {}
+    answers: dict[str, UnmeasuredSchedule] = {}
     for task, workload in tasks:
-        stage.lease.check()
+        stage.lease.raise_if_lost()
         try:
-            space = space_of(stage, workload)
+            space = derive_search_space(stage, workload)
         except Unschedulable:  # the task gets no schedule
             losers.append(Contest(task, workload, program_of(workload), ()))
             continue
-        for answer in _answers(stage, workload, space):
-            winner = _check_answer(task, workload, answer, space, checker)
-            if winner is not None:
-                winners.append(winner)
-                answers[task.name] = Answered(
-                    source=answer.source,
-                    because=answer.because,
-                    sure=answer.sure,
-                    expected_us=answer.expected_us,
-                    checked=winner.is_checked,
-                )
-                break
+        for answer in _zero_shot_answers(stage, workload, space):
+            program, candidate = program_of(workload), answer.candidate
+            slot = MeasureInput(0, candidate, answer.sketch or space.by_key[candidate.sketch])
+            verdict = checker.verify(program, slot)
+            if not verdict.has_passed:
+                continue
+            contest = Contest(task, workload, program, (slot,), (), {candidate: answer.source})
+            peak_us = workload.flops / (space.machine.core_gflops * space.machine.cores * 1e3)
+            expected_us = answer.expected_us or modelled_us(space, candidate) or peak_us
+            trial = Trial(candidate, Outcome.OK, origin=answer.source)
+            winner = Winner(contest, 0, trial, verdict.trace, verdict.max_error, expected_us=expected_us)
+            winners.append(winner)
+            answers[task.name] = UnmeasuredSchedule(
+                source=answer.source,
+                basis=answer.because,
+                confidence=answer.sure,
+                expected_us=answer.expected_us,
+                is_verified=winner.is_checked,
+            )
+            break
         else:
             losers.append(Contest(task, workload, program_of(workload), ()))
     return TaskDecisions(winners, losers, answers)
 
 
-def _check_answer(
-    task: Task, workload: Workload, answer: ZeroShotAnswer, space: TvmSpace, checker: Checker
-) -> Winner | None:
-    program, candidate = program_of(workload), answer.candidate
-    slot = MeasureInput(0, candidate, answer.sketch or space.by_key[candidate.sketch])
-    verdict = checker.verify(program, slot)
-    if not verdict.ok:
-        return None
-    contest = Contest(task, workload, program, (slot,), (), {candidate: answer.source})
-    peak_us = workload.flops / (space.machine.core_gflops * space.machine.cores * 1e3)
-    expected_us = answer.expected_us or modelled_us(space, candidate) or peak_us
-    trial = Trial(candidate, Outcome.OK, origin=answer.source)
-    return Winner(contest, 0, trial, verdict.trace, verdict.max_error, expected_us=expected_us)
-
-
-def _answers(stage: StageContext, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
+def _zero_shot_answers(stage: StageContext, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
     job, options = stage.job, stage.options
     query = ZeroShotQuery(job.owner, workload, stage.target, job.target_id, job.context_id, space)
 
-    def ask(source: AnswerSource) -> Sequence[ZeroShotAnswer]:
+    def query_source(source: AnswerSource) -> Sequence[ZeroShotAnswer]:
         with stage.runtime.database.session() as session:
             return list(islice(source(session, query), TRIED))
 
     *first_sources, last = SOURCES[options.mode]
     modelled = RankedByMachine(options.cost_model, options.search)
-    return islice(in_order((*first_sources, modelled, last), ask), TRIED)
+    return islice(in_order((*first_sources, modelled, last), query_source), TRIED)

@@ -15,12 +15,12 @@ from db.repositories.measuring_contexts import Contexts
 from db.repositories.tasks import Tasks
 from db.session import read_clock
 from graphc.export.zip_graphc import ARCHIVE, SCRIPT, write_archive
-from mallorn.core.artifact_uris import export_uri, reaching
+from mallorn.core.artifact_uris import export_uri, open_artifact
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.finish_report import FinishReport, PointTimes
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.core.values.manifest import (
     DATABASE,
     MANIFEST,
@@ -31,9 +31,9 @@ from mallorn.core.values.manifest import (
     read_manifest,
 )
 from mallorn.core.version import VERSION
-from mallorn.results.speedup import raced
-from workers.finish.shape_dispatch import rules_of, with_rules
-from workers.finish.winners import Winner
+from mallorn.results.speedup import compare_with_rival
+from workers.finish.choose_winner import Winner
+from workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules
 from workers.interfaces.model_compiler import ModelCompiler, Tuned
 from workers.process.leased_stage import StageContext
 from workers.whole_model.engines import TUNED
@@ -58,14 +58,14 @@ def write_records(
     stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
 ) -> None:
     """Write TVM tuning records. Raises ExportFailed if a schedule does not rebuild."""
-    records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_sec) for winner in winners]
+    records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_times_sec) for winner in winners]
     if failures := graphs.write_database(str(directory), stage.target.text, records):
         raise ExportFailed(f"{len(failures)} schedules do not rebuild: {failures[0].error}")
 
 
 def complete_export(stage: StageContext, winners: Sequence[Winner], directory: Path) -> None:
     """Add the manifest, the script apply.py, its archive and requirements to an export."""
-    job, graph = stage.job, stage.graph
+    job, graph = stage.job, stage.graph_report
     carried = write_archive(directory)
     with stage.runtime.database.session() as session:
         tasks = [task.name for task in Tasks(session).list(job.id)]
@@ -100,13 +100,13 @@ def complete_export(stage: StageContext, winners: Sequence[Winner], directory: P
         inputs=graph.inputs,
         outputs=graph.outputs,
         input_shapes=largest_shapes(stage),
-        dynamic=range_of(stage, winners),
+        dynamic=describe_free_dimensions(stage, winners),
         input_ranges=graph.input_ranges,
         workloads=workloads,
         without_schedule=[name for name in tasks if name not in with_schedule],
         measured_on=measured_on,
         mode=stage.options.mode,
-        measured_by=stage.measured_by,
+        measured_by=stage.measurer_name,
         carried={path.name: sha256(path.read_bytes()).hexdigest() for path in carried},
     )
     _write_manifest(directory, manifest)
@@ -118,39 +118,37 @@ def complete_export(stage: StageContext, winners: Sequence[Winner], directory: P
 def largest_shapes(stage: StageContext) -> dict[str, list[int]]:
     """Return the shapes of inputs with free dimensions: those for which the model was tuned
     or, if it was tuned at several sizes, those of the largest size."""
-    dynamic = stage.graph.dynamic
+    dynamic = stage.graph_report.dynamic
     return stage.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
 
 
-def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
+def describe_free_dimensions(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
     """Return the free dimensions of a model tuned at several sizes, with rules that say
-    which tuned size computes inputs of which sizes; they follow from the winners' latencies.
-    None if the job tunes for fixed shapes."""
-    dynamic = stage.graph.dynamic
+    which tuned size computes inputs of which sizes; they follow from the winners'
+    latencies. None if the job tunes for fixed shapes."""
+    dynamic = stage.graph_report.dynamic
     if dynamic is None:
         return None
-    machine = stage.job.machine or assumed(stage.target.num_cores, lanes=1)
-    tasks_us = {
-        winner.contest.task.name: winner.latency_us or winner.expected_us or 0.0 for winner in winners
-    }
-    return with_rules(dynamic, tasks_us, machine.fork_us)
+    machine = stage.job.machine or assume_typical_cpu(stage.target.num_cores, lanes=1)
+    tasks_us = {w.contest.task.name: w.latency_us or w.expected_us or 0.0 for w in winners}
+    return add_dispatch_rules(dynamic, tasks_us, machine.fork_us)
 
 
-def replace_rules(directory: Path, points: Sequence[PointTimes]) -> None:
+def rewrite_dispatch_rules(directory: Path, points: Sequence[PointTimes]) -> None:
     """Rewrite the manifest's rules on which tuned size computes which inputs, by the whole
     model's times; do nothing unless every size was timed.
 
     The sum of the tasks' times differs from the model's time, since it lacks the time
-    between tasks. Sizes are timed one after the other and other load can only lengthen runs,
-    so a size's shortest burst of runs counts as its cost. Where a larger size than necessary
-    is considered, its longest burst counts.
+    between tasks. Sizes are timed one after the other and other load can only lengthen
+    runs, so a size's shortest burst of runs counts as its cost. Where a larger size than
+    necessary is considered, its longest burst counts.
     """
     manifest = read_manifest(directory / MANIFEST)
     latencies = [point.latency_us.get(TUNED) for point in points]
     bursts = [latency.bursts or [latency.median] for latency in latencies if latency is not None]
     if manifest.dynamic is None or not bursts or len(bursts) < len(manifest.dynamic.points):
         return
-    rules = rules_of(manifest.dynamic, [*map(min, bursts)], [*map(max, bursts)])
+    rules = choose_dispatch_rules(manifest.dynamic, [*map(min, bursts)], [*map(max, bursts)])
     dynamic = manifest.dynamic.model_copy(update={"rules": rules})
     _write_manifest(directory, manifest.model_copy(update={"dynamic": dynamic}))
 
@@ -162,7 +160,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
     """Upload the export and the report to the artifact store; return the export's URL.
     Raises ExportFailed if the script or archive does not match its digest."""
-    (directory / REPORT).write_text(json.dumps(report.stored(), indent=1) + "\n")
+    (directory / REPORT).write_text(json.dumps(report.to_stored_json(), indent=1) + "\n")
     for name, digest in read_manifest(directory / MANIFEST).carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
             raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {stage.job.id}")
@@ -170,23 +168,25 @@ def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
     # Record it as deleted first, so that files are cleaned up if this worker dies early.
     with stage.runtime.database.transaction() as session:
         if Jobs(session).get(stage.job.id, None).export_uri is None:
-            Jobs(session).record(stage.job.id, export_uri=url, export_deleted_at=read_clock(session))
-    with reaching(url) as (store, root):
+            Jobs(session).store_report_columns(
+                stage.job.id, export_uri=url, export_deleted_at=read_clock(session)
+            )
+    with open_artifact(url) as (store, root):
         store.makedirs(root, exist_ok=True)
         for path in sorted(path for path in directory.iterdir() if path.name in EXPORTED):
             store.put_file(str(path), f"{root}/{path.name}")
     return url
 
 
-def export_first(
+def upload_first_export(
     stage: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
 ) -> None:
     """Export a first checked version, in case the job is cancelled while it is refined."""
     complete_export(stage, winners, directory)
     url = upload(stage, directory, report)
     with stage.runtime.database.transaction() as session:
-        Jobs(session).record(stage.job.id, export_uri=url, export_deleted_at=None)
+        Jobs(session).store_report_columns(stage.job.id, export_uri=url, export_deleted_at=None)
         sec = round(read_clock(session) - stage.job.created_at, 1)
-        race = raced(report.latency_us)
+        race = compare_with_rival(report.latency_us)
         ratio = None if race is None else round(1 / race.times, 3)
-        Events(session).append(stage.job.id, ExportedEvent(sec=sec, ratio=ratio))
+        Events(session).append(stage.job.id, ExportedEvent(seconds=sec, latency_ratio=ratio))

@@ -9,11 +9,11 @@ from typing import Final, Self
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.values.manifest import DATABASE
+from workers.finish.choose_winner import Winner
+from workers.finish.compiled_library_cache import KnownLibraries
 from workers.finish.export_directory import ExportFailed, largest_shapes, write_records
-from workers.finish.known_libraries import KnownLibraries
-from workers.finish.shape_dispatch import to_next
-from workers.finish.winners import Winner
-from workers.host.background_load import stress
+from workers.finish.shape_dispatch import dispatch_to_next_size
+from workers.host.background_load import run_load_programs
 from workers.host.host_lock import HostLock
 from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, ModelCompiler
@@ -61,13 +61,13 @@ class JobModel:
     def of(cls, stage: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
         whole_model = WholeModel(
-            path=stage.model_file(folder.path),
+            path=stage.copy_model_files(folder.path),
             target=stage.target,
-            recipe=stage.graph.recipe,
+            recipe=stage.graph_report.recipe,
             input_shapes=largest_shapes(stage),
-            input_ranges=stage.graph.input_ranges,
+            input_ranges=stage.graph_report.input_ranges,
             graphs=graphs,
-            folder=folder.graphs,
+            folder=folder.compiler_folder,
             room=folder.path,
             threads=stage.target.num_cores,
             idle=idle,
@@ -76,13 +76,13 @@ class JobModel:
 
     def build(self, name: str, winners: Sequence[Winner]) -> TunedModel:
         """Write the schedules as tuning records, and compile the model with them."""
-        return self.compile(self.write(name, winners), winners)
+        return self.compile(self.write_tuning_records(name, winners), winners)
 
-    def write(self, name: str, winners: Sequence[Winner]) -> Path:
+    def write_tuning_records(self, name: str, winners: Sequence[Winner]) -> Path:
         """Write the schedules as tuning records to a directory that no child process can
         change. Raises LeaseLost if another worker has the job, ExportFailed if a schedule
         does not rebuild, TamperedFile if the child process left anything but plain files."""
-        self.stage.lease.check()
+        self.stage.lease.raise_if_lost()
         child_directory, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
         write_records(self.stage, winners, self.whole_model.graphs, child_directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -91,23 +91,23 @@ class JobModel:
         return directory
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
-        """Compile the model with the records of `write`, or take the library from the cache.
-        If the model has free dimensions, each tuned size runs its own kernels. Raises
-        ExportFailed if a schedule matches no function of the model, so that TVM compiled
-        naive loops."""
+        """Compile the model with the records of `write`, or take the library from the
+        cache. If the model has free dimensions, each tuned size runs its own kernels.
+        Raises ExportFailed if a schedule matches no function of the model, so that TVM
+        compiled naive loops."""
         library = directory.with_suffix(".so")
-        if (description := self.libraries.take(winners, library)) is None:
-            dynamic = self.stage.graph.dynamic
-            whole_model = replace(self.whole_model, dynamic=to_next(dynamic) if dynamic else None)
+        if (description := self.libraries.copy_cached_library(winners, library)) is None:
+            dynamic = self.stage.graph_report.dynamic
+            model = replace(self.whole_model, dynamic=dispatch_to_next_size(dynamic) if dynamic else None)
             child_directory = self.whole_model.folder / directory.name
             library = child_directory.with_suffix(".so")
-            description = whole_model.compile(child_directory, library)
+            description = model.compile(child_directory, library)
         if unmatched := {winner.contest.task.name for winner in winners} & set(description.missing):
             raise ExportFailed(f"{LOST}: {', '.join(sorted(unmatched))}", hint=TUNE_AGAIN)
         return TunedModel(tuple(winners), directory, library, description)
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
+    def lock_host_for_timing(self) -> Iterator[bool]:
         """Hold the host lock for a timing; yield False if other work of the service may run.
 
         The device is released first, since other workers may wait for it. If a device on
@@ -117,19 +117,19 @@ class JobModel:
             yield True
             return
         self.stage.runtime.release_device()
-        with HostLock().alone() as is_alone:
+        with HostLock().hold_exclusive() as is_alone:
             yield is_alone and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], programs: int = 0) -> list[dict[str, float]]:
         """Return microseconds per run of each build's kernels, beside `programs` load
         programs."""
         by_name = {build.directory.name: build for build in builds}
-        with self._engines(by_name) as engines, self.alone(), stress(programs):
+        with self._engines(by_name) as engines, self.lock_host_for_timing(), run_load_programs(programs):
             return list(engines.kernel_times(KERNELS_SEC).values())
 
     def latencies(self, builds: Mapping[str, TunedModel], programs: int = 0) -> dict[str, float]:
         """Return each build's latency in microseconds, beside `programs` load programs."""
-        with self._engines(builds) as engines, self.alone(), stress(programs):
+        with self._engines(builds) as engines, self.lock_host_for_timing(), run_load_programs(programs):
             return {name: latency.median for name, latency in engines.latencies().items()}
 
     @contextmanager
@@ -144,7 +144,7 @@ def place_on_device(model: JobModel) -> JobModel | None:
     the job, otherwise over RPC. None if there is no device. Raises Unavailable if the
     tracker does not answer."""
     runtime, target = model.stage.runtime, model.stage.target
-    like = model.stage.like
+    like = model.stage.device_class
     devices = of_class(runtime.fleet.devices(target), like)
     local_endpoints = [device.endpoint for device in devices if device.endpoint.host_id == host_id()]
     if target.is_cpu and local_endpoints:

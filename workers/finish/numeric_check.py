@@ -11,12 +11,12 @@ from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass
 from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.model_compiler import ModelCompiler, Reference
-from workers.measure.base import MeasureInput, Program
+from workers.measure.measurer_interface import MeasureInput, Program
 from workers.measure.tracked_devices import of_class
 from workers.measure.tvm_measurer import LEAST_SPREAD
 from workers.process.leased_stage import StageFolder
 from workers.process.worker_runtime import Runtime
-from workers.subprocesses.errors import ChildError, twice
+from workers.subprocesses.errors import ChildError, retry_after_crash
 
 INVALID: Final = "it can no longer be rebuilt"
 SEED: Final = 20_260_101
@@ -37,7 +37,7 @@ class NumericCheck:
     words: str = ""
 
     @property
-    def ok(self) -> bool:
+    def has_passed(self) -> bool:
         return not self.outcome.failed
 
 
@@ -52,9 +52,9 @@ class Checker(ABC):
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         """Check one candidate. Raises Unavailable if the device is lost during the check."""
 
-    def trace(self, program: Program, slot: MeasureInput) -> str | None:
+    def complete_trace(self, program: Program, slot: MeasureInput) -> str | None:
         """Return the candidate's complete trace; None if it can no longer be rebuilt."""
-        return twice(
+        return retry_after_crash(
             lambda: self._compiler.full_trace(
                 program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
             )
@@ -66,7 +66,7 @@ class Unchecked(Checker):
 
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         try:
-            trace = self.trace(program, slot)
+            trace = self.complete_trace(program, slot)
         except ChildError as error:
             return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
         if trace is None:
@@ -100,49 +100,51 @@ class Verifier(Checker):
         final."""
         if (reference := self._references.get(program.key)) is None:
             inputs, outputs = str(self._file(program, "inputs")), str(self._file(program, "expected"))
-            compute = partial(self._graphs.reference, program.tir, program.args, SEED, inputs, outputs)
+            compute = partial(self._graphs.write_reference, program.tir, program.args, SEED, inputs, outputs)
             try:
-                reference = self._references[program.key] = twice(compute)
+                reference = self._references[program.key] = retry_after_crash(compute)
             except ChildError as error:
                 words = f"nothing to compare with: {error.message}"
                 return NumericCheck(Outcome.WORKER_LOST, words=words)
         try:
-            trace = self.trace(program, slot)
+            trace = self.complete_trace(program, slot)
             if trace is None:
                 return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
             library = str(self._library(program))
-            twice(partial(self._graphs.build_whole, program.tir, trace, self._target.text, library))
+            retry_after_crash(
+                partial(self._graphs.build_whole_program, program.tir, trace, self._target.text, library)
+            )
         except ChildError as error:
             return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
         verdict = self._run_and_compare(program, slot, trace, reference)
-        if verdict.ok or len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
+        if verdict.has_passed or len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
             return verdict
         verdicts = []
         for _ in range(2):
-            self._runner.release()  # the next run then leases another device
+            self._runner.release_devices()  # the next run then leases another device
             verdicts.append(self._run_and_compare(program, slot, trace, reference))
         first, second = verdicts
-        return first if first.ok and second.ok else verdict
+        return first if first.has_passed and second.has_passed else verdict
 
     def _run_and_compare(
         self, program: Program, slot: MeasureInput, trace: str, reference: Reference
     ) -> NumericCheck:
         try:
-            run = twice(partial(self._run, program, slot))
+            run = retry_after_crash(partial(self._run, program, slot))
         except ChildError as error:
             return NumericCheck(Outcome.RUN_ERROR, trace, words=error.message)
         if run.outcome.failed:
             return NumericCheck(run.outcome, trace, words=run.error)
         outputs, expected = str(self._outputs(program)), str(self._file(program, "expected"))
-        comparison = self._graphs.compare(outputs, expected, reference)
+        comparison = self._graphs.compare_outputs(outputs, expected, reference)
         words = f"relative error {comparison.max_error:.2g}, allowed {comparison.tolerance:.2g}"
         outcome = Outcome.OK if comparison.ok else Outcome.WRONG_RESULT
         return NumericCheck(outcome, trace, comparison.max_error, words)
 
     def _run(self, program: Program, slot: MeasureInput) -> LibraryRun:
         # Lease the device first: waiting for it must not count against the run's timeout.
-        self._runner.identity(self._tracker, self._target.text, hold=True, like=self._like)
-        return self._runner.run_outputs(
+        self._runner.take_device(self._tracker, self._target.text, hold=True, like=self._like)
+        return self._runner.run_and_save_arrays(
             tracker=self._tracker,
             target=self._target.text,
             artifact=str(self._library(program)),
@@ -156,7 +158,7 @@ class Verifier(Checker):
         return self._file(program, "library").with_suffix(".so")
 
     def _file(self, program: Program, content: str) -> Path:
-        return self._folder.graphs / f"{program.key[:16]}-{content}.npz"
+        return self._folder.compiler_folder / f"{program.key[:16]}-{content}.npz"
 
     def _outputs(self, program: Program) -> Path:
         return self._folder.answers / f"{program.key[:16]}-outputs.npz"

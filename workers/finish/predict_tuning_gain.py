@@ -14,17 +14,17 @@ from typing import Final
 import numpy as np
 
 from db.repositories.jobs import Jobs
-from mallorn.core.values.expected_gain import GapClosed, TuningGain
-from mallorn.core.values.machine import Machine, limit_us
+from mallorn.core.values.expected_gain import TaskGap, TuningGain
+from mallorn.core.values.machine import Machine, machine_limit_us
+from workers.finish.choose_winner import Winner
 from workers.finish.step_log import ReportDraft
-from workers.finish.winners import Winner
-from workers.hardware_probe.run import known_machine
+from workers.hardware_probe.run import load_measured_machine
 from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.process.leased_stage import StageContext
 
 # One entry per network and machine: docs/results/tuning_gain.json, by `python -m
 # benchmarks.tuning_gain`.
-EARLIER: Final = tuple(GapClosed(open=gap, won=won) for gap, won in (
+EARLIER: Final = tuple(TaskGap(initial_gap=gap, closed_gap=won) for gap, won in (
     (0.121, 0.016), (0.575, 0.408), (0.401, 0.029), (0.681, 0.174),
     (0.381, 0.06), (0.077, 0.001), (0.305, 0.064), (0.306, 0.034),
     (0.113, 0.021), (0.169, 0.011), (0.261, 0.0), (0.121, 0.076),
@@ -47,7 +47,7 @@ class GuessedTask:
 
     name: str
     us: float
-    gap: GapClosed
+    gap: TaskGap
 
     @classmethod
     def of(cls, winner: Winner, machine: Machine) -> "GuessedTask | None":
@@ -57,13 +57,13 @@ class GuessedTask:
         guess_us, best_us = (winner.guess or winner).latency_us, winner.latency_us
         if guess_us is None or best_us is None:
             return None
-        least_us = limit_us(machine, workload.flops, unpack_arguments(workload.args).args)
+        least_us = machine_limit_us(machine, workload.flops, unpack_arguments(workload.args).args)
         gap = gap_closed(workload.op, guess_us, best_us, least_us)
         return cls(task.name, task.weight * guess_us, gap)
 
-    def won_us(self, share: float) -> float:
+    def saved_us(self, share: float) -> float:
         """Return the microseconds saved per run if trials close this share of the gap."""
-        return self.us * (1 - exp(-share * self.gap.open))
+        return self.us * (1 - exp(-share * self.gap.initial_gap))
 
 
 def fill_trials_gain(
@@ -72,8 +72,8 @@ def fill_trials_gain(
     """Fill in the report how much of the gap to the hardware limit trials closed or, for a
     job without trials, the gain that they would bring. Do nothing if tasks or machine were
     not timed, or if other load disturbed the machine's probe."""
-    machine = known_machine(stage.runtime, stage.job.id)
-    if machine is None or machine.disturbed or not stage.options.searches:
+    machine = load_measured_machine(stage.runtime, stage.job.id)
+    if machine is None or machine.disturbed or not stage.options.needs_measurements:
         return
     tasks = [task for winner in winners if (task := GuessedTask.of(winner, machine)) is not None]
     if not tasks:
@@ -94,30 +94,30 @@ def fill_trials_gain(
     report.tuning_gain = predict_tuning_gain(tasks, gaps, tuned_us, trial_sec)
 
 
-def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> GapClosed:
+def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> TaskGap:
     """Return a first guess's gap to the hardware limit, and how much of it the best time
     closed, as natural logarithms of time ratios. The gap is 0 if the limit is unknown or
     beaten."""
     gap = log(guess_us / limit_us) if limit_us else 0.0
-    return GapClosed(op=op, open=max(0.0, gap), won=max(0.0, log(guess_us / best_us)))
+    return TaskGap(operator=op, initial_gap=max(0.0, gap), closed_gap=max(0.0, log(guess_us / best_us)))
 
 
 def predict_tuning_gain(
     tasks: Sequence[GuessedTask],
-    seen: Sequence[GapClosed],
+    seen: Sequence[TaskGap],
     whole_us: float,
     trial_sec: float = TRIAL_SEC,
-    earlier: Sequence[GapClosed] = EARLIER,
+    earlier: Sequence[TaskGap] = EARLIER,
 ) -> TuningGain:
     """Predict by which share of its time trials would speed up a model, with an interval.
 
     `seen` are gaps to the hardware limit of other jobs' tasks in this measuring context;
-    `whole_us` is the time of one model run. Errors of tasks are assumed to be correlated, so
-    they do not cancel out.
+    `whole_us` is the time of one model run. Errors of tasks are assumed to be correlated,
+    so they do not cancel out.
     """
-    ops = {task.gap.op for task in tasks}
-    shares = {op: share_closed([*earlier, *(gap for gap in seen if gap.op == op)]) for op in ops}
-    won_us = {task.name: [task.won_us(share) for share in shares[task.gap.op]] for task in tasks}
+    ops = {task.gap.operator for task in tasks}
+    shares = {op: share_closed([*earlier, *(gap for gap in seen if gap.operator == op)]) for op in ops}
+    won_us = {task.name: [task.saved_us(share) for share in shares[task.gap.operator]] for task in tasks}
     total_us = max(whole_us, sum(task.us for task in tasks))
     low, gain, high = (sum(column) / total_us for column in zip(*won_us.values(), strict=True))
     best_tasks = sorted(tasks, key=lambda task: -won_us[task.name][1])[:NAMED]
@@ -128,15 +128,15 @@ def predict_tuning_gain(
         trials=TRIALS,
         seconds=TRIALS * trial_sec,
         tasks=[task.name for task in best_tasks],
-        unseen=sorted({task.gap.op for task in best_tasks} - {gap.op for gap in seen}),
+        unseen_operators=sorted({task.gap.operator for task in best_tasks} - {gap.operator for gap in seen}),
     )
 
 
-def share_closed(rows: Sequence[GapClosed]) -> tuple[float, float, float]:
+def share_closed(rows: Sequence[TaskGap]) -> tuple[float, float, float]:
     """Return which share of a gap to the hardware limit trials close: low end of the
     interval, mean and high end. Rows are weighted by their gaps, because small gaps are
     noisy."""
-    pairs = sorted((row.share, row.open) for row in rows if row.open)
+    pairs = sorted((row.share, row.initial_gap) for row in rows if row.initial_gap)
     shares, weights = zip(*pairs, strict=True)
     mean = float(np.average(shares, weights=weights))
     cumulative = np.cumsum(weights) / sum(weights)

@@ -26,20 +26,20 @@ from workers.finish.build_final_schedules import (
     store_scripts,
     write_records_only,
 )
-from workers.finish.compare_engines import compare
-from workers.finish.contenders import Contest
-from workers.finish.decide_inside_model import decide_for_busy_host
-from workers.finish.decide_tasks import TaskDecisions, decide_all
-from workers.finish.export_directory import complete_export, replace_rules, upload
-from workers.finish.guess_inside_model import guess_inside
+from workers.finish.choose_winner import Winner
+from workers.finish.compare_engines import compare_and_time_engines
+from workers.finish.decide_inside_model import choose_schedules_under_load
+from workers.finish.decide_tasks import TaskDecisions, decide_all_tasks
+from workers.finish.export_directory import complete_export, rewrite_dispatch_rules, upload
+from workers.finish.final_candidates import Contest
+from workers.finish.guess_inside_model import decide_by_first_guesses
 from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.numeric_check import Checker, Unchecked, Verifier
 from workers.finish.predict_tuning_gain import fill_trials_gain
 from workers.finish.step_log import ReportDraft, StepLog
-from workers.finish.winners import Winner
-from workers.hardware_probe.run import PROBES_SEC, ensure_machine, known_machine
+from workers.hardware_probe.run import PROBES_SEC, ensure_machine, load_measured_machine
 from workers.interfaces.model_compiler import ModelCompiler
-from workers.measure.base import Measurer, Need
+from workers.measure.measurer_interface import Measurer, Need
 from workers.model_import.run import check_import
 from workers.process.leased_stage import StageContext, StageFolder, leased_stage, stage_folder
 from workers.process.match_devices_and_builder import ensure_builder
@@ -52,8 +52,8 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
-    """Lease a job that is ready to finish, and finish it. If its model was imported by other
-    code than this worker's, send the job back to import."""
+    """Lease a job that is ready to finish, and finish it. If its model was imported by
+    other code than this worker's, send the job back to import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
         if stage is not None:
             finish_stage(stage)
@@ -64,7 +64,7 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
     job_id = stage.job.id
     with stage.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
         step_log = StepLog(stage)
-        with step_log.step("probe"):
+        with step_log.time_step("probe"):
             ensure_builder(stage.runtime, job_id)
             check_import(stage.runtime, job_id)
             measuring = stage.options.mode != ZERO_SHOT and not stage.options.is_detached
@@ -76,12 +76,14 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
         started_sec = time.monotonic()
         with (
             stage_folder(stage.runtime, "finish-") as folder,
-            stage.graphs(folder) as graphs,
+            stage.start_model_compiler(folder) as graphs,
             IdleEngines() as idle,
         ):
-            measurer = answers[0] if answers else stage.runtime.measurer(stage.options, stage.like)
+            measurer = answers[0] if answers else stage.runtime.measurer(stage.options, stage.device_class)
             with (
-                nullcontext(answers[1]) if answers else _checking(stage, graphs, folder, measurer, step_log)
+                nullcontext(answers[1])
+                if answers
+                else _create_checker(stage, graphs, folder, measurer, step_log)
             ) as checker:
                 model = JobModel.of(stage, graphs, folder, idle)
                 run = FinishRun(model, measurer, checker, step_log)
@@ -93,7 +95,7 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
 
 
 @contextmanager
-def _checking(
+def _create_checker(
     stage: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, step_log: StepLog
 ) -> Iterator[Checker]:
     """Yield a `Verifier` if the job checks outputs on a device, otherwise `Unchecked`."""
@@ -103,7 +105,7 @@ def _checking(
         yield Unchecked(runtime, target)
         return
     try:
-        yield Verifier(runtime, target, graphs, folder, stage.like)
+        yield Verifier(runtime, target, graphs, folder, stage.device_class)
     finally:
         runtime.release_device()
 
@@ -130,12 +132,12 @@ class FinishRun:
         except MallornError:
             decisions = None  # the measurer cannot time the model
         else:
-            decisions = guess_inside(self.stage, self.model, self.checker, self.step_log)
+            decisions = decide_by_first_guesses(self.stage, self.model, self.checker, self.step_log)
         if decisions is None:
-            with self.step_log.step("decide"):
-                decisions = decide_all(self.stage, self.measurer, self.checker)
-        if not self.stage.options.searches:
-            self.report.answers = decisions.answers
+            with self.step_log.time_step("decide"):
+                decisions = decide_all_tasks(self.stage, self.measurer, self.checker)
+        if not self.stage.options.needs_measurements:
+            self.report.unmeasured_schedules = decisions.answers
         return decisions
 
     def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
@@ -144,7 +146,7 @@ class FinishRun:
         winner."""
         final = decisions.final
         if final is None:
-            with self.step_log.step("decide"):
+            with self.step_log.time_step("decide"):
                 require_timing = partial(self.measurer.require, Need.TIME)
                 if self.stage.options.mode != ZERO_SHOT and self.step_log.attempt(Need.TIME, require_timing):
                     final = build_final_schedules(self.model, decisions.winners, self.checker, self.step_log)
@@ -160,22 +162,22 @@ class FinishRun:
         report = self.report
         report.tasks_us = {name: us for name, us in tasks_us.items() if us is not None}
         untimed = [name for name, us in tasks_us.items() if us is None]
-        report.without_time = untimed if self.stage.options.searches else []
-        report.without_schedule = without_schedule
-        report.found_by = dict(Counter(winner.means for winner in final.winners))
+        report.untimed_tasks = untimed if self.stage.options.needs_measurements else []
+        report.tasks_without_winner = without_schedule
+        report.search_methods = dict(Counter(winner.means for winner in final.winners))
         if final.compiled is None:
-            report.found, report.missing = len(final.winners), without_schedule
-            report.of = len(final.winners) + len(without_schedule)
+            report.schedule_count, report.unscheduled_workloads = len(final.winners), without_schedule
+            report.workload_count = len(final.winners) + len(without_schedule)
         else:  # workloads of the compiled model
-            report.found, report.missing = final.compiled.found, final.compiled.missing
-            report.of = final.compiled.of
+            report.schedule_count, report.unscheduled_workloads = final.compiled.found, final.compiled.missing
+            report.workload_count = final.compiled.of
         if final.inside is not None:
-            report.inside_the_model = final.inside
+            report.model_contests = final.inside
         return decisions, final
 
     def export(self, decisions: TaskDecisions, final: FinalSchedules) -> None:
         """Complete the export's directory, and store the scripts of checked winners."""
-        with self.step_log.step("export"):
+        with self.step_log.time_step("export"):
             complete_export(self.stage, final.winners, final.directory)
             # Include the promoted winners, since rivals may be exported in their place.
             checked = [winner for winner in (*decisions.winners, *final.winners) if winner.is_checked]
@@ -185,15 +187,19 @@ class FinishRun:
         """Compare the build with other engines and hardware limits, and time it under
         load."""
         stage, report = self.stage, self.report
-        with self.step_log.step("compare"):
-            compare(self.model, built, self.step_log, report)
-        replace_rules(final.directory, report.points)
-        if stage.graph.dynamic is None:  # a range's tasks belong to different runs
+        with self.step_log.time_step("compare"):
+            compare_and_time_engines(self.model, built, self.step_log, report)
+        rewrite_dispatch_rules(final.directory, report.points)
+        if stage.graph_report.dynamic is None:  # a range's tasks belong to different runs
             tuned_latency = report.latency_us.get(TUNED)
             if tuned_latency is not None:
-                report.limits = limits(stage, decisions.contests, tuned_latency.median, report.steady)
+                report.limits = report_hardware_limits(
+                    stage, decisions.contests, tuned_latency.median, report.is_undisturbed
+                )
                 fill_trials_gain(stage, decisions.winners, tuned_latency.median, report)
-        contention = decide_for_busy_host(self.model, decisions.winners, built, self.checker, self.step_log)
+        contention = choose_schedules_under_load(
+            self.model, decisions.winners, built, self.checker, self.step_log
+        )
         if contention is not None:
             report.contention = contention
 
@@ -201,8 +207,8 @@ class FinishRun:
         """Upload the export, store the report and end the job. Raises Unavailable if stored
         decisions are missing because the database was restored from a backup."""
         stage, report, step_log = self.stage, self.report, self.step_log
-        stage.lease.check()
-        report.measured_by = stage.measured_by
+        stage.lease.raise_if_lost()
+        report.measured_by = stage.measurer_name
         report.finish_sec = round(decisions.earlier_sec + time.monotonic() - started_sec, 1)
         with stage.runtime.database.session() as session:
             import_sec = StageRuns(session).seconds(stage.job.id, StageKind.IMPORT)
@@ -214,50 +220,56 @@ class FinishRun:
         if stage.job.trials == 0:
             rest_sec = total_sec - sum(step.wall for step in seconds.values())
             seconds["rest"] = StepSeconds(wall=round(max(0.0, rest_sec), 2))
-        report.seconds, report.not_done = seconds, step_log.entries
+        report.seconds, report.skipped_steps = seconds, step_log.entries
         if finishing is not None and finishing.outlook is not None:
             report.outlook = finishing.outlook
         report.trials, report.outcomes = job_progress.spent, job_progress.outcomes
-        timing_conditions = conditions(stage, report.conditions, decisions.winners)
+        timing_conditions = summarize_timing_conditions(stage, report.conditions, decisions.winners)
         if timing_conditions is not None:
             report.conditions = timing_conditions
 
         url = upload(stage, final.directory, report)
-        decided_one_by_one = stage.options.searches and decisions.final is None
+        decided_one_by_one = stage.options.needs_measurements and decisions.final is None
         stored_steps = len(decisions.contests) if decided_one_by_one else 0
         with stage.runtime.database.transaction() as session:
-            Jobs(session).record(stage.job.id, report=report, export_uri=url, export_deleted_at=None)
+            Jobs(session).store_report_columns(
+                stage.job.id, report=report, export_uri=url, export_deleted_at=None
+            )
             if FinishSteps(session).forget(stage.job.id) < stored_steps:
                 raise Unavailable(RESTORED)
-            stage.end(session, JobState.DONE, stage.job.tuning_ended, DoneEvent(report=report))
+            stage.end_stage(session, JobState.DONE, stage.job.tuning_ended, DoneEvent(report=report))
 
 
-def conditions(stage: StageContext, model: Conditions | None, winners: Sequence[Winner]) -> Conditions | None:
-    """Summarise for the report how other load disturbed the timings of the model, the trials
-    and the winners; None if nothing was timed."""
+def summarize_timing_conditions(
+    stage: StageContext, model: Conditions | None, winners: Sequence[Winner]
+) -> Conditions | None:
+    """Summarise for the report how other load disturbed the timings of the model, the
+    trials and the winners; None if nothing was timed."""
     with stage.runtime.database.session() as session:
         parts = [stats.disturbance for stats in Rounds(session).stats(stage.job.id)]
     trials = Disturbance.of_all(part for part in parts if part is not None)
     bounds = sum(winner.trial.is_bound for winner in winners)
-    if not trials.timed and not bounds:
+    if not trials.candidates and not bounds:
         return model
     notes = [model.note] if model and model.note else []
-    if trials.past_words:
-        notes.append(f"While candidates were timed, {trials.past_words}.")
+    if trials.past_description:
+        notes.append(f"While candidates were timed, {trials.past_description}.")
     if bounds:
         notes.append(f"The times of {bounds} of {len(winners)} winners were only upper bounds.")
     steady = not trials.is_uncertain and not bounds and (model is None or model.steady)
-    return Conditions(steady=steady, note=" ".join(notes), trials=trials if trials.timed else None)
+    return Conditions(steady=steady, note=" ".join(notes), trials=trials if trials.candidates else None)
 
 
-def limits(stage: StageContext, tasks: Sequence[Contest], tuned_us: float, is_steady: bool) -> Limits:
+def report_hardware_limits(
+    stage: StageContext, tasks: Sequence[Contest], tuned_us: float, is_steady: bool
+) -> Limits:
     """Return the report section on hardware limits for a model that runs in `tuned_us`.
 
     The peak is left out if it was not measured, or if timing was disturbed, since the share
     of the peak would then be too low.
     """
     flop = sum(task.workload.flops * task.task.weight for task in tasks)
-    machine = known_machine(stage.runtime, stage.job.id)
+    machine = load_measured_machine(stage.runtime, stage.job.id)
     if machine is None or not is_steady:
         return Limits(flop=flop)
     peak_gflops = machine.gflops.get("float32", machine.core_gflops)
@@ -265,8 +277,8 @@ def limits(stage: StageContext, tasks: Sequence[Contest], tuned_us: float, is_st
 
 
 def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: str) -> Limits:
-    """Return the report section on limits: one run's FLOP, the float32 peak and, for float32
-    models only, the share of the peak that the model reaches."""
+    """Return the report section on limits: one run's FLOP, the float32 peak and, for
+    float32 models only, the share of the peak that the model reaches."""
     if precision != "float32":
         return Limits(flop=flop, peak_gflops=peak_gflops)
     gflops = flop / tuned_us / 1e3

@@ -12,7 +12,7 @@ IN_PARTS: Final = 1.03
 Costs = Sequence[float]  # per point, in microseconds
 
 
-def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float = 0.0) -> Dynamic:
+def add_dispatch_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float = 0.0) -> Dynamic:
     """Add rules to a model's free dimensions: which tuned size computes inputs of which
     sizes. A size costs the sum of its tasks' latencies (0 if unknown) plus `start_us`; the
     cheapest wins."""
@@ -20,10 +20,10 @@ def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float 
         start_us + sum(tasks_us.get(task, 0.0) * count for task, count in calls.items())
         for calls in dynamic.calls
     ]
-    return dynamic.model_copy(update={"rules": rules_of(dynamic, costs)})
+    return dynamic.model_copy(update={"rules": choose_dispatch_rules(dynamic, costs)})
 
 
-def to_next(dynamic: Dynamic) -> Dynamic:
+def dispatch_to_next_size(dynamic: Dynamic) -> Dynamic:
     """Return the free dimensions with rules by which the smallest tuned size that is large
     enough computes an input, so that each tuned size can be timed by an input of this
     size."""
@@ -34,16 +34,16 @@ def to_next(dynamic: Dynamic) -> Dynamic:
     return dynamic.model_copy(update={"rules": rules})
 
 
-def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
+def choose_dispatch_rules(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
     """Return rules that say which point (tuned size) computes inputs of which sizes, the
     smallest inputs first.
 
     Normally the smallest point that is large enough computes an input. A larger one is used
-    only if its upper bound in `at_most` is lower than that point's cost, so that a disturbed
-    timing does not divert its inputs permanently. Inputs may be split into parts along one
-    dimension only: of those that allow it, the one whose sizes differ most.
+    only if its upper bound in `at_most` is lower than that point's cost, so that a
+    disturbed timing does not divert its inputs permanently. Inputs may be split into parts
+    along one dimension only: of those that allow it, the one whose sizes differ most.
     """
-    names = [name for name in dynamic.ranges if name not in dynamic.grows]
+    names = [name for name in dynamic.ranges if name not in dynamic.growing_dimensions]
     spreads = {name: dynamic.ranges[name][1] / dynamic.ranges[name][0] for name in dynamic.divided}
     parted = max(spreads, key=lambda name: spreads[name], default="")
     undivided = [name for name in names if name != parted]
@@ -52,9 +52,9 @@ def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
     for sizes in product(*tuned_sizes):
         upto = dict(zip(undivided, sizes, strict=True))
         if parted:
-            rules += _rules_along(dynamic, costs, at_most or costs, upto, parted)
+            rules += _rules(dynamic, costs, at_most or costs, upto, parted)
         else:
-            point_costs = _point_costs(dynamic, costs, at_most or costs, _with_room(dynamic, upto))
+            point_costs = _point_costs(dynamic, costs, at_most or costs, _points_large_enough(dynamic, upto))
             rules.append(Rule(upto=upto, point=min(point_costs, key=lambda index: point_costs[index])))
     return rules
 
@@ -66,20 +66,13 @@ def _point_costs(dynamic: Dynamic, costs: Costs, at_most: Costs, room: Sequence[
     return {index: at_most[index] for index in room} | {nearest: costs[nearest]}
 
 
-def _with_room(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int]:
-    return [
-        index
-        for index, point in enumerate(dynamic.points)
-        if all(point[name] >= size for name, size in sizes.items())
-    ]
+def _points_large_enough(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int]:
+    return [i for i, p in enumerate(dynamic.points) if all(p[name] >= size for name, size in sizes.items())]
 
 
-def _rules_along(
-    dynamic: Dynamic, costs: Costs, at_most: Costs, upto: dict[str, int], name: str
-) -> list[Rule]:
-    """Return the rules for the sizes of a dimension along which inputs may be split into
-    parts; `upto` bounds the other dimensions."""
-    extents = {index: dynamic.points[index][name] for index in reversed(_with_room(dynamic, upto))}
+def _rules(dynamic: Dynamic, costs: Costs, at_most: Costs, upto: dict[str, int], name: str) -> list[Rule]:
+    """Return rules for sizes of a dimension that may be split; `upto` bounds other dimensions."""
+    extents = {index: dynamic.points[index][name] for index in reversed(_points_large_enough(dynamic, upto))}
     best_costs: list[float] = [0.0]  # by size
     choices: list[tuple[int, str]] = []  # point of each size; the dimension's name if only a part
     for size in range(1, dynamic.ranges[name][1] + 1):

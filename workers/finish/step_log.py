@@ -14,9 +14,9 @@ from typing import TypeVar
 from pydantic import ConfigDict
 
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
-from mallorn.core.values.finish_report import FinishReport, NotDone, StepSeconds
+from mallorn.core.values.finish_report import FinishReport, SkippedStep, StepSeconds
 from workers.process.leased_stage import StageContext
-from workers.subprocesses.errors import ChildCrashed, advice
+from workers.subprocesses.errors import ChildCrashed, suggest_next_step
 from workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
@@ -34,17 +34,17 @@ class StepLog:
     """The steps of a finish that were not done, with reasons and hints; seconds per step."""
 
     stage: StageContext
-    entries: list[NotDone] = field(default_factory=list)
+    entries: list[SkippedStep] = field(default_factory=list)
     spent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0, 0.0]))
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def time_step(self, name: str) -> Iterator[None]:
         """Add the wall and CPU seconds of the `with` block to a step. Steps must not nest."""
-        start = time.monotonic(), STOP.processor_sec() + time.process_time()
+        start = time.monotonic(), STOP.children_cpu_sec() + time.process_time()
         try:
             yield
         finally:
-            end = time.monotonic(), STOP.processor_sec() + time.process_time()
+            end = time.monotonic(), STOP.children_cpu_sec() + time.process_time()
             for clock in range(2):
                 self.spent[name][clock] += end[clock] - start[clock]
 
@@ -64,13 +64,13 @@ class StepLog:
             raise
         except MallornError as error:
             config = self.stage.runtime.settings
-            hint = advice(error, config) if isinstance(error, ChildCrashed) else error.hint
-            self.leave(step, error.headline, hint)
+            hint = suggest_next_step(error, config) if isinstance(error, ChildCrashed) else error.hint
+            self.log_skipped_step(step, error.headline, hint)
         return None
 
-    def leave(self, step: str, why: str, hint: str = "") -> None:
-        """Record that a step was not done, why, and what the user can do; by default, resume
-        the job."""
+    def log_skipped_step(self, step: str, why: str, hint: str = "") -> None:
+        """Record that a step was not done, why, and what the user can do; by default,
+        resume the job."""
         log.warning("job %s, not done: %s: %s", self.stage.job.id, step, why)
         resume_command = f"mallorn resume {self.stage.job.id}"
-        self.entries.append(NotDone(step=step, why=why, hint=hint or resume_command))
+        self.entries.append(SkippedStep(step=step, reason=why, hint=hint or resume_command))

@@ -20,7 +20,7 @@ from workers.device.device_class import DeviceClass, Endpoint
 from workers.device.slice_timing_result import Slice
 from workers.host.host_lock import HostLock
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.hardware_probes import Finds, Probe, by_library
+from workers.interfaces.hardware_probes import Finds, Probe, group_by_library
 from workers.interfaces.whole_model_engine import Engine
 from workers.process.worker_runtime import Runtime
 from workers.sandbox.untrusted_files import untrusted_folder
@@ -45,67 +45,63 @@ class TimedProbe:
         return self.run.mean_sec
 
     @property
-    def giga(self) -> float:
+    def giga_per_second(self) -> float:
         """Billions of operations or bytes per second."""
         return self.probe.work / self.seconds / 1e9
 
 
-def measure(runtime: Runtime, target: Target, device_class: DeviceClass) -> tuple[Endpoint, Machine]:
+def probe_device_machine(
+    runtime: Runtime, target: Target, device_class: DeviceClass
+) -> tuple[Endpoint, Machine]:
     """Probe a device of this class; return it and its speeds. Raises MallornError."""
-    runtime.fleet.describe(target)  # raises before anything is built
+    runtime.fleet.find_device(target)  # raises before anything is built
     runtime.runner.start()  # starts while the probes are built
-    with untrusted_folder("probes-", runtime.builds) as probing:
+    with untrusted_folder("probes-", runtime.builder_folder) as probing:
         folder = str(probing)
-        with HostLock().shared():
+        with HostLock().hold_shared():
             probes = runtime.compiler.build_probes(target.text, folder)
         try:
-            endpoint, timings = _on_device(runtime, target, device_class, folder, probes)
+            tracker, runner = runtime.settings.tracker, runtime.runner
+            endpoint = runner.take_device(tracker, target.text, like=device_class)
+            is_local = endpoint.host_id == host_id()
+            timings: list[TimedProbe] = []
+            # The device is acquired before the exclusive host lock; this order avoids a deadlock.
+            with HostLock().hold_exclusive() if is_local else nullcontext(True) as has_lock:
+                if not has_lock:
+                    raise Unavailable(
+                        "other programs used the device's host all the time", hint="mallorn devices"
+                    )
+                for group in group_by_library(probes):
+                    runner.take_device(tracker, target.text, hold=not is_local, like=device_class)
+                    runs = runner.time_probes(tracker, target.text, folder, group, LIBRARY_SEC)
+                    timings += [TimedProbe(*pair) for pair in zip(group, runs, strict=False)]
         finally:
             runtime.release_device()
-    return endpoint, machine_of(timings, target.num_cores)
+    return endpoint, derive_machine(timings, target.num_cores)
 
 
-def _on_device(
-    runtime: Runtime, target: Target, device_class: DeviceClass, folder: str, probes: Sequence[Probe]
-) -> tuple[Endpoint, list[TimedProbe]]:
-    tracker, runner = runtime.settings.tracker, runtime.runner
-    endpoint = runner.identity(tracker, target.text, like=device_class)
-    is_local = endpoint.host_id == host_id()
-    timings: list[TimedProbe] = []
-    # The device is acquired before the exclusive host lock; this order avoids a deadlock.
-    with HostLock().alone() if is_local else nullcontext(True) as has_lock:
-        if not has_lock:
-            raise Unavailable("other programs used the device's host all the time", hint="mallorn devices")
-        for group in by_library(probes):
-            runner.identity(tracker, target.text, hold=not is_local, like=device_class)
-            runs = runner.clock(tracker, target.text, folder, group, LIBRARY_SEC)
-            timings += [TimedProbe(*pair) for pair in zip(group, runs, strict=False)]
-    return endpoint, timings
-
-
-def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machine:
+def probe_host_machine(target: Target, env: Mapping[str, str] | None = None) -> Machine:
     """Measure as many cores of this host as the target has, without a service or a device.
     Raises Unavailable if the target is no CPU or its probes do not run here."""
     if not target.is_cpu:
         raise Unavailable(f"what {target.kind} computes is not measured")
     with TemporaryDirectory(prefix="mallorn-probes-") as folder:
-        return machine_of(list(_on_this_host(target, folder, dict(env or {}))), target.num_cores)
+        timings: list[TimedProbe] = []
+        variables = dict(env or {})
+        with CandidateCompiler(env=variables, room=Path(folder)) as compiler:
+            probes = compiler.build_probes(target.text, folder)
+        with (
+            Engine(env={"TVM_NUM_THREADS": str(target.num_cores), **variables}, room=Path(folder)) as engine,
+            HostLock().hold_exclusive(),
+        ):
+            for group in group_by_library(probes):
+                with suppress(ChildError):  # crashes if the machine lacks one of its instructions
+                    runs = engine.time_probes(folder, group)
+                    timings += [TimedProbe(*pair) for pair in zip(group, runs, strict=True)]
+        return derive_machine(timings, target.num_cores)
 
 
-def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[TimedProbe]:
-    with CandidateCompiler(env=env, room=Path(folder)) as compiler:
-        probes = compiler.build_probes(target.text, folder)
-    with (
-        Engine(env={"TVM_NUM_THREADS": str(target.num_cores), **env}, room=Path(folder)) as engine,
-        HostLock().alone(),
-    ):
-        for group in by_library(probes):
-            with suppress(ChildError):  # crashes if the machine lacks one of its instructions
-                runs = engine.clock(folder, group)
-                yield from (TimedProbe(*pair) for pair in zip(group, runs, strict=True))
-
-
-def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
+def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
     """Derive a machine's speeds from its probes. Raises Unavailable if probes are
     missing."""
     peaks = [timing for timing in timings if timing.probe.finds is Finds.PEAK]
@@ -113,24 +109,24 @@ def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
     for timing in peaks:
         if timing.probe.cores == 1 and timing.probe.dtype == "float32":
             one_core[timing.probe.lanes].append(timing)
-    curve = {timing.probe.bytes: timing.giga for timing in timings if timing.probe.finds is Finds.BANDWIDTH}
-    memory = [timing.giga for timing in timings if timing.probe.finds is Finds.MEMORY]
+    curve = {t.probe.bytes: t.giga_per_second for t in timings if t.probe.finds is Finds.BANDWIDTH}
+    memory = [timing.giga_per_second for timing in timings if timing.probe.finds is Finds.MEMORY]
     forks = [timing.seconds for timing in timings if timing.probe.finds is Finds.FORK]
     if not (one_core and curve and memory and forks):
         raise Unavailable("the probes of its target did not run on it", hint="mallorn devices")
     widest, *narrower = sorted(one_core, reverse=True)
-    best = {lanes: max(timing.giga for timing in runs) for lanes, runs in one_core.items()}
+    best = {lanes: max(timing.giga_per_second for timing in runs) for lanes, runs in one_core.items()}
     lanes = next((n for n in narrower if best[n] > PAYS * best[widest]), widest)
     # How many parallel sums hide the latency, and the most sums without spilling. The fewest sums are
     # always latency-bound; where exactly rates stop growing is noise.
     by_sums = sorted(one_core[lanes], key=lambda timing: timing.probe.sums)
-    fastest = max(by_sums, key=lambda timing: timing.giga)
-    parallel_sums = round(by_sums[0].probe.sums * fastest.giga / by_sums[0].giga)
+    fastest = max(by_sums, key=lambda timing: timing.giga_per_second)
+    parallel_sums = round(by_sums[0].probe.sums * fastest.giga_per_second / by_sums[0].giga_per_second)
     from_fastest = by_sums[by_sums.index(fastest) :]
-    *_, last = takewhile(lambda timing: timing.giga >= UNSPILLED * fastest.giga, from_fastest)
+    *_, last = takewhile(lambda t: t.giga_per_second >= UNSPILLED * fastest.giga_per_second, from_fastest)
     gflops = {"float32": best[lanes]}  # at least the peak of a single core
     for timing in peaks:
-        gflops[timing.probe.dtype] = max(timing.giga, gflops.get(timing.probe.dtype, 0.0))
+        gflops[timing.probe.dtype] = max(timing.giga_per_second, gflops.get(timing.probe.dtype, 0.0))
     return Machine(
         cores=cores,
         lanes=lanes,
@@ -138,7 +134,7 @@ def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
         in_flight=parallel_sums,
         core_gflops=_rounded(best[lanes]),
         gflops={name: _rounded(rate) for name, rate in gflops.items()},
-        caches=tuple(caches(curve)),
+        caches=tuple(detect_cache_levels(curve)),
         memory_gbytes_per_sec=_rounded(max(memory)),
         fork_us=_rounded(min(forks) * 1e6),
         measured=True,
@@ -146,21 +142,19 @@ def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
     )
 
 
-def caches(curve: Mapping[int, float]) -> Iterator[Cache]:
+def detect_cache_levels(curve: Mapping[int, float]) -> Iterator[Cache]:
     """Yield the cache levels from a curve of bandwidth (GB/s) by working-set size (bytes)."""
     sizes = sorted(curve)
     # A smaller working set cannot be slower; if it was, another program disturbed the probe.
     rates = [max(curve[size] for size in sizes[start:]) for start in range(len(sizes))]
-    levels = list(_levels(rates))
+    levels = list(_find_constant_ranges(rates))
     for (begin, end), (next_begin, next_end) in pairwise(levels):
         rate, next_rate = median(rates[begin:end]), median(rates[next_begin:next_end])
-        holds = max(
-            size for size, size_rate in zip(sizes, rates, strict=True) if size_rate >= sqrt(rate * next_rate)
-        )
+        holds = max(size for size, speed in zip(sizes, rates, strict=True) if speed >= sqrt(rate * next_rate))
         yield Cache(bytes=holds, gbytes_per_sec=_rounded(rate))
 
 
-def _levels(rates: Sequence[float]) -> Iterator[tuple[int, int]]:
+def _find_constant_ranges(rates: Sequence[float]) -> Iterator[tuple[int, int]]:
     """Yield (begin, end) indices where the bandwidth is constant; the last range is memory."""
     is_flat = [log2(rate / next_rate) <= FALLS for rate, next_rate in pairwise(rates)]
     begin, last = 0, len(rates) - 1

@@ -18,20 +18,19 @@ from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Job
 from mallorn.core.errors import MallornError
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, peak_gflops
-from workers.hardware_probe.measure_machine import measure
+from workers.hardware_probe.measure_machine import probe_device_machine
 from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.measure.roofline_check import REFUSED
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.match_devices_and_builder import class_of
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.shutdown import STOP, ShutdownRequested
-from workers.tvm.code_digest import builder
-from workers.tvm.tvm_space import assumed_of
+from workers.tvm.code_digest import current_builder_name
+from workers.tvm.tvm_space import assume_machine
 
 AGAIN_SEC: Final = 3600.0  # time until a failed or disturbed measurement is repeated
 PATIENCE_SEC: Final = 120.0  # longest wait for another worker that measures the machine
@@ -54,23 +53,25 @@ def ensure_machine(
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
-        if job.machine is not None or stand_in(target):
+        if job.machine is not None or target.virtual_device:
             return
         machine_key = (
             None if job.context_id is None else machine_key_of(Contexts(session).get(job.context_id))
         )
     if not measuring:
         with runtime.database.session() as session:
-            record = Devices(session).machine_seen(job.target_id)
+            record = Devices(session).find_newest_machine_of_target(job.target_id)
     else:
-        record = None if machine_key is None else _await_machine(runtime, machine_key, target, patience_sec)
-    machine_here = None if record is None else record.seen_by(builder())
-    machine = machine_here or assumed_of(target, runtime.compiler)
+        record = None
+        if machine_key is not None:
+            record = _measure_or_await_machine(runtime, machine_key, target, patience_sec)
+    machine_here = None if record is None else record.machine_for_builder(current_builder_name())
+    machine = machine_here or assume_machine(target, runtime.compiler)
     with runtime.database.transaction() as session:
         Jobs(session).bind_machine(job_id, machine)
 
 
-def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
+def load_measured_machine(runtime: Runtime, job_id: str) -> Machine | None:
     """Return the job's machine as its devices' probes found it; None unless today's code
     measured it."""
     with runtime.database.session() as session:
@@ -78,7 +79,7 @@ def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
         if job.context_id is None:
             return None
         record = Devices(session).machine_of(machine_key_of(Contexts(session).get(job.context_id)))
-    return record.machine if record is not None and record.builder == builder() else None
+    return record.machine if record is not None and record.builder == current_builder_name() else None
 
 
 def measure_device(runtime: Runtime, name: str) -> None:
@@ -88,44 +89,41 @@ def measure_device(runtime: Runtime, name: str) -> None:
         if device is None:
             return
         machine_key, target = machine_key_of(device), Target(Targets(session).get(device.target_id).text)
-    if _fresh_machine(runtime, machine_key) is None:
-        measured_by_us(runtime, machine_key, target)
+    if _load_current_machine(runtime, machine_key) is None:
+        measure_and_store_machine(runtime, machine_key, target)
 
 
-def _await_machine(
+def _measure_or_await_machine(
     runtime: Runtime, machine_key: MachineKey, target: Target, patience_sec: float
 ) -> DeviceMachine | None:
-    """Return the stored machine; measure it first, or wait until another worker has done so.
-    After `patience_sec`, return what older code measured, if anything."""
+    """Return the stored machine; measure it first, or wait until another worker has done
+    so. After `patience_sec`, return what older code measured, if anything."""
     deadline_sec = time.monotonic() + patience_sec
-    while (record := _fresh_machine(runtime, machine_key)) is None:
-        record = measured_by_us(runtime, machine_key, target)
+    while (record := _load_current_machine(runtime, machine_key)) is None:
+        record = measure_and_store_machine(runtime, machine_key, target)
         if record is not None:
             return record
         if time.monotonic() >= deadline_sec:
             with runtime.database.session() as session:
                 return Devices(session).machine_of(machine_key)
-        STOP.check()
+        STOP.raise_if_requested()
         time.sleep(LOOK_SEC)
     return record
 
 
-def _fresh_machine(runtime: Runtime, machine_key: MachineKey) -> DeviceMachine | None:
+def _load_current_machine(runtime: Runtime, machine_key: MachineKey) -> DeviceMachine | None:
     with runtime.database.session() as session:
-        return Devices(session).fresh_machine_of(machine_key, AGAIN_SEC, builder())
+        return Devices(session).fresh_machine_of(machine_key, AGAIN_SEC, current_builder_name())
 
 
-def measured_by_us(
+def measure_and_store_machine(
     runtime: Runtime, machine_key: MachineKey, target: Target, doubted: bool = False
 ) -> DeviceMachine | None:
     """Measure a machine and return the stored record; None if another worker measures it
     now. An earlier result stays if this attempt fails. With `doubted`, an earlier result of
     the same code also stays unless the new one is faster or less disturbed."""
-    words = "/".join(
-        map(
-            str, (machine_key.target_id, machine_key.host_class, machine_key.tvm_version, machine_key.threads)
-        )
-    )
+    key = machine_key
+    words = f"{key.target_id}/{key.host_class}/{key.tvm_version}/{key.threads}"
     with runtime.database.transaction() as session:
         hold = Leases(session).claim(
             WorkItem(WorkKind.MACHINE, words), runtime.name, runtime.settings.lease_sec
@@ -136,7 +134,8 @@ def measured_by_us(
         record = Devices(session).machine_of(machine_key) or DeviceMachine()
     try:
         machine, reason = (None, DIED) if is_given_up else _attempt(runtime, hold, machine_key, target)
-        measured_by, old_machine, is_ours = builder(), record.machine, record.builder == builder()
+        measured_by = current_builder_name()
+        old_machine, is_ours = record.machine, record.builder == measured_by
         if old_machine is not None and machine is None:
             machine, measured_by, reason = old_machine, record.builder, "" if is_ours else reason
         elif machine is not None and doubted and is_ours and old_machine:
@@ -166,7 +165,7 @@ def _attempt(
             runtime.working_on("measuring what a machine computes"),
             LeaseKeeper(renew, runtime.settings.lease_sec),
         ):
-            endpoint, machine = measure(runtime, target, class_of(machine_key))
+            endpoint, machine = probe_device_machine(runtime, target, class_of(machine_key))
     except ShutdownRequested:
         raise
     except MallornError as error:
@@ -185,20 +184,20 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
         if job.context_id is None or job.state != JobState.DONE:
             return
         machine_key = machine_key_of(Contexts(session).get(job.context_id))
-        machine = Devices(session).old_machine(machine_key, SURE_SEC, builder())
+        machine = Devices(session).find_outdated_machine(machine_key, SURE_SEC, current_builder_name())
         if machine is None:
             return
         # If the measured peak is far too low, honest times are refused and cannot beat it.
-        has_refused = Trials(session).any_failed_with(job.id, REFUSED)
-        is_beaten = has_refused or max(_shares(session, job, machine), default=0.0) > BEATEN
+        has_refused = Trials(session).has_failure_with(job.id, REFUSED)
+        is_beaten = has_refused or max(_workload_peak_shares(session, job, machine), default=0.0) > BEATEN
         if not (machine.disturbed or is_beaten):
             return
         target = Target(Targets(session).get(job.target_id).text)
     log.warning("%s: what its machine computes is measured once more", machine_key.host_class)
-    measured_by_us(runtime, machine_key, target, doubted=True)
+    measure_and_store_machine(runtime, machine_key, target, doubted=True)
 
 
-def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:
+def _workload_peak_shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:
     """Yield each workload's fastest rate as a share of the peak for its data types."""
     for workload in Workloads(session).get_many([task.workload_id for task in Tasks(session).list(job.id)]):
         types = {dtype for _, dtype, _ in unpack_arguments(workload.args).args}

@@ -19,7 +19,7 @@ class Stressor(Child):
 
 
 @contextmanager
-def stress(programs: int) -> Iterator[None]:
+def run_load_programs(programs: int) -> Iterator[None]:
     """Run this many load programs during the block, and end them. Raises ChildError if one
     fails."""
     with ExitStack() as stack:

@@ -7,7 +7,7 @@ import numpy as np
 
 from workers.host.background_load import Stressor
 from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import serving
+from workers.subprocesses.typed_method import collect_handlers
 
 STREAMED: Final = 1 << 22  # float32 numbers: twice as many exceed most last-level caches
 COMPUTED: Final = 1 << 12  # float32 numbers that fit in the first-level cache
@@ -17,11 +17,11 @@ COMPUTINGS: Final = 64
 def keep_busy() -> None:
     """Start the work in a thread and return once it has begun."""
     started = threading.Event()
-    threading.Thread(target=_work, args=(started,), daemon=True).start()
+    threading.Thread(target=_compute_and_stream, args=(started,), daemon=True).start()
     started.wait()
 
 
-def _work(started: threading.Event) -> None:
+def _compute_and_stream(started: threading.Event) -> None:
     source, target = np.ones(STREAMED, "float32"), np.ones(STREAMED, "float32")
     small = np.ones(COMPUTED, "float32")
     started.set()
@@ -33,4 +33,4 @@ def _work(started: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    serve(serving(Stressor, Stressor.keep_busy.by(keep_busy)))
+    serve(collect_handlers(Stressor, Stressor.keep_busy.make_handler(keep_busy)))

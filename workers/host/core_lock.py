@@ -1,7 +1,8 @@
-"""Locks on the cores of this host: exclusive for processes that time, shared for those that compute.
+"""Locks on the cores of this host: exclusive for processes that time, shared for those that
+compute.
 
-The locks are on two files; the kernel releases the locks of a process that dies. Containers exclude
-each other only if MALLORN_HOST_FOLDER names a directory that they share.
+The locks are on two files; the kernel releases the locks of a process that dies. Containers
+exclude each other only if MALLORN_HOST_FOLDER names a directory that they share.
 """
 
 import errno
@@ -64,12 +65,12 @@ class CoreLock:
         self._path = path or host_folder() / LOCK_NAME
         self._lock_fds: list[int] = []
 
-    def take(self, wait_sec: float) -> bool:
+    def lock_exclusively(self, wait_sec: float) -> bool:
         """Lock the cores exclusively, unless this process has them; return False after
         `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with ExitStack() as stack:
-            stack.callback(self.give_back)
+            stack.callback(self.unlock)
             for path in (self._gate, self._path)[len(self._lock_fds) :]:
                 while (lock_fd := _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None:
                     if time.monotonic() > deadline_sec:
@@ -79,7 +80,7 @@ class CoreLock:
             stack.pop_all()
         return True
 
-    def share(self) -> None:
+    def lock_shared(self) -> None:
         """Take the lock shared, as soon as no process times or waits to time. Until it is
         given back, no process can begin to time."""
         gate_fd = _lock(self._gate, fcntl.LOCK_SH)
@@ -90,7 +91,7 @@ class CoreLock:
                 os.close(gate_fd)
         self._lock_fds = [each_fd for each_fd in (lock_fd,) if each_fd is not None]
 
-    def give_back(self) -> None:
+    def unlock(self) -> None:
         while self._lock_fds:
             os.close(self._lock_fds.pop())
 
@@ -106,8 +107,8 @@ class CoreLock:
 
 
 def lock_identity() -> str:
-    """Identify the file on which this process locks the cores; empty if it cannot be opened.
-    It differs for two processes of a host that do not wait for each other."""
+    """Identify the file on which this process locks the cores; empty if it cannot be
+    opened. It differs for two processes of a host that do not wait for each other."""
     try:
         status = CoreLock().files()[1].stat()
     except (HostFault, OSError):

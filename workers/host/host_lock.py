@@ -1,8 +1,9 @@
-"""Locks on this host: shared by processes that work on it, exclusive for timing a whole model.
+"""Locks on this host: shared by processes that work on it, exclusive for timing a whole
+model.
 
-Worker slots on one host do not know of each other; if one compiles while another times a whole
-model, that time is several times too long. Two lock files coordinate them. The kernel releases the
-locks of a process that dies.
+Worker slots on one host do not know of each other; if one compiles while another times a
+whole model, that time is several times too long. Two lock files coordinate them. The kernel
+releases the locks of a process that dies.
 
 - `shared` is for work of any kind, `alone` for timing a whole model.
 - A process that wants to be alone locks the gate first, so that newcomers wait and it gets its turn.
@@ -42,14 +43,14 @@ class HostShare:
         self._host = host
         self._host_fd = host_fd
 
-    def make_way(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
+    def pause_if_requested(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
         """Pause for a process that asks to be alone: call `pause`, wait until it is done, call `go_on`."""
-        if self._host.gate_is_open():
+        if self._host.is_gate_open():
             return
         pause()
         try:
             fcntl.flock(self._host_fd, fcntl.LOCK_UN)
-            self._host.enter(self._host_fd)
+            self._host.lock_shared(self._host_fd)
         finally:
             go_on()
 
@@ -69,20 +70,22 @@ class HostLock:
         self._shared_patience_sec = shared_patience_sec
 
     @contextmanager
-    def shared(self) -> Iterator[HostShare]:
+    def hold_shared(self) -> Iterator[HostShare]:
         """Hold the shared lock; first wait while another process has the host alone."""
         with self._open("host") as host_fd:
-            self.enter(host_fd)
+            self.lock_shared(host_fd)
             yield HostShare(self, host_fd)
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
+    def hold_exclusive(self) -> Iterator[bool]:
         """Hold the exclusive lock; yield False if other work did not end in time."""
         until_sec = time.monotonic() + self._alone_patience_sec
         with self._open("gate") as gate_fd, self._open("host") as host_fd:
-            is_alone = _wait(gate_fd, fcntl.LOCK_EX, until_sec) and _wait(host_fd, fcntl.LOCK_EX, until_sec)
+            is_alone = _lock_with_timeout(gate_fd, fcntl.LOCK_EX, until_sec) and _lock_with_timeout(
+                host_fd, fcntl.LOCK_EX, until_sec
+            )
             cores = CoreLock(self._folder / LOCK_NAME)
-            is_alone = is_alone and cores.take(until_sec - time.monotonic())
+            is_alone = is_alone and cores.lock_exclusively(until_sec - time.monotonic())
             if not is_alone:
                 log.warning(
                     "other processes worked on this host for %g s: not alone", self._alone_patience_sec
@@ -90,17 +93,20 @@ class HostLock:
             try:
                 yield is_alone
             finally:
-                cores.give_back()
+                cores.unlock()
 
-    def enter(self, host_fd: int) -> None:
+    def lock_shared(self, host_fd: int) -> None:
         """Take the shared lock as soon as no process is alone or waits to be; on timeout,
         log a warning and go on without it."""
         with self._open("gate") as gate_fd:
             until_sec = time.monotonic() + self._shared_patience_sec
-            if not (_wait(gate_fd, fcntl.LOCK_SH, until_sec) and _wait(host_fd, fcntl.LOCK_SH, until_sec)):
+            if not (
+                _lock_with_timeout(gate_fd, fcntl.LOCK_SH, until_sec)
+                and _lock_with_timeout(host_fd, fcntl.LOCK_SH, until_sec)
+            ):
                 log.warning("a process was alone on this host for %g s: going on", self._shared_patience_sec)
 
-    def gate_is_open(self) -> bool:
+    def is_gate_open(self) -> bool:
         """Return whether no process is alone or waits to be."""
         with self._open("gate") as gate_fd:
             return _try_lock(gate_fd, fcntl.LOCK_SH)
@@ -116,10 +122,10 @@ class HostLock:
             os.close(lock_fd)
 
 
-def _wait(lock_fd: int, operation: int, until_sec: float) -> bool:
+def _lock_with_timeout(lock_fd: int, operation: int, until_sec: float) -> bool:
     """Lock a file; return False on timeout. Raises ShutdownRequested if this process is to stop."""
     while not _try_lock(lock_fd, operation):
-        STOP.check()
+        STOP.raise_if_requested()
         if time.monotonic() >= until_sec:
             return False
         time.sleep(POLL_SEC)

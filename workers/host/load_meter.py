@@ -3,10 +3,10 @@
 `LoadMeter` measures the load of other programs in intervals of seconds. The kernel's load
 average does not suit: it includes this worker's builders for a minute after they stopped.
 
-`ContentionReading` reads how long this process's threads waited for a processor, and how many others
-compete for one. The kernel counts the wait of each thread precisely enough for intervals of ten
-milliseconds. The time that other programs used is counted in hundredths of a second, and is short
-while they wait.
+`ContentionReading` reads how long this process's threads waited for a processor, and how
+many others compete for one. The kernel counts the wait of each thread precisely enough for
+intervals of ten milliseconds. The time that other programs used is counted in hundredths of
+a second, and is short while they wait.
 """
 
 import os
@@ -40,7 +40,7 @@ class Load:
         """The share of the host and of its GPU that other programs used."""
         return self.others_cores / self.cores + self.stolen + self.gpu_share
 
-    def words(self) -> list[str]:
+    def disturbance_phrases(self) -> list[str]:
         """Return phrases about what disturbed a timing; empty if the host was quiet."""
         reasons = [*self.gpu_words]
         if self.others_cores > max(QUIET_CORES, QUIET_SHARE * self.cores):
@@ -63,15 +63,15 @@ class _Counters:
 
 
 class LoadMeter:
-    """Measures the load of programs other than this worker's between calls of `look`; `ours`
-    returns the pids of this worker's processes."""
+    """Measures the load of programs other than this worker's between calls of `look`;
+    `ours` returns the pids of this worker's processes."""
 
     def __init__(self, ours: Callable[[], Sequence[int]], proc: Path = PROC) -> None:
         self._ours = ours
         self._proc = proc
         self._last = self._read()
 
-    def look(self) -> Load:
+    def read_load(self) -> Load:
         """Return the load since the previous call."""
         previous, self._last = self._last, self._read()
         cores = os.cpu_count() or 1
@@ -86,13 +86,13 @@ class LoadMeter:
         )
 
     def wait_for_quiet(self, patience_sec: float) -> None:
-        wait_for_quiet(self.look, patience_sec)
+        wait_for_quiet(self.read_load, patience_sec)
 
     def _read(self) -> _Counters:
         ticks = (self._proc / "stat").read_text().splitlines()[0].split()[1:9]
         user, nice, system, idle, waits, *served, stolen = map(int, ticks)  # served: irq and softirq
         busy = user + nice + system + sum(served)
-        our_ticks = sum(_ticks(self._proc / str(pid) / "stat") for pid in (os.getpid(), *self._ours()))
+        our_ticks = sum(_read_cpu_ticks(self._proc / f"{pid}/stat") for pid in (os.getpid(), *self._ours()))
         total = busy + idle + waits + stolen
         try:
             pressure = (self._proc / "pressure" / "cpu").read_text()
@@ -102,17 +102,17 @@ class LoadMeter:
         return _Counters(time.monotonic(), busy, stolen, total, our_ticks, waited_sec)
 
 
-def wait_for_quiet(look: Callable[[], Load], patience_sec: float) -> None:
+def wait_for_quiet(read_load: Callable[[], Load], patience_sec: float) -> None:
     """Call `look` every second until its load is quiet, at most for `patience_sec`."""
     until_sec = time.monotonic() + patience_sec
-    look()
+    read_load()
     while time.monotonic() < until_sec:
         time.sleep(LOOK_SEC)
-        if not look().words():
+        if not read_load().disturbance_phrases():
             return
 
 
-def _ticks(stat: Path) -> int:
+def _read_cpu_ticks(stat: Path) -> int:
     try:
         fields = stat.read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -132,7 +132,7 @@ class ContentionReading:
     rivals: int  # threads of other processes that run or are ready to
 
     @classmethod
-    def look(cls, proc: Path = PROC) -> "ContentionReading":
+    def read_counters(cls, proc: Path = PROC) -> "ContentionReading":
         """Read the counters; those of threads are missing if the kernel lacks CONFIG_SCHED_INFO."""
         waited, running = {}, 0
         for thread in (proc / "self" / "task").iterdir():
@@ -147,10 +147,10 @@ class ContentionReading:
         return cls(time.monotonic(), waited, max(0, runnable - max(1, running)))
 
     def waited_since(self, previous: "ContentionReading") -> float | None:
-        """Return how long the thread that waited longest for a CPU did so, as a share of the
-        time since `previous`; None if the kernel does not count it. The longest wait matters
-        because threads that compute together end with the latest of them. Throttling by a
-        quota counts as waiting."""
+        """Return how long the thread that waited longest for a CPU did so, as a share of
+        the time since `previous`; None if the kernel does not count it. The longest wait
+        matters because threads that compute together end with the latest of them.
+        Throttling by a quota counts as waiting."""
         if not self.waited_sec:
             return None
         waited = (sec - previous.waited_sec.get(name, 0.0) for name, sec in self.waited_sec.items())

@@ -25,7 +25,7 @@ def paused_while_timing(
     cores.files()
     finished = threading.Event()
     arguments = (child, cores, slice_sec, finished)
-    threading.Thread(target=_run_in_slices, args=arguments, name="giving-way", daemon=True).start()
+    threading.Thread(target=_resume_in_slices, args=arguments, name="giving-way", daemon=True).start()
     try:
         yield
     finally:
@@ -33,18 +33,18 @@ def paused_while_timing(
         finished.set()
 
 
-def _run_in_slices(child: Child, cores: CoreLock, slice_sec: float, finished: threading.Event) -> None:
+def _resume_in_slices(child: Child, cores: CoreLock, slice_sec: float, finished: threading.Event) -> None:
     try:
         while not finished.is_set():
             child.suspend()
-            cores.share()
+            cores.lock_shared()
             try:
                 child.resume()
                 finished.wait(slice_sec)
             finally:
                 if not finished.is_set():
                     child.suspend()
-                cores.give_back()
+                cores.unlock()
     except (OSError, HostFault) as error:
         log.warning("an import goes on while other processes time: %s", error)
     finally:

@@ -15,11 +15,12 @@ REAL_TIME: Final = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 
 def raise_priority(group: Path = GROUP, real_time: Path = REAL_TIME) -> bool:
-    """Raise the priority of this process and of threads it starts later; return whether that worked.
+    """Raise the priority of this process and of threads it starts later; return whether
+    that worked.
 
-    Timed code needs processors as soon as it is ready; with equal priority for others, times are wrong.
-    The process becomes real-time unless the kernel would leave no time for others, or a CPU quota is
-    set, which would not bind the process.
+    Timed code needs processors as soon as it is ready; with equal priority for others,
+    times are wrong. The process becomes real-time unless the kernel would leave no time for
+    others, or a CPU quota is set, which would not bind the process.
     """
     with suppress(OSError, ValueError):
         if int(real_time.read_text()) >= 0 and cpu_quota() is None:

@@ -25,14 +25,13 @@ class Library:
     args: tuple[Tensor, ...]  # as the program's, except weights re-laid for the schedule
 
 
-def _each(first_sec: float, each_sec: float) -> Callable[[Given], float]:
-    """Return a time limit for a call: `first_sec`, plus `each_sec` for each candidate."""
+def _limit_per_candidate(first_sec: float, each_sec: float) -> Callable[[Given], float]:
     return lambda given: first_sec + each_sec * len(given["candidates"])
 
 
-def _lowering(given: Given) -> float:
+def _limit_for_lowering(given: Given) -> float:
     """Return the time limit of `lowered`, a tenth for views that need no generated code."""
-    return _each(30.0, 30.0 if VIEWS[given["view"]].needs_code else 3.0)(given)
+    return _limit_per_candidate(30.0, 30.0 if VIEWS[given["view"]].needs_code else 3.0)(given)
 
 
 class CandidateCompiler(Child):
@@ -55,7 +54,7 @@ class CandidateCompiler(Child):
     def nests(self, tir: str) -> list[Nest]:
         """Return the loop nest and buffer accesses of each block of a program."""
 
-    @method(limit_sec=_each(20.0, 1.0))
+    @method(limit_sec=_limit_per_candidate(20.0, 1.0))
     def validate(self, tir: str, target: str, candidates: Candidates) -> list[bool]:
         """Return for each candidate whether its trace and decisions yield a valid program."""
 
@@ -63,8 +62,10 @@ class CandidateCompiler(Child):
     def full_trace(self, tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
         """Return the trace with decisions and postprocessing, as JSON; None if invalid."""
 
-    @method(limit_sec=_lowering)
-    def lowered(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+    @method(limit_sec=_limit_for_lowering)
+    def compute_lowered_features(
+        self, view: str, tir: str, target: str, candidates: Candidates
+    ) -> list[bytes | None]:
         """Return each candidate's features in a view, as little-endian floats; None if
         invalid."""
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from db.dataset.dataset_reader import BATCH_ROWS
-from db.dataset.schema import Row, Table
+from db.dataset.export_schema import Row, Table
 from workers.interfaces.model_compiler import ModelCompiler
 
 
 class CheckedDataset:
-    """Reads an untrusted dataset directory in a child process, for `import_export` to store.
-    `refused` gives, by row key, why rows were refused."""
+    """Reads an untrusted dataset directory in a child process, for `import_export` to
+    store. `refused` gives, by row key, why rows were refused."""
 
     def __init__(self, graphs: ModelCompiler, directory: Path) -> None:
         """Open the directory. Raises NotFound if a file is missing, InvalidRequest if

@@ -51,11 +51,11 @@ class DeviceModel:
     like: DeviceClass | None = None  # required device class; None: any
 
 
-def _on_top_of(parameter: str) -> Callable[[Given], float]:
+def _limit_beyond(parameter: str) -> Callable[[Given], float]:
     return lambda arguments: float(arguments[parameter]) + GRACE_SEC
 
 
-def _with_a_wait(arguments: Given) -> float:
+def _limit_with_device_wait(arguments: Given) -> float:
     return float(arguments["timeout_sec"]) + DEVICE_WAIT_SEC + GRACE_SEC
 
 
@@ -83,11 +83,11 @@ class Runner(Child):
         super().__init__(name=name, room=room, others=others)
         self._gateway = SessionGateway(key)
 
-    def connections(self) -> dict[str, socket.socket]:
-        return {GATEWAY_VARIABLE: self._gateway.connect()}
+    def inherited_sockets(self) -> dict[str, socket.socket]:
+        return {GATEWAY_VARIABLE: self._gateway.connect_runner()}
 
-    @method(limit_sec=_on_top_of("wait_sec"))
-    def identity(
+    @method(limit_sec=_limit_beyond("wait_sec"))
+    def take_device(
         self,
         tracker: str,
         target: str,
@@ -103,12 +103,8 @@ class Runner(Child):
         Unavailable if all stay busy or cannot be reached.
         """
 
-    @method(
-        limit_sec=lambda arguments: (
-            float(arguments["timeout_sec"]) + float(arguments["patience_sec"]) + GRACE_SEC
-        )
-    )
-    def measure(
+    @method(limit_sec=lambda values: float(values["timeout_sec"]) + float(values["patience_sec"]) + GRACE_SEC)
+    def time_candidate(
         self,
         tracker: str,
         target: str,
@@ -125,8 +121,8 @@ class Runner(Child):
         processes on the device's CPUs are repeated for at most `patience_sec`. Raises
         Unavailable if the device was lost."""
 
-    @method(limit_sec=_on_top_of("timeout_sec"))
-    def run_outputs(
+    @method(limit_sec=_limit_beyond("timeout_sec"))
+    def run_and_save_arrays(
         self,
         tracker: str,
         target: str,
@@ -139,26 +135,26 @@ class Runner(Child):
         """Call a library once with the arrays of `inputs` (npz); save all arrays afterwards
         to `outputs`."""
 
-    @method(limit_sec=_on_top_of("timeout_sec"))
-    def clock(
+    @method(limit_sec=_limit_beyond("timeout_sec"))
+    def time_probes(
         self, tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
     ) -> list[Slice]:
         """Run the probes of one library; return the shortest slice (series of runs) of each,
         or an empty list if a probe fails. Raises Unavailable if the device was lost."""
 
-    @method(limit_sec=_with_a_wait)
+    @method(limit_sec=_limit_with_device_wait)
     def load_model(self, model: DeviceModel, timeout_sec: float) -> LoadedEngine:
         """Load a model on a device; later calls reload it if the session was lost."""
 
-    @method(limit_sec=_with_a_wait)
+    @method(limit_sec=_limit_with_device_wait)
     def save_model_outputs(self, model: DeviceModel, outputs: str, timeout_sec: float) -> int:
         """Run a model once, write its outputs in order and return their number."""
 
-    @method(limit_sec=_with_a_wait)
+    @method(limit_sec=_limit_with_device_wait)
     def time_model(self, model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
         """Time `number` runs with exclusive use of the host; return microseconds per run."""
 
-    @method(limit_sec=_with_a_wait)
+    @method(limit_sec=_limit_with_device_wait)
     def time_model_kernels(self, model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
         """Measure for `seconds`; return the microseconds per run that each kernel takes."""
 
@@ -166,10 +162,10 @@ class Runner(Child):
     def drop_model(self, model: DeviceModel) -> None:
         """Release this process's handle of a model; a later call loads the model again."""
 
-    @method(limit_sec=_with_a_wait)
+    @method(limit_sec=_limit_with_device_wait)
     def host_load(self, tracker: str, target: str, timeout_sec: float) -> Load:
         """Return the load by other processes on the device's host since the previous call."""
 
     @method(limit_sec=60.0)
-    def release(self) -> None:
+    def release_devices(self) -> None:
         """Release all devices so that other workers can use them."""

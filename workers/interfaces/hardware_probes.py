@@ -33,6 +33,6 @@ class Probe:
     work: float = 0.0  # operations or bytes of all cores together
 
 
-def by_library(probes: Sequence[Probe]) -> list[list[Probe]]:
+def group_by_library(probes: Sequence[Probe]) -> list[list[Probe]]:
     """Group adjacent probes of the same library, because they run and fail together."""
     return [list(group) for _, group in groupby(probes, lambda probe: probe.library)]

@@ -11,7 +11,7 @@ from typing import Any
 from graphc.phases import PassEntry
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
-from mallorn.core.values.graph_report import CopyLeft, GraphReport, StoredRecipe, TensorSpec
+from mallorn.core.values.graph_report import GraphReport, RemainingCopy, StoredRecipe, TensorSpec
 from workers.interfaces.tensor_arguments import Arguments
 from workers.sandbox.landlock import READ
 from workers.subprocesses.child_process import Child
@@ -82,7 +82,7 @@ class RecipeReport:
     left that only move data."""
 
     passes: list[PassReport]
-    copies: list[CopyLeft]
+    copies: list[RemainingCopy]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class ModelCompiler(Child):
         """Load TVM, and everything else that compiling for this target needs, in advance."""
 
     @method(limit_sec=600.0)
-    def look(self, model_path: str, input_shapes: Shapes) -> Signature:
+    def read_signature(self, model_path: str, input_shapes: Shapes) -> Signature:
         """Return the model's inputs, outputs and operator counts. Raises InvalidModel."""
 
     @method(limit_sec=3600.0)
@@ -230,7 +230,7 @@ class ModelCompiler(Child):
         module there after each phase."""
 
     @method(limit_sec=3600.0)
-    def read_ahead(
+    def import_ahead(
         self,
         model_path: str,
         target: str,
@@ -294,18 +294,18 @@ class ModelCompiler(Child):
         """Write records for TVM's `JSONDatabase(work_dir=...)`; return the skipped ones."""
 
     @method(limit_sec=3600.0)
-    def read_export(self, directory: str, target: str) -> RestoredLog:
+    def read_schedule_directory(self, directory: str, target: str) -> RestoredLog:
         """Read all records of a schedule directory; those that cannot be rebuilt are in
         `problems`."""
 
     @method(limit_sec=1200.0)
-    def read_log(self, directory: str, start: int, count: int) -> RestoredLog:
+    def read_metaschedule_log(self, directory: str, start: int, count: int) -> RestoredLog:
         """Read `count` lines of a MetaSchedule log, each for the target that it names."""
 
     @method(limit_sec=3600.0)
     def open_dataset(self, directory: str) -> OpenedDataset:
-        """Check that a dataset is readable to its end. Raises NotFound if a file is missing,
-        InvalidRequest if one is unreadable."""
+        """Check that a dataset is readable to its end. Raises NotFound if a file is
+        missing, InvalidRequest if one is unreadable."""
 
     @method(limit_sec=1200.0)
     def next_rows(self, table: str, size: int) -> DatasetRows | None:
@@ -316,22 +316,22 @@ class ModelCompiler(Child):
         """Return a program before and after its full trace as TVMScript, and the trace."""
 
     @method(limit_sec=120.0)
-    def build_whole(self, tir: str, trace: str, target: str, out_so: str) -> None:
+    def build_whole_program(self, tir: str, trace: str, target: str, out_so: str) -> None:
         """Build a scheduled program that takes the same arguments as the unscheduled one."""
 
     @method(limit_sec=300.0)
-    def reference(
+    def write_reference(
         self, tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str
     ) -> Reference:
         """Write random arguments, and the outputs of the unscheduled program for them."""
 
     @method(limit_sec=60.0)
-    def compare(self, outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
+    def compare_outputs(self, outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
         """Compare outputs with those of `reference`, with a tolerance per data type."""
 
 
 @contextmanager
-def reading(*paths: Path) -> Iterator[ModelCompiler]:
+def open_sandboxed_compiler(*paths: Path) -> Iterator[ModelCompiler]:
     """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`."""
     readable = tuple((str(path.absolute()), READ) for path in paths)
     with (

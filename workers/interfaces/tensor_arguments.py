@@ -29,11 +29,11 @@ class Arguments:
     # Value range (low, high exclusive) of integer arguments, by argument index as text.
     ranges: Mapping[str, Range] = field(default_factory=dict)
 
-    def of(self, tensors: tuple[Tensor, ...]) -> "Arguments":
+    def with_tensors(self, tensors: tuple[Tensor, ...]) -> "Arguments":
         """Return a copy with other tensors, for schedules that change weights' layouts."""
         return replace(self, args=tensors)
 
-    def in_checks(self) -> "Arguments":
+    def with_full_byte_range(self) -> "Arguments":
         """Return a copy in which byte arguments that are not indices take their full
         range: with zeros and ones only, most wrong sums of bytes would round to the
         correct byte."""

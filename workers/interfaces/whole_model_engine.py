@@ -26,9 +26,9 @@ class LoadedEngine:
 class Engine(Child):
     """Child process with one model in one engine; npz files hold arrays in call order.
 
-    The parent starts one process per engine, with TVM_NUM_THREADS set to the target's cores.
-    While one runs, it suspends all others, because onnxruntime's spinning threads slow down
-    other processes.
+    The parent starts one process per engine, with TVM_NUM_THREADS set to the target's
+    cores. While one runs, it suspends all others, because onnxruntime's spinning threads
+    slow down other processes.
     """
 
     MODULE = "workers.tvm.engine_child"
@@ -55,5 +55,5 @@ class Engine(Child):
         quantised model in onnxruntime, the outputs are those of its unfused operators."""
 
     @method(limit_sec=60.0)
-    def clock(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
+    def time_probes(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
         """Run a library's probes on this host's cores; return the shortest slice of each."""

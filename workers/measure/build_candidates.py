@@ -12,8 +12,8 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.interfaces.candidate_compiler import CandidateCompiler, Library
 from workers.interfaces.tensor_arguments import Tensor
-from workers.measure.base import MeasureInput, MeasureResult, Program
-from workers.measure.validate_candidates import home
+from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
+from workers.measure.validate_candidates import choose_builder
 from workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
 from workers.subprocesses.process_pool import ChildPool, Finished
 
@@ -66,16 +66,16 @@ class Builds:
         self._any_size = any_size
 
     @property
-    def unfinished(self) -> bool:
+    def has_unfinished(self) -> bool:
         return bool(self._waiting or self._retries or self._builders.tags)
 
-    def feed(self) -> None:
+    def assign_candidates(self) -> None:
         """Give each idle builder a candidate, preferably one that it validated before.
         Candidates whose builder the host killed are built again at the end, one at a
         time."""
         for place in self._builders.idle[: len(self._waiting)]:
             size = self._builders.size
-            preferred = (slot for slot in self._waiting if home(slot.candidate.decisions, size) == place)
+            preferred = (s for s in self._waiting if choose_builder(s.candidate.decisions, size) == place)
             slot = next(preferred, self._waiting[0])
             self._waiting.remove(slot)
             self._submit(slot, place)
@@ -84,10 +84,10 @@ class Builds:
 
     def poll(self, timeout_sec: float) -> list[BuiltCandidate | MeasureResult]:
         """Return finished builds and failures, waiting up to `timeout_sec` for the first."""
-        self.feed()
+        self.assign_candidates()
         calls = self._builders.poll(timeout_sec)
-        self.feed()
-        return [end for call in calls if (end := self._judge(call)) is not None]
+        self.assign_candidates()
+        return [end for call in calls if (end := self._convert_finished_build(call)) is not None]
 
     def pause(self) -> None:
         """Suspend the builder processes, so that the device has the cores for itself."""
@@ -104,7 +104,7 @@ class Builds:
         self._builders.resume()
 
     def _submit(self, slot: MeasureInput, place: int) -> None:
-        call = CandidateCompiler.build.of(
+        call = CandidateCompiler.build.make_call(
             self._program.tir,
             self._target.text,
             slot.sketch.trace,
@@ -112,12 +112,12 @@ class Builds:
             str(self._artifact(slot)),
             self._any_size,
         )
-        self._builders.submit(call.within(self._timeout_sec), slot.slot, place)
+        self._builders.submit(call.with_limit(self._timeout_sec), slot.slot, place)
 
     def _artifact(self, slot: MeasureInput) -> Path:
         return self._folder / f"{slot.slot}.so"
 
-    def _judge(self, call: Finished[Library]) -> BuiltCandidate | MeasureResult | None:
+    def _convert_finished_build(self, call: Finished[Library]) -> BuiltCandidate | MeasureResult | None:
         """Return a finished build's result; None if the candidate will be built once more.
         Raises HostFault or StorageFull if the host caused the failure."""
         slot, end = self._slots[int(str(call.tag))], call.end

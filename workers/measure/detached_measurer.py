@@ -5,7 +5,7 @@ from collections.abc import Generator, Sequence
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target
-from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program
+from workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Need, Program
 
 
 class DetachedMeasurer(Measurer):
@@ -21,7 +21,7 @@ class DetachedMeasurer(Measurer):
     ) -> Generator[MeasureResult, None, None]:
         raise Unavailable("a detached device times batches only", hint="mallorn batch next JOB -o FILE")
 
-    def compare(
+    def measure_in_passes(
         self,
         program: Program,
         target: Target,

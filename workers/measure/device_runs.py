@@ -15,8 +15,8 @@ from mallorn.core.values.trial import Trial
 from workers.device.device_class import DeviceClass, Endpoint
 from workers.interfaces.device_runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import MeasureResult, Program
 from workers.measure.build_candidates import Builds, BuiltCandidate, shorten
+from workers.measure.measurer_interface import MeasureResult, Program
 from workers.measure.run_timeout_and_retakes import Retakes
 from workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
 from workers.subprocesses.pending_call import PendingCall
@@ -61,7 +61,7 @@ class DeviceRuns:
         self._timeout_sec = timeout_sec
         self._best_us = best_us
         self._keeps_best = keeps_best  # the fastest time so far is `best_us` for later candidates
-        self._retakes = Retakes(options.evaluator, WAIT_SEC if options.waits_for_quiet else 0.0)
+        self._retakes = Retakes(options.evaluator, WAIT_SEC if options.wait_for_quiet else 0.0)
         self._like = like
         self._purpose = purpose  # marks repeats in the device's own log
         self.fastest: tuple[BuiltCandidate, float] | None = None  # of the undisturbed times taken here
@@ -73,10 +73,10 @@ class DeviceRuns:
         self._endpoint: Endpoint | None = None
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return self._taking is None and self._running is None
 
-    def take(self) -> None:
+    def take_device(self) -> None:
         """Wait until this round has the device. Raises NoDevice if none is registered,
         Unavailable if all stay busy or cannot be reached."""
         self._take(hold=False)
@@ -88,15 +88,15 @@ class DeviceRuns:
         """Release the device and take one that is not in `used_devices`, if one is free.
         Return the name of the device that is held then."""
         for _ in range(len(used_devices) + 1):
-            self.give_back()  # the tracker offers the other free devices first
-            self.take()
+            self.release_device()  # the tracker offers the other free devices first
+            self.take_device()
             if self._endpoint is not None and self._endpoint.name not in used_devices:
                 break
         return self._endpoint.name if self._endpoint is not None else ""
 
     def measure(self, candidate: BuiltCandidate) -> MeasureResult:
         """Time a candidate and wait for its result."""
-        self.begin(candidate)
+        self.start_timing(candidate)
         while (result := self.poll()) is None:
             self.wait()
         return result
@@ -109,7 +109,7 @@ class DeviceRuns:
         finally:
             self._is_drift_check = False
 
-    def begin(self, candidate: BuiltCandidate) -> None:
+    def start_timing(self, candidate: BuiltCandidate) -> None:
         """Start timing a candidate; first take a device if the last candidate lost it."""
         self._candidate = candidate
         self._take(hold=True)
@@ -125,9 +125,9 @@ class DeviceRuns:
             if self._taking is not None and self._taking.poll():
                 self._endpoint, self._taking = self._taking.result(), None
                 if self._candidate is not None:
-                    self._running = self._run(self._candidate)
+                    self._running = self._start_run(self._candidate)
             elif self._running is not None and self._candidate is not None and self._running.poll():
-                return self._finish(self._candidate, self._running.result())
+                return self._convert_finished_run(self._candidate, self._running.result())
             return None
         except ChildError as error:
             candidate = self._candidate
@@ -138,7 +138,7 @@ class DeviceRuns:
             # The device itself ends slow candidates: a timeout means that it failed.
             is_lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
             outcome = Outcome.WORKER_LOST if is_lost else Outcome.RUN_ERROR
-            return self._finish(candidate, LibraryRun(outcome, error=error.message))
+            return self._convert_finished_run(candidate, LibraryRun(outcome, error=error.message))
 
     def wait(self) -> None:
         """Sleep until `poll` may have news or the pending call is overdue."""
@@ -146,26 +146,26 @@ class DeviceRuns:
         if pending is not None:
             self._runner.wait(pending.left_sec)
 
-    def give_back(self) -> None:
+    def release_device(self) -> None:
         """Release the device; kill the session if a candidate is still running in it."""
         if not self._runner.alive:
             return
-        if self.idle:
-            self._runner.release()
+        if self.is_idle:
+            self._runner.release_devices()
         else:
             self._runner.kill()
 
     def _take(self, hold: bool) -> None:
-        self._taking = self._runner.identity.begin(
+        self._taking = self._runner.take_device.begin(
             self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
         )
 
-    def _run(self, candidate: BuiltCandidate) -> PendingCall[LibraryRun]:
+    def _start_run(self, candidate: BuiltCandidate) -> PendingCall[LibraryRun]:
         mark = DRIFT if self._is_drift_check else self._purpose  # for the device's log
-        args = self._program.args.of(candidate.args)
-        flush_l2 = "on" if empties_cache(self._options.evaluator, args, self._target) else "off"
+        args = self._program.args.with_tensors(candidate.args)
+        flush_l2 = "on" if must_flush_cache(self._options.evaluator, args, self._target) else "off"
         evaluator = MOMENT if self._is_drift_check else self._options.evaluator
-        return self._runner.measure.begin(
+        return self._runner.time_candidate.begin(
             tracker=self._tracker,
             target=self._target.text,
             artifact=str(candidate.artifact),
@@ -178,9 +178,9 @@ class DeviceRuns:
             best_us=self._best_us,
         )
 
-    def _finish(self, candidate: BuiltCandidate, run: LibraryRun) -> MeasureResult:
+    def _convert_finished_run(self, candidate: BuiltCandidate, run: LibraryRun) -> MeasureResult:
         self._candidate = self._running = None
-        self._retakes.lose(run.disturbance.lost_sec if run.disturbance else 0.0)
+        self._retakes.charge_lost_time(run.disturbance.repeated_sec if run.disturbance else 0.0)
         trial = Trial(
             candidate.slot.candidate,
             run.outcome,
@@ -190,22 +190,24 @@ class DeviceRuns:
             error=shorten(run.error),
             disturbed=run.disturbed,
         )
-        if trial.is_bound and self._options.waits_for_quiet and run.disturbance is not None:
-            raise Unavailable(f"waits for a quiet host: {run.disturbance.words}", hint=TAKE_GAPS)
+        if trial.is_bound and self._options.wait_for_quiet and run.disturbance is not None:
+            raise Unavailable(f"waits for a quiet host: {run.disturbance.description}", hint=TAKE_GAPS)
         if self._keeps_best and trial.time_us is not None and not self._is_drift_check:
             self._best_us = min(trial.time_us, self._best_us or inf)
-            kept_ms = 0.0 if run.disturbance is None else run.disturbance.kept_sec * 1e3
+            kept_ms = 0.0 if run.disturbance is None else run.disturbance.valid_sec * 1e3
             if kept_ms >= MOMENT.min_repeat_ms:
                 self.latest = candidate, trial.time_us
                 self.fastest = min(self.fastest or self.latest, self.latest, key=lambda entry: entry[1])
         return MeasureResult(candidate.slot.slot, trial, self._endpoint, run.disturbance)
 
 
-def empties_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) -> bool:
-    """Return whether a GPU's L2 cache is emptied before each run of a program with these arguments.
+def must_flush_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) -> bool:
+    """Return whether a GPU's L2 cache is emptied before each run of a program with these
+    arguments.
 
-    With `auto` it is emptied if one input is nearly all that the program reads and writes. Repeated
-    runs would read that input at least partly from the cache; in a model it comes from memory.
+    With `auto` it is emptied if one input is nearly all that the program reads and writes.
+    Repeated runs would read that input at least partly from the cache; in a model it comes
+    from memory.
     """
     if target.kind != "cuda" or evaluator.flush_l2 != "auto":
         return target.kind == "cuda" and evaluator.flush_l2 == "on"
@@ -225,28 +227,28 @@ class TimingDriftDetector:
         self._builds = builds
         self._unchecked: list[MeasureResult] = []
 
-    def watch(self, results: Iterator[MeasureResult]) -> Iterator[MeasureResult]:
-        """Yield each result. If the device's speed then turns out to have changed, yield the
-        results since the last check again, as upper bounds."""
+    def yield_with_drift_checks(self, results: Iterator[MeasureResult]) -> Iterator[MeasureResult]:
+        """Yield each result. If the device's speed then turns out to have changed, yield
+        the results since the last check again, as upper bounds."""
         for result in results:
             yield result
             if result.trial.time_us is not None:
                 self._unchecked.append(result)
                 run_us = result.trial.run_us
-                if max(run_us) > SURPRISE * min(run_us) and self._timing.idle:
-                    yield from self._drifted()
-        yield from self._drifted()
+                if max(run_us) > SURPRISE * min(run_us) and self._timing.is_idle:
+                    yield from self._recheck_references()
+        yield from self._recheck_references()
 
-    def _drifted(self) -> Iterator[MeasureResult]:
-        """Time both reference candidates again; if the times of both changed, yield the
-        results since the last check as upper bounds."""
+    def _recheck_references(self) -> Iterator[MeasureResult]:
+        """Time both references again; if both changed, yield the results since as upper bounds."""
         results, self._unchecked = self._unchecked, []
         if not results or (share := self._drift_of(self._timing.fastest)) <= LARGEST_DRIFT:
             return
         if (share := min(share, self._drift_of(self._timing.latest))) <= LARGEST_DRIFT:
             return
         for result in results:
-            disturbance = (result.disturbance or Disturbance(timed=1)).model_copy(update={"bounds": 1})
+            disturbance = result.disturbance or Disturbance(candidates=1)
+            disturbance = disturbance.model_copy(update={"upper_bounds": 1})
             yield replace(result, trial=replace(result.trial, disturbed=share), disturbance=disturbance)
 
     def _drift_of(self, reference: tuple[BuiltCandidate, float] | None) -> float:

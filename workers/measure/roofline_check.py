@@ -6,7 +6,7 @@ from typing import Final
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import Machine, peak_gflops
 from mallorn.core.values.trial import Trial
-from workers.measure.base import MeasureResult, Program
+from workers.measure.measurer_interface import MeasureResult, Program
 
 #: A time that implies more than this multiple of the peak is rejected. Winograd computes up to four
 #: times less than is counted, a type of unknown peak runs up to four times faster than float32, and a
@@ -16,7 +16,7 @@ BEYOND: Final = 4 * 4 * 2
 REFUSED: Final = "beyond its machine: "
 
 
-def least_believed_us(program: Program, machine: Machine | None) -> float:
+def shortest_plausible_us(program: Program, machine: Machine | None) -> float:
     """Return the shortest plausible time in microseconds; 0 if the machine's peak is unknown."""
     if machine is None or not machine.measured:
         return 0.0

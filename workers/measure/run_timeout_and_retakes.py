@@ -6,7 +6,7 @@ from typing import Final
 
 from costmodels.base import FAILED_LABEL
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 
 # Time that is not the candidate's own: upload, a slow network, waiting for cores that are in use.
 OVERHEAD_SEC: Final = 5.0
@@ -23,13 +23,13 @@ def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None
     """Return a run's time limit in seconds: the job's, or less if a candidate that slow
     cannot win."""
     evaluator = options.evaluator
-    run_us = work(program) / SLOWEST_OPS_PER_US if best_us is None else HOPELESS * best_us
+    run_us = count_operations(program) / SLOWEST_OPS_PER_US if best_us is None else HOPELESS * best_us
     runs = evaluator.number * evaluator.repeat + EXTRA_RUNS
     timing_sec = SLACK * evaluator.repeat * evaluator.min_repeat_ms / 1e3
     return min(options.run_timeout_sec, OVERHEAD_SEC + timing_sec + runs * run_us / 1e6)
 
 
-def work(program: Program) -> float:
+def count_operations(program: Program) -> float:
     """Return the operations of a program, plus one for every element of its arguments."""
     return program.flops + sum(prod(tensor.shape) for tensor in program.args.args)
 
@@ -51,5 +51,5 @@ class Retakes:
         so_far_sec = time.monotonic() - self._began_sec
         return max(self._least_sec, SHARE * so_far_sec - self._lost_sec)
 
-    def lose(self, lost_sec: float) -> None:
+    def charge_lost_time(self, lost_sec: float) -> None:
         self._lost_sec += lost_sec

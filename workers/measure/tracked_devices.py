@@ -8,10 +8,10 @@ from typing import Final
 from mallorn.core.errors import MallornError, NoDevice
 from mallorn.core.host_id import host_id, share_locks
 from mallorn.core.settings import Settings
-from mallorn.core.storable_json import told
+from mallorn.core.storable_json import quote_untrusted
 from mallorn.core.targets import Target, parse_target
 from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
-from workers.device.tracker_client import TrackerClient, device_key
+from workers.device.tracker_client import TrackerClient, tracker_key
 from workers.host.core_lock import lock_identity
 
 log = logging.getLogger(__name__)
@@ -48,15 +48,15 @@ class Fleet:
                 is_busy = bool(server["busy"])
                 devices.append(TrackedDevice(server_key, device_target.text, is_busy, endpoint))
             except (MallornError, KeyError, TypeError, ValueError) as error:
-                address, reason = told(server.get("addr")), " ".join(str(error).split())
+                address, reason = quote_untrusted(server.get("addr")), " ".join(str(error).split())
                 words = f"the device at {address} is left out: {reason}"
                 if words not in self._left_out:
                     self._left_out.append(words)
                     log.warning(words)
-        key = device_key(target) if target is not None else None
+        key = tracker_key(target) if target is not None else None
         return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
 
-    def describe(self, target: Target) -> Endpoint:
+    def find_device(self, target: Target) -> Endpoint:
         """Return a device of the target, preferably a free one. Raises NoDevice."""
         devices = sorted(self.devices(target), key=lambda device: device.busy)
         if not devices:
@@ -68,7 +68,7 @@ def shares_locks(endpoint: Endpoint) -> bool:
     """Return whether a device's core locks bind this process, too: true if the device is on
     another host, or on this one and uses the same lock files."""
     own_locks = lock_identity() or "unreadable"  # such a process locks nothing
-    return share_locks(endpoint.host_id, endpoint.info.locks, host_id(), own_locks)
+    return share_locks(endpoint.host_id, endpoint.info.lock_file, host_id(), own_locks)
 
 
 def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:

@@ -16,9 +16,9 @@ from workers.device.device_class import DeviceClass, no_device_error
 from workers.host.host_lock import HostLock
 from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.device_runner import Runner
-from workers.measure.base import MeasureInput, Measurer, MeasureResult, Program, Tools
 from workers.measure.build_candidates import Builds, BuiltCandidate
 from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
+from workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Program, Tools
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
 from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class, shares_locks
 from workers.sandbox.untrusted_files import untrusted_folder
@@ -83,13 +83,13 @@ class TvmMeasurer(Measurer):
             )
             try:
                 results = measure_all(builds, timing, HostLock())
-                for result in TimingDriftDetector(timing, builds).watch(results):
+                for result in TimingDriftDetector(timing, builds).yield_with_drift_checks(results):
                     yield mark_if_builders_ran(result, target)
             finally:
                 builds.abort()
-                timing.give_back()
+                timing.release_device()
 
-    def compare(
+    def measure_in_passes(
         self,
         program: Program,
         target: Target,
@@ -100,7 +100,7 @@ class TvmMeasurer(Measurer):
         """Build every slot's candidate once, and time all in turn, up to `passes` times. A
         candidate that falls far behind or fails has fewer results. With enough devices of
         one class, each pass uses another device."""
-        spread = count_alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
+        spread = count_comparable_devices(self._devices(target)) >= max(passes, LEAST_SPREAD)
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size=True)
@@ -120,7 +120,7 @@ class TvmMeasurer(Measurer):
                 return [mark_if_builders_ran(result, target) for result in results]
             finally:
                 builds.abort()
-                timing.give_back()
+                timing.release_device()
 
     def _devices(self, target: Target) -> list[TrackedDevice]:
         devices = of_class(self._fleet.devices(target), self._like)
@@ -135,17 +135,17 @@ def mark_if_builders_ran(result: MeasureResult, target: Target) -> MeasureResult
     endpoint, trial = result.endpoint, result.trial
     if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
         return result
-    fields = {"bounds": 1, "separate_locks": True}
-    disturbance = (result.disturbance or Disturbance(timed=1)).model_copy(update=fields)
+    fields = {"upper_bounds": 1, "separate_locks": True}
+    disturbance = (result.disturbance or Disturbance(candidates=1)).model_copy(update=fields)
     return replace(result, trial=replace(trial, disturbed=1.0), disturbance=disturbance)
 
 
 def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
     """Time on a device that shares cores with the builders; suspend these meanwhile."""
-    timing.take()
-    with host.shared() as turn:
-        while builds.unfinished:
-            turn.make_way(builds.pause, builds.go_on)
+    timing.take_device()
+    with host.hold_shared() as turn:
+        while builds.has_unfinished:
+            turn.pause_if_requested(builds.pause, builds.go_on)
             ends = builds.poll(BUILD_POLL_SEC)
             yield from (end for end in ends if isinstance(end, MeasureResult))
             candidates = [end for end in ends if isinstance(end, BuiltCandidate)]
@@ -161,23 +161,22 @@ def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> I
                 yield from results  # also those timed before the device was lost
 
 
-def count_alike(devices: Sequence[TrackedDevice]) -> int:
+def count_comparable_devices(devices: Sequence[TrackedDevice]) -> int:
     """Return the number of devices if all have the same class, so that their times are
     comparable; otherwise 0."""
-    classes = {device.endpoint.device_class for device in devices}
-    return len(devices) if len(classes) == 1 else 0
+    return len(devices) if len({device.endpoint.device_class for device in devices}) == 1 else 0
 
 
 def time_in_passes(
     builds: Builds, timing: DeviceRuns, passes: int, host: HostLock, spread: bool = False
 ) -> list[MeasureResult]:
-    """Build all candidates, then time all of them several times in turn, so that slow phases
-    of the machine affect all alike. With `spread`, each pass uses another device, so that no
-    broken or dishonest device can exclude a candidate."""
+    """Build all candidates, then time all of them several times in turn, so that slow
+    phases of the machine affect all alike. With `spread`, each pass uses another device, so
+    that no broken or dishonest device can exclude a candidate."""
     ends: list[BuiltCandidate | MeasureResult] = []
-    with host.shared() as turn:
-        while builds.unfinished:
-            turn.make_way(builds.pause, builds.go_on)
+    with host.hold_shared() as turn:
+        while builds.has_unfinished:
+            turn.pause_if_requested(builds.pause, builds.go_on)
             ends += builds.poll(BUILD_POLL_SEC)
     results = [end for end in ends if isinstance(end, MeasureResult)]
     rivals = [end for end in ends if isinstance(end, BuiltCandidate)]
@@ -187,8 +186,8 @@ def time_in_passes(
             used_devices.add(timing.take_another(used_devices))
         latest = list[MeasureResult]()
         for rival in rivals:
-            timing.take()
-            with host.shared():
+            timing.take_device()
+            with host.hold_shared():
                 latest.append(timing.measure(rival))
         results += latest
         if not spread:
@@ -202,23 +201,25 @@ def time_in_passes(
 def time_during_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
     """Build and time simultaneously: the device shares no cores with the builders."""
     ready: deque[BuiltCandidate] = deque()
-    with host.shared() as turn:
-        while builds.unfinished:
-            turn.make_way(builds.pause, builds.go_on)
-            yield from _advance(builds, timing, ready)
-    while ready or not timing.idle:
-        yield from _advance(builds, timing, ready)
+    with host.hold_shared() as turn:
+        while builds.has_unfinished:
+            turn.pause_if_requested(builds.pause, builds.go_on)
+            yield from _advance_builds_and_timing(builds, timing, ready)
+    while ready or not timing.is_idle:
+        yield from _advance_builds_and_timing(builds, timing, ready)
 
 
-def _advance(builds: Builds, timing: DeviceRuns, ready: deque[BuiltCandidate]) -> Iterator[MeasureResult]:
-    if ready and timing.idle:
-        timing.begin(ready.popleft())
-    if not builds.unfinished and not timing.idle:
+def _advance_builds_and_timing(
+    builds: Builds, timing: DeviceRuns, ready: deque[BuiltCandidate]
+) -> Iterator[MeasureResult]:
+    if ready and timing.is_idle:
+        timing.start_timing(ready.popleft())
+    if not builds.has_unfinished and not timing.is_idle:
         timing.wait()
-    for end in builds.poll(OVERLAP_POLL_SEC if ready or not timing.idle else BUILD_POLL_SEC):
+    for end in builds.poll(OVERLAP_POLL_SEC if ready or not timing.is_idle else BUILD_POLL_SEC):
         if isinstance(end, MeasureResult):
             yield end
         else:
             ready.append(end)
-    if not timing.idle and (result := timing.poll()) is not None:
+    if not timing.is_idle and (result := timing.poll()) is not None:
         yield result

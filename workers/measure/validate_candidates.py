@@ -14,19 +14,21 @@ from workers.subprocesses.process_pool import ChildPool
 POLL_SEC: Final = 1.0
 
 
-def home(decisions: Sequence[int], builders: int) -> int:
+def choose_builder(decisions: Sequence[int], builders: int) -> int:
     """Return the index of the builder that validates and builds a candidate."""
     return hash(tuple(decisions)) % builders
 
 
-def validate(builders: ChildPool[list[bool]], tir: str, target: str, candidates: Candidates) -> list[bool]:
+def validate_in_builders(
+    builders: ChildPool[list[bool]], tir: str, target: str, candidates: Candidates
+) -> list[bool]:
     """Return for each candidate whether it can be rebuilt. The builders must have no other
     tasks. Raises the errors of `CandidateCompiler.validate`."""
     shares: dict[int, list[int]] = defaultdict(list)
     for index, (_, decisions) in enumerate(candidates):
-        shares[home(decisions, builders.size)].append(index)
+        shares[choose_builder(decisions, builders.size)].append(index)
     for place, share in shares.items():
-        call = CandidateCompiler.validate.of(tir, target, [candidates[index] for index in share])
+        call = CandidateCompiler.validate.make_call(tir, target, [candidates[index] for index in share])
         builders.submit(call, place, place)
     ends: dict[Hashable, list[bool] | MallornError] = {}
     while builders.tags:  # wait for all tasks, so that a failure leaves none behind

@@ -17,22 +17,22 @@ from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workers import Workers
 from db.repositories.workloads import NewWorkload, Workloads, tir_of
-from db.tables import Task, Workload
 from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest, Unavailable
 from mallorn.core.job_options import KeptOptions
-from mallorn.core.stand_in_measurers import SAY_SO, UNSAID, measured_target, stand_in
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
 from mallorn.core.values.graph_report import GraphReport
+from mallorn.core.virtual_devices import add_virtual_device
 from workers.host.pause_while_timing import paused_while_timing
 from workers.interfaces.model_compiler import Extraction, ModelTask
 from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
+from workers.measure.measurer_interface import DECLARE, UNDECLARED
 from workers.process.leased_stage import StageContext, leased_stage, stage_folder
-from workers.process.match_devices_and_builder import builder_of, wait_for_builder
+from workers.process.match_devices_and_builder import builder_of, context_without_builder
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.code_digest import code_digest
-from workers.tvm.graph_recipes import is_form_of, left_out, recipe_for, stored_recipe
+from workers.tvm.graph_recipes import is_reduced_form_of, recipe_for, skipped_passes, stored_recipe
 
 MOST_NAMES: Final = 12
 NAMES_COMPARED: Final = 200
@@ -49,21 +49,21 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
         with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
             if (builder := builder_of(stage.options)) is not None:
                 with runtime.database.session() as session:
-                    wait_for_builder(session, job_id, builder, runtime.name, tuning=False)
+                    context_without_builder(session, job_id, builder, runtime.name, tuning=False)
             measurer = runtime.measurer(stage.options)
-            if measurer.stands_in not in ("", stand_in(stage.target)):
-                target = measured_target(stage.target, measurer.stands_in)
+            if measurer.virtual_device not in ("", stage.target.virtual_device):
+                target = add_virtual_device(stage.target, measurer.virtual_device)
                 with runtime.database.transaction() as session:
                     Jobs(session).retarget(job_id, Targets(session).ensure(target).id)
                     stage = replace(stage, job=Jobs(session).get(job_id, None), target=target)
             extraction = _extract(stage)
             selected_tasks = _select_tasks(stage.options.only, extraction.tasks)
-            device = measurer.stand_in(selected_tasks, stage.target, stage.options)
-            if device is not None and not measurer.stands_in:
-                raise ClassRefused(UNSAID, hint=SAY_SO)
+            device = measurer.virtual_device_for(selected_tasks, stage.target, stage.options)
+            if device is not None and not measurer.virtual_device:
+                raise ClassRefused(UNDECLARED, hint=DECLARE)
             with runtime.database.transaction() as session:
                 _store(session, stage, extraction)
-                if device is not None:  # bind the job to the stand-in's measuring context
+                if device is not None:  # bind the job to the virtual device's measuring context
                     endpoint, options = device.endpoint, stage.options
                     context = Contexts(session).ensure(
                         stage.job.target_id,
@@ -85,22 +85,41 @@ def _extract(stage: StageContext) -> Extraction:
     that an earlier import of this job left out stay left out. Raises InvalidModel."""
     stage.runtime.warm_up(stage.job.id)
     recipe = stored_recipe(recipe_for(stage.options.recipe, stage.target, stage.options.precision))
-    if stage.graph.code == code_digest() and is_form_of(stage.graph.recipe, recipe):
-        recipe = stage.graph.recipe
-    bounds = stage.options.input_shapes, stage.options.dynamic, stage.options.is_private
+    if stage.graph_report.code == code_digest() and is_reduced_form_of(stage.graph_report.recipe, recipe):
+        recipe = stage.graph_report.recipe
+    bounds = stage.options.input_shapes, stage.options.dynamic, stage.options.private
     with stage.runtime.database.session() as session:
-        for job in Jobs(session).imported_before(stage.job):
+        for job in Jobs(session).list_earlier_imports(stage.job):
             options, graph = KeptOptions.model_validate(job.options), job.graph
-            has_same_bounds = bounds == (options.input_shapes, options.dynamic, options.is_private)
-            if graph and has_same_bounds and graph.code == code_digest() and is_form_of(graph.recipe, recipe):
-                programs = Tasks(session).programs(job.id)
-                return Extraction(graph, tuple(_model_task(task, workload) for task, workload in programs))
+            has_same_bounds = bounds == (options.input_shapes, options.dynamic, options.private)
+            if (
+                graph
+                and has_same_bounds
+                and graph.code == code_digest()
+                and is_reduced_form_of(graph.recipe, recipe)
+            ):
+                programs = Tasks(session).list_with_workloads(job.id)
+                tasks = [
+                    ModelTask(
+                        name=task.name,
+                        weight=task.weight,
+                        key=workload.key,
+                        op=workload.op,
+                        structure=workload.structure,
+                        flops=workload.flops,
+                        tir=tir_of(workload),
+                        args=unpack_arguments(workload.args),
+                        extents=tuple(workload.features["extents"]),
+                    )
+                    for task, workload in programs
+                ]
+                return Extraction(graph, tuple(tasks))
     with stage_folder(stage.runtime, "import-") as folder:
-        model = stage.model_file(folder.path)
-        with stage.graphs(folder) as child, paused_while_timing(child):
+        model = stage.copy_model_files(folder.path)
+        with stage.start_model_compiler(folder) as child, paused_while_timing(child):
             try:
                 if ranges := stage.options.dynamic:
-                    extraction = child.extract_range.within(
+                    extraction = child.extract_range.call_with_limit(
                         stage.runtime.settings.import_timeout_sec,
                         model_path=str(model),
                         target=stage.target.text,
@@ -109,7 +128,7 @@ def _extract(stage: StageContext) -> Extraction:
                         bounds=ranges,
                     )
                 else:
-                    extraction = child.extract.within(
+                    extraction = child.extract.call_with_limit(
                         stage.runtime.settings.import_timeout_sec,
                         model_path=str(model),
                         target=stage.target.text,
@@ -122,23 +141,8 @@ def _extract(stage: StageContext) -> Extraction:
     return replace(extraction, graph=extraction.graph.model_copy(update={"code": code_digest()}))
 
 
-def _model_task(task: Task, workload: Workload) -> ModelTask:
-    return ModelTask(
-        name=task.name,
-        weight=task.weight,
-        key=workload.key,
-        op=workload.op,
-        structure=workload.structure,
-        flops=workload.flops,
-        tir=tir_of(workload),
-        args=unpack_arguments(workload.args),
-        extents=tuple(workload.features["extents"]),
-    )
-
-
 def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
-    """Return the names of the tasks to tune, by workload key. Without patterns these are all
-    tasks. Raises InvalidRequest, which names similar tasks, if no task matches a pattern."""
+    """Return names of tasks to tune, by workload key; all without patterns. Raises InvalidRequest."""
     names_by_key = {
         task.key: task.name
         for task in tasks
@@ -159,21 +163,21 @@ def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[s
 
 def _store(session: Session, stage: StageContext, extraction: Extraction) -> None:
     new = [new_workload(task, extraction.graph.tvm_version) for task in extraction.tasks]
-    ids = Workloads(session).ensure_many(new, private=stage.options.is_private, code=code_digest())
-    trials = Trials(session).known(list(ids.values()), stage.job.target_id)
+    ids = Workloads(session).ensure_many(new, private=stage.options.private, code=code_digest())
+    trials = Trials(session).count_learnable_by_workload(list(ids.values()), stage.job.target_id)
     tasks = [
         NewTask(index, task.name, task.weight, ids[task.key], known_at_start=trials.get(ids[task.key], 0))
         for index, task in enumerate(extraction.tasks)
     ]
     Tasks(session).replace(stage.job.id, tasks)
-    Jobs(session).record(stage.job.id, graph=extraction.graph)
+    Jobs(session).store_report_columns(stage.job.id, graph=extraction.graph)
     troubles = {step.name: step.error for step in extraction.graph.steps if step.error}
-    for name, reason in left_out(extraction.graph.recipe).items():
+    for name, reason in skipped_passes(extraction.graph.recipe).items():
         troubles[name] = f"it is left out of this network: {reason}"
     for name, trouble in troubles.items():
         Warnings(session).add(stage.job.id, NewJobWarning(f"graph pass {name}", trouble))
-    event = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
-    stage.end(session, JobState.TUNING, "", event)
+    event = ImportedEvent(tasks=len(tasks), known_measurements=sum(task.known_at_start for task in tasks))
+    stage.end_stage(session, JobState.TUNING, "", event)
 
 
 def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
@@ -206,7 +210,7 @@ def check_import(runtime: Runtime, job_id: str) -> None:
         is_ours = builder is not None and context is not None and context.builder == builder
         waits = not is_ours and any(name.endswith(f"+{code}") for name in Workers(session).builders())
         if not waits:
-            ReplacedCode(session).import_anew(job_id)
+            ReplacedCode(session).import_again(job_id)
     if waits:
         raise Unavailable(
             f"the tasks of job {job_id} were made by code {code}, and worker {runtime.name} has other code. "

@@ -14,13 +14,13 @@ from db.repositories.workers import Workers
 from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
-from mallorn.core.registry import runnable
-from mallorn.core.surviving_loop import tell
+from mallorn.core.log_loop_errors import log_survived_error
+from mallorn.core.registry import list_runnable_cost_models
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo
 from workers.host.core_lock import lock_identity
 from workers.measure.tracked_devices import Fleet
-from workers.tvm.code_digest import TVM_VERSION, builder
+from workers.tvm.code_digest import TVM_VERSION, current_builder_name
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Heartbeat:
         self._frequent_until_sec = 0.0
         self._reported_devices: set[tuple[str, MachineKey]] = set()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
+        self._thread = threading.Thread(target=self._report_repeatedly, name="roll-call", daemon=True)
 
     def start(
         self,
@@ -60,12 +60,14 @@ class Heartbeat:
         tidy: Callable[[], None] | None = None,
         plan: Callable[[str], object] | None = None,
     ) -> None:
-        """Start reporting this worker, as a slot that tunes (`tunes`) or only imports models.
+        """Start reporting this worker, as a slot that tunes (`tunes`) or only imports
+        models.
 
         `sandbox` names the isolation of its child processes. `on_unmeasured` is called with
-        the name of each new device whose machine was never measured. `tidy` is called once a minute and
-        removes deleted data from this host. `plan` is called with the id of one active job for
-        the target of each new device, because the job may be waiting for a device.
+        the name of each new device whose machine was never measured. `tidy` is called once
+        a minute and removes deleted data from this host. `plan` is called with the id of
+        one active job for the target of each new device, because the job may be waiting for
+        a device.
         """
         self._on_unmeasured = on_unmeasured or self._on_unmeasured
         self._tidy = tidy or self._tidy
@@ -73,11 +75,11 @@ class Heartbeat:
         self._frequent_until_sec = time.monotonic() + START_SEC
         self._info = WorkerInfo(
             pid=os.getpid(),
-            tunes=tunes,
-            cost_models=runnable(),
+            can_tune=tunes,
+            cost_models=list_runnable_cost_models(),
             sandbox=sandbox,
             tvm_version=TVM_VERSION,
-            builder=builder(),
+            builder=current_builder_name(),
         )
         self._thread.start()
 
@@ -89,28 +91,28 @@ class Heartbeat:
             self._thread.join()
             self._attempt(self._report_leave)
 
-    def busy_with(self, task: str) -> None:
+    def report_task(self, task: str) -> None:
         """Report the worker's current task; empty text if it has none."""
         self._busy_with = task
         self._wake.set()
 
-    def rests(self, reason: str) -> None:
+    def report_pause(self, reason: str) -> None:
         """Report why the worker pauses (a fault of its host); empty if it works again."""
-        self._update_info(resting=reason)
-        self.busy_with(f"resting: {reason}" if reason else "")
+        self._update_info(missing_resource=reason)
+        self.report_task(f"resting: {reason}" if reason else "")
 
-    def _run(self) -> None:
+    def _report_repeatedly(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
-            self._turn()
+            self._report_once()
             is_early = not self._reported_devices and time.monotonic() < self._frequent_until_sec
             self._wake.wait(SOON_SEC if is_early else EVERY_SEC)
 
-    def _turn(self) -> None:
-        self._update_info(locks=lock_identity())
+    def _report_once(self) -> None:
+        self._update_info(lock_file=lock_identity())
         self._attempt(self._report_worker)
         if time.monotonic() >= self._next_device_poll_sec:
-            self._update_info(roll_call_error=self._attempt(self._report_devices))
+            self._update_info(device_list_error=self._attempt(self._report_devices))
             wait_sec = EVERY_SEC if self._reported_devices else SOON_SEC
             self._next_device_poll_sec = time.monotonic() + wait_sec
         if time.monotonic() >= self._next_tidy_sec:
@@ -128,17 +130,18 @@ class Heartbeat:
             log.warning("roll call: %s", error)
             return error.headline
         except Exception as error:
-            tell("a roll call came to nothing", error)
+            log_survived_error("a roll call came to nothing", error)
             return f"{type(error).__name__}: {error}"[:ERROR_CHARS]
         return ""
 
     def _report_worker(self) -> None:
         with self._database.transaction() as session:
-            Workers(session).seen(self._name, host_id(), self._info, self._busy_with)
+            Workers(session).record_seen(self._name, host_id(), self._info, self._busy_with)
 
     def _report_leave(self) -> None:
         with self._database.transaction() as session:
-            Workers(session).seen(self._name, host_id(), self._info.model_copy(update={"stopped": True}))
+            info = self._info.model_copy(update={"stopped": True})
+            Workers(session).record_seen(self._name, host_id(), info)
 
     def _report_devices(self) -> None:
         devices = self._fleet.devices()
@@ -158,16 +161,14 @@ class Heartbeat:
                     tvm_version=endpoint.tvm_version,
                     info=endpoint.info.model_copy(update={"busy": device.busy}),
                 )
-            rows.seen_all(row_of.values(), ENOUGH_SEC)
+            rows.record_all_seen(row_of.values(), ENOUGH_SEC)
             rows.mark_stopped(row_of, MISSED_SEC)
             keys = {name: (name, machine_key_of(row)) for name, row in row_of.items()}
             new = {name for name, key in keys.items() if key not in self._reported_devices}
-            unmeasured = rows.unmeasured(new)
-            waiting = JobsWaitingForDevice(session).one_job_per_target(
-                {row_of[name].target_id for name in new}
-            )
+            unmeasured = rows.find_unprobed(new)
+            jobs = JobsWaitingForDevice(session).one_job_per_target({row_of[name].target_id for name in new})
         self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
             self._on_unmeasured(name)
-        for job_id in waiting:
+        for job_id in jobs:
             self._request_plan(job_id)

@@ -13,10 +13,10 @@ log = logging.getLogger(__name__)
 
 
 class LeaseKeeper:
-    """Renews a lease from its own thread, so that the lease of a long round does not expire.
-    If the database refuses, another worker has the work or the job was cancelled, and the
-    lease is lost for good. If the database does not answer, the thread retries until the
-    lease has expired."""
+    """Renews a lease from its own thread, so that the lease of a long round does not
+    expire. If the database refuses, another worker has the work or the job was cancelled,
+    and the lease is lost for good. If the database does not answer, the thread retries
+    until the lease has expired."""
 
     def __init__(self, renew: Callable[[], bool], lease_sec: float) -> None:
         self._renew = renew
@@ -24,18 +24,18 @@ class LeaseKeeper:
         self._stop = threading.Event()
         self._lost = threading.Event()
         # The thread's log lines carry the job and round of the thread that took the lease.
-        context = copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._run,), name="lease", daemon=True)
+        run, target = copy_context().run, self._renew_repeatedly
+        self._thread = threading.Thread(target=run, args=(target,), name="lease", daemon=True)
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         return self._lost.is_set()
 
-    def check(self) -> None:
+    def raise_if_lost(self) -> None:
         """Raise LeaseLost if the lease is lost, ShutdownRequested if the worker must stop."""
-        if self.lost:
+        if self.is_lost:
             raise LeaseLost
-        STOP.check()
+        STOP.raise_if_requested()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -45,7 +45,7 @@ class LeaseKeeper:
         self._stop.set()
         self._thread.join()
 
-    def _run(self) -> None:
+    def _renew_repeatedly(self) -> None:
         failures = 0
         while not self._stop.wait(self._lease_sec / 6):
             try:

@@ -15,10 +15,9 @@ from db.repositories.leases import LeaseToken, WorkItem
 from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
 from db.tables import Job
-from mallorn.core.artifact_uris import model_uri, reaching
+from mallorn.core.artifact_uris import model_uri, open_artifact
 from mallorn.core.errors import LeaseLost
 from mallorn.core.job_options import JobOptions, KeptOptions
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
@@ -28,7 +27,7 @@ from workers.interfaces.model_compiler import ModelCompiler
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.leased_work import LeasedWork, leased_work
 from workers.process.match_devices_and_builder import class_of_job
-from workers.process.unpack_model import check_room, unpack
+from workers.process.unpack_model import check_disk_space, unpack
 from workers.process.worker_runtime import Runtime
 from workers.sandbox.untrusted_files import untrusted_folder
 
@@ -44,7 +43,7 @@ class StageFolder:
     answers: Path  # written by the runner
 
     @property
-    def graphs(self) -> Path:
+    def compiler_folder(self) -> Path:
         """The folder that the model compiler process writes to."""
         return self.path / "graphs"
 
@@ -54,10 +53,10 @@ def stage_folder(runtime: Runtime, prefix: str) -> Iterator[StageFolder]:
     """Yield new folders for a stage and remove them when the block ends."""
     with (
         untrusted_folder(prefix, runtime.room) as path,
-        untrusted_folder(prefix, runtime.runs) as answers,
+        untrusted_folder(prefix, runtime.runner_folder) as answers,
     ):
         folder = StageFolder(path, answers)
-        folder.graphs.mkdir()
+        folder.compiler_folder.mkdir()
         yield folder
 
 
@@ -73,26 +72,26 @@ class StageContext:
     hold: LeaseToken
     lease: LeaseKeeper
 
-    def model_file(self, directory: Path) -> Path:
+    def copy_model_files(self, directory: Path) -> Path:
         """Copy the job's model and weight files into `directory`; return the ONNX file's
         path. Raises InvalidModel if the upload is damaged, NotFound if it is missing,
         StoreAway if the artifact store does not answer, StorageFull if the disk has no
         room."""
-        check_room(directory, self._model_bytes)
+        check_disk_space(directory, self._model_bytes)
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
-        with reaching(uri) as (store, path), store.open(path, "rb") as model:
+        with open_artifact(uri) as (store, path), store.open(path, "rb") as model:
             return unpack(model, directory)
 
     @property
-    def measured_by(self) -> str:
-        """Name of the target's simulated measurer if any, else of the job's measurer."""
-        return stand_in(self.target) or self.options.measurer
+    def measurer_name(self) -> str:
+        """Name of the target's virtual device if any, else of the job's measurer."""
+        return self.target.virtual_device or self.options.measurer
 
-    def graphs(self, folder: StageFolder) -> ModelCompiler:
+    def start_model_compiler(self, folder: StageFolder) -> ModelCompiler:
         """Start a model compiler process for the job's model and return it."""
         # A GPU target has no cores; reference outputs for its checks are computed on this host.
         threads = self.target.num_cores if self.target.is_cpu else len(os.sched_getaffinity(0))
-        return self.runtime.graphs(threads, self._model_bytes, folder.graphs)
+        return self.runtime.start_model_compiler(threads, self._model_bytes, folder.compiler_folder)
 
     @property
     def _model_bytes(self) -> int:
@@ -100,20 +99,20 @@ class StageContext:
             return Models(session).get(self.job.model_id, None).size_bytes
 
     @property
-    def like(self) -> DeviceClass | None:
+    def device_class(self) -> DeviceClass | None:
         """Class of devices with times comparable to the job's; None: any device."""
         with self.runtime.database.session() as session:
             return class_of_job(session, self.job)
 
     @property
-    def graph(self) -> GraphReport:
+    def graph_report(self) -> GraphReport:
         """The graph report of the job's import; an empty report before the import."""
         return self.job.graph or GraphReport()
 
-    def end(self, session: Session, state: JobState, reason: str, event: JobEvent) -> None:
+    def end_stage(self, session: Session, state: JobState, reason: str, event: JobEvent) -> None:
         """Move the job to another state and store an event, in the caller's transaction.
         Raises LeaseLost if another worker has the stage."""
-        if not Jobs(session).move(self.job.id, [self.state], state, reason, hold=self.hold):
+        if not Jobs(session).move_to_state(self.job.id, [self.state], state, reason, hold=self.hold):
             raise LeaseLost
         Events(session).append(self.job.id, event)
 

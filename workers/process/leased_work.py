@@ -12,18 +12,18 @@ from sqlalchemy.orm import Session
 from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.jobs import STATES, Jobs
 from db.repositories.leases import Leases, LeaseToken, WorkItem
+from mallorn.core.check_plugin_classes import check_allowed_classes, check_base_classes
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, Unavailable, UnknownName
 from mallorn.core.job_options import KeptOptions
-from mallorn.core.log_setup import note
-from mallorn.core.os_errors import os_error
-from mallorn.core.plugins import check_classes, check_fit
+from mallorn.core.log_setup import add_to_log_context
+from mallorn.core.os_errors import explain_os_error
 from mallorn.core.states import WorkKind
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.retry_rules import PROPOSING, retry_rule_for
 from workers.process.worker_runtime import Runtime
-from workers.subprocesses.errors import ChildError, advice
+from workers.subprocesses.errors import ChildError, suggest_next_step
 from workers.subprocesses.shutdown import STOP
-from workers.tvm.code_digest import sources_replaced
+from workers.tvm.code_digest import have_sources_changed
 
 MEASURED: Final = (WorkKind.ROUND, WorkKind.FINISH)
 DETACHED: Final = "its device is detached: its candidates are carried there in batches"
@@ -40,7 +40,7 @@ class LeasedWork:
     lease: LeaseKeeper
 
     @property
-    def words(self) -> str:
+    def work_name(self) -> str:
         return STATES.get(self.hold.item.kind, "the round")
 
 
@@ -54,9 +54,9 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
     `begin` runs in the transaction of the claim. If the block raises, `retry_rules` decides
     whether the work is retried, returned to the queue or given up.
     """
-    if sources_replaced():
-        STOP.replaced()
-    work = None if STOP.asked else _claim(runtime, item, begin)
+    if have_sources_changed():
+        STOP.stop_for_replaced_code()
+    work = None if STOP.is_requested else _claim(runtime, item, begin)
     if work is None:
         yield None
         return
@@ -66,11 +66,11 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
     except MallornError as error:
         _release(work, error)
     except Exception as error:
-        if (host_error := os_error(error)) is not None:
+        if (host_error := explain_os_error(error)) is not None:
             _release(work, host_error)
             return
         # A bug in Mallorn: the lease expires, and the work is retried a few times.
-        words = f"{type(error).__name__} in {work.words}: {error}"
+        words = f"{type(error).__name__} in {work.work_name}: {error}"
         with runtime.database.transaction() as session:
             Jobs(session).set_reason(work.job_id, f"{words}; the worker's log has the details")
         raise
@@ -84,7 +84,7 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork 
             return None
         job_id = Leases(session).get(hold.item).job_id or ""
         options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
-        note(job=job_id, attempt=hold.attempt)
+        add_to_log_context(job=job_id, attempt=hold.attempt)
         if begin is not None:
             begin(session, hold)
 
@@ -94,9 +94,9 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork 
 
     work = LeasedWork(runtime, hold, job_id, LeaseKeeper(renew, lease_sec))
     try:
-        options.check_known()
-        check_classes(options, runtime.settings.plugins)
-        check_fit(options, PROPOSING)
+        options.check_all_readable()
+        check_allowed_classes(options, runtime.settings.plugins)
+        check_base_classes(options, PROPOSING)
         if options.is_detached and hold.item.kind in MEASURED and not runtime.carries_batches:
             raise Unavailable(DETACHED, hint=f"mallorn batch next {job_id} -o FILE")
     except (ClassRefused, UnknownName, Unavailable) as error:
@@ -107,12 +107,12 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork 
 
 def _release(work: LeasedWork, error: MallornError) -> None:
     if isinstance(error, ChildError):
-        error.hint = advice(error, work.runtime.settings)
+        error.hint = suggest_next_step(error, work.runtime.settings)
     if isinstance(error, (HostFault, StorageFull)):
         error.message = f"on {gethostname()}: {error.message}"
         work.runtime.health.record_fault(error)
     rule = retry_rule_for(error, work.hold.item.kind)
-    log.log(rule.level, "%s %s: %s", work.words, rule.words, error)
+    log.log(rule.level, "%s %s: %s", work.work_name, rule.words, error)
     if rule.act is not None:
         with work.runtime.database.transaction() as session:
             rule.act(WorkItems(session), work.hold, error)

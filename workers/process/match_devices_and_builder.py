@@ -14,10 +14,9 @@ from db.repositories.workers import Workers
 from db.tables import Context, Job
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import JobOptions, KeptOptions
-from mallorn.core.stand_in_measurers import is_built_by_tvm
 from workers.device.device_class import DeviceClass
 from workers.process.worker_runtime import Runtime
-from workers.tvm.code_digest import builder
+from workers.tvm.code_digest import current_builder_name
 
 
 def class_of(key: MachineKey) -> DeviceClass:
@@ -35,10 +34,10 @@ def class_of_job(session: Session, job: Job) -> DeviceClass | None:
 
 def builder_of(options: JobOptions) -> str | None:
     """Return the name of this worker's builder; None if the job's measurer needs no TVM."""
-    return builder() if is_built_by_tvm(options) else None
+    return current_builder_name() if options.uses_builder else None
 
 
-def wait_for_builder(
+def context_without_builder(
     session: Session, job_id: str, own_builder: str, worker: str, tuning: bool = True
 ) -> Context | None:
     """Return the job's measuring context if no live worker has its builder, so that the job
@@ -76,6 +75,6 @@ def ensure_builder(runtime: Runtime, job_id: str) -> None:
         own_builder = builder_of(KeptOptions.model_validate(Jobs(session).get(job_id, None).options))
         if own_builder is None:
             return
-        context = wait_for_builder(session, job_id, own_builder, runtime.name)
+        context = context_without_builder(session, job_id, own_builder, runtime.name)
         if context is not None:
-            ReplacedCode(session).rebind(job_id, context, own_builder)
+            ReplacedCode(session).move_to_new_builder(job_id, context, own_builder)

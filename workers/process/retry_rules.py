@@ -37,18 +37,18 @@ class RetryRule:
 
 TAKEN: Final = RetryRule("was taken back", None, logging.WARNING)
 # No fault of the work: time, an operator or another worker solves the problem.
-GIVEN_BACK: Final = RetryRule("goes back to the queue", WorkItems.give_back, logging.WARNING)
-NEXT: Final = RetryRule("lets others have their turn", WorkItems.give_back, logging.INFO)
-LATER: Final = RetryRule("waits for the artifact store", WorkItems.put_off, logging.WARNING)
+GIVEN_BACK: Final = RetryRule("goes back to the queue", WorkItems.return_work, logging.WARNING)
+NEXT: Final = RetryRule("lets others have their turn", WorkItems.return_work, logging.INFO)
+LATER: Final = RetryRule("waits for the artifact store", WorkItems.return_work_later, logging.WARNING)
 OTHER_HOST: Final = RetryRule("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
 # The process was killed from outside: counted like the death of a worker (MAX_DEATHS).
-CUT_SHORT: Final = RetryRule("was cut short", WorkItems.die, logging.WARNING)
+CUT_SHORT: Final = RetryRule("was cut short", WorkItems.record_killed_holder, logging.WARNING)
 # May have been chance: tried three times in all (MAX_LOSSES).
-TRIED_AGAIN: Final = RetryRule("broke off", WorkItems.lose)
+TRIED_AGAIN: Final = RetryRule("broke off", WorkItems.record_interruption)
 # A retry would fail in the same way.
 GIVEN_UP: Final = RetryRule("is given up", WorkItems.give_up)
 # The job cannot be done as the user requested it.
-FAILED: Final = RetryRule("fails its job", WorkItems.fail)
+FAILED: Final = RetryRule("fails its job", WorkItems.fail_job_of_work)
 
 # The first entry whose type matches applies. For all other errors the user must change the job.
 RULES: Final[tuple[tuple[type[MallornError], RetryRule], ...]] = (

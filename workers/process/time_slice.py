@@ -28,7 +28,7 @@ class TimeSlice:
         self._job_id = job_id
         self._since_sec = time.monotonic()
 
-    def offer(self, words: str) -> None:
+    def raise_if_over(self, words: str) -> None:
         """Raise TimeSliceOver if this job has had the worker for TURN_SEC and other jobs
         wait; `words` begin its message. Call this between steps."""
         if time.monotonic() < self._since_sec + TURN_SEC:

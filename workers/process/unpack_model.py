@@ -35,7 +35,7 @@ class _BoundedReader:
         return self._file.read(size)
 
 
-def check_room(directory: Path, size_bytes: int) -> None:
+def check_disk_space(directory: Path, size_bytes: int) -> None:
     """Raise StorageFull if a model of `size_bytes` does not fit on the disk of `directory`."""
     free_bytes = shutil.disk_usage(directory).free
     if free_bytes < size_bytes:

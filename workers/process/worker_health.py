@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from mallorn.core.errors import MallornError
-from mallorn.core.os_errors import os_error
+from mallorn.core.os_errors import explain_os_error
 from workers.subprocesses.shutdown import STOP
-from workers.tvm.linker import blame_the_host, check_linking
+from workers.tvm.linker import check_linking, raise_if_disk_unusable
 
 FIRST_REST_SEC: Final = 5.0
 LONGEST_REST_SEC: Final = 60.0
@@ -34,13 +34,13 @@ class Health:
         """Record a host fault that ended this worker's work."""
         self._fault = error
 
-    def recover(self) -> None:
+    def pause_until_healthy(self) -> None:
         """Pause until the host passes its check or the worker is asked to stop."""
         if self._fault is None:
             return
         if time.monotonic() > self._recovered_sec + SOON_SEC:
             self._rest_sec = FIRST_REST_SEC
-        while self._fault is not None and not STOP.asked:
+        while self._fault is not None and not STOP.is_requested:
             log.error("this worker rests for %.0f s: %s", self._rest_sec, self._fault)
             self._report(self._fault.headline)
             _sleep(self._rest_sec)
@@ -54,17 +54,17 @@ def find_host_fault(tunes: bool) -> MallornError | None:
     """Return why this host cannot work (or build candidates, if it `tunes`); None if it can."""
     try:
         with TemporaryDirectory(prefix="mallorn-check-", ignore_cleanup_errors=True) as folder:
-            blame_the_host(Path(folder))
+            raise_if_disk_unusable(Path(folder))
             if tunes:
                 check_linking(Path(folder))
     except MallornError as error:
         return error
     except OSError as error:
-        return os_error(error, "a temporary file")
+        return explain_os_error(error, "a temporary file")
     return None
 
 
 def _sleep(seconds: float) -> None:
     until_sec = time.monotonic() + seconds
-    while not STOP.asked and (remaining_sec := until_sec - time.monotonic()) > 0:
+    while not STOP.is_requested and (remaining_sec := until_sec - time.monotonic()) > 0:
         time.sleep(min(remaining_sec, LOOK_SEC))

@@ -19,7 +19,6 @@ from mallorn.core.job_options import LARGEST_ROUND, JobOptions
 from mallorn.core.locked_folders import remove_tree
 from mallorn.core.registry import resolve
 from mallorn.core.settings import Settings, settings
-from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import StageKind
 from mallorn.core.targets import Target
 from workers.device.detect_host import available_cores
@@ -29,13 +28,13 @@ from workers.host.host_memory import total_bytes
 from workers.interfaces.candidate_compiler import CandidateCompiler, Validate
 from workers.interfaces.device_runner import Runner
 from workers.interfaces.model_compiler import ModelCompiler
-from workers.measure.base import Measurer, Tools
+from workers.measure.measurer_interface import Measurer, Tools
 from workers.measure.tracked_devices import Fleet
-from workers.measure.validate_candidates import validate
+from workers.measure.validate_candidates import validate_in_builders
 from workers.process.heartbeat import Heartbeat
 from workers.process.worker_health import Health
 from workers.sandbox.landlock import READ, WRITE
-from workers.sandbox.sandbox_support import reached
+from workers.sandbox.sandbox_support import probe_sandbox_support
 from workers.subprocesses.process_pool import ChildPool
 
 # The folders of the builders and of the runner, and zig's cache for model compiler processes.
@@ -46,7 +45,7 @@ COPIES = 8
 BUILDER_BYTES = 1 << 30  # memory for compiling a large candidate
 
 
-def builders_here() -> int:
+def choose_builder_count() -> int:
     """Return the number of builders: one per core, limited by memory and by LARGEST_ROUND."""
     return max(1, min(available_cores(), total_bytes() // BUILDER_BYTES, LARGEST_ROUND))
 
@@ -66,7 +65,7 @@ class Runtime:
     @cached_property
     def health(self) -> Health:
         """Tracks whether this worker's host is able to work."""
-        return Health(lambda reason: self.roll_call.rests(reason), lambda: self.tunes)
+        return Health(lambda reason: self.roll_call.report_pause(reason), lambda: self.tunes)
 
     @cached_property
     def room(self) -> Path:
@@ -83,20 +82,20 @@ class Runtime:
         return ((str(self.room), READ),)
 
     @property
-    def builds(self) -> Path:
+    def builder_folder(self) -> Path:
         """The folder that the builders and the compiler write to."""
         return self.room / BUILDS
 
     @property
-    def runs(self) -> Path:
+    def runner_folder(self) -> Path:
         """The folder that the runner writes to."""
         return self.room / RUNS
 
     @cached_property
     def builders(self) -> ChildPool[Any]:
         """Processes that compile candidates."""
-        size = self.settings.builders or builders_here()
-        memory, room = self.settings.child_memory_bytes, self.builds
+        size = self.settings.builders or choose_builder_count()
+        memory, room = self.settings.child_memory_bytes, self.builder_folder
         return ChildPool(
             CandidateCompiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=room
         )
@@ -105,23 +104,29 @@ class Runtime:
     def compiler(self) -> CandidateCompiler:
         """Process that derives design spaces: sketches, validity of candidates, full traces."""
         memory = self.settings.child_memory_bytes
-        return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.builds)
+        return CandidateCompiler(
+            memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.builder_folder
+        )
 
     @cached_property
     def runner(self) -> Runner:
         """Process that holds the RPC session with a device."""
-        return Runner(key=self.settings.fleet_key, name="runner", room=self.runs, others=self._readable)
+        return Runner(
+            key=self.settings.fleet_key, name="runner", room=self.runner_folder, others=self._readable
+        )
 
     def release_device(self) -> None:
         if "runner" in self.__dict__ and self.runner.alive:
-            self.runner.release()
+            self.runner.release_devices()
 
     def validator(self, target: Target) -> Validate:
-        """Return the validator: the builders or, for simulated devices, the compiler."""
-        return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
+        """Return the validator: the builders or, for virtual devices, the compiler."""
+        if target.virtual_device:
+            return self.compiler.validate
+        return partial(validate_in_builders, self.builders)
 
     def tools(self, like: DeviceClass | None) -> Tools:
-        return Tools(self.settings, self.builders, self.runner, self.builds, like)
+        return Tools(self.settings, self.builders, self.runner, self.builder_folder, like)
 
     def measurer(self, options: JobOptions, like: DeviceClass | None = None) -> Measurer:
         """Return the job's measurer, restricted to devices of the class `like` if given.
@@ -138,10 +143,10 @@ class Runtime:
         with self.database.session() as session:
             job = Jobs(session).get(job_id, None)
             target = Targets(session).get(job.target_id)
-        if job.trials != 0 and not stand_in(Target(target.text)):
+        if job.trials != 0 and not Target(target.text).virtual_device:
             self.builders.start()
 
-    def graphs(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
+    def start_model_compiler(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
         """Start a model compiler process of `threads` threads, which writes to `folder`."""
         zig = str(self.room / ZIG)
         env = {"TVM_NUM_THREADS": str(threads), "ZIG_GLOBAL_CACHE_DIR": zig}
@@ -151,7 +156,7 @@ class Runtime:
         graphs.start()
         return graphs
 
-    def enlist(
+    def start_heartbeat(
         self,
         tunes: bool,
         on_unmeasured: Callable[[str], None],
@@ -160,28 +165,29 @@ class Runtime:
     ) -> None:
         """Set whether this slot tunes, and start its heartbeat (see `Heartbeat.start`)."""
         self.tunes = tunes
-        sandbox = reached(self.settings.sandbox_mode())
+        sandbox = probe_sandbox_support(self.settings.sandbox_mode())
         self.roll_call.start(sandbox, tunes, on_unmeasured, tidy, plan)
 
     @contextmanager
     def working_on(self, task: str) -> Iterator[None]:
         """Report `task` as this worker's current task while the block runs."""
-        self.roll_call.busy_with(task)
+        self.roll_call.report_task(task)
         try:
             yield
         finally:
-            self.roll_call.busy_with("")
+            self.roll_call.report_task("")
 
     @contextmanager
     def stage_run(self, kind: StageKind, job_id: str, task: str) -> Iterator[None]:
-        """Report that the worker imports, trains or finishes during the block, and store the span.
+        """Report that the worker imports, trains or finishes during the block, and store
+        the span.
 
-        A training holds a share of the host lock throughout. A finish takes it step by step,
-        because it waits for devices in between. An import takes no share and pauses during
-        timing (workers.host.pause_while_timing).
+        A training holds a share of the host lock throughout. A finish takes it step by
+        step, because it waits for devices in between. An import takes no share and pauses
+        during timing (workers.host.pause_while_timing).
         """
         trains = kind is StageKind.TRAIN
-        share: AbstractContextManager[object] = HostLock().shared() if trains else nullcontext()
+        share: AbstractContextManager[object] = HostLock().hold_shared() if trains else nullcontext()
         with self.database.transaction() as session:
             run_id = StageRuns(session).begin(job_id, kind, self.name)
         try:

@@ -16,7 +16,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent
 from searchers.base import Proposal
-from workers.measure.base import MeasureInput, MeasureResult
+from workers.measure.measurer_interface import MeasureInput, MeasureResult
 from workers.process.match_devices_and_builder import limits_of
 from workers.round.round_context import RoundContext
 from workers.round.store_referenced_rows import store_sites, store_sketches
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 
 class Commits:
-    """Collects a round's results and commits them in batches. All methods raise LeaseLost if
-    another attempt has the round."""
+    """Collects a round's results and commits them in batches. All methods raise LeaseLost
+    if another attempt has the round."""
 
     def __init__(
         self,
@@ -70,9 +70,7 @@ class Commits:
         if not self._pending:
             return
         results = [result for slot, result in self._pending.items() if slot not in self._committed]
-        repeated = {
-            slot: result.trial.disturbed for slot, result in self._pending.items() if slot in self._committed
-        }
+        repeated = {slot: r.trial.disturbed for slot, r in self._pending.items() if slot in self._committed}
         with self._database.transaction() as session:
             sketches = store_sketches(session, [self._slots[result.slot].sketch for result in results])
             target_id, options = self._context.row.target_id, self._context.options
@@ -98,7 +96,7 @@ class Commits:
             # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)
             new = measurements.add_batch(self._context.row.id, self._token, rows)
-            measurements.disturb(self._context.row.id, repeated)
+            measurements.mark_disturbed_slots(self._context.row.id, repeated)
             if new:
                 times = [us for result in results if (us := result.trial.time_us) is not None]
                 event = MeasuredEvent(
@@ -106,14 +104,14 @@ class Commits:
                     task=self._context.task_index,
                     name=self._context.task_name,
                     trials=len(results),
-                    failed=sum(result.trial.outcome.failed for result in results),
+                    failures=sum(result.trial.outcome.failed for result in results),
                     best_us=min(times, default=None),
                 )
                 Events(session).append(self._context.row.job_id, event)
             # The job no longer waits, so replace its message.
             load = self.disturbance
             Jobs(session).set_reason(
-                self._context.row.job_id, "; ".join(filter(None, [load.words, load.hint]))
+                self._context.row.job_id, "; ".join(filter(None, [load.description, load.hint]))
             )
         self._committed.update(self._pending)
         self._pending = {}
@@ -128,7 +126,7 @@ class Commits:
             try:
                 return self.flush()
             except Unavailable as error:
-                if STOP.asked:
+                if STOP.is_requested:
                     raise
                 log.warning("%s results wait for the database: %s", len(self._pending), error.message)
                 time.sleep(RETRY_SEC)

@@ -15,8 +15,8 @@ from db.session import Database
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed, lacks_memory
-from workers.tvm.code_digest import builder
+from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed, is_out_of_memory
+from workers.tvm.code_digest import current_builder_name
 
 LOWERED: Final = REGISTRY["lowered_features"]  # the views that need lowering
 # Candidates per call of the compiler.
@@ -39,8 +39,8 @@ class WorkloadOnTarget:
 
 
 class FeatureRows(NamedTuple):
-    """Feature rows, one per candidate; `known` marks the rows that were computed, the others
-    are zero."""
+    """Feature rows, one per candidate; `known` marks the rows that were computed, the
+    others are zero."""
 
     rows: Matrix
     known: NDArray[np.bool_]
@@ -53,30 +53,30 @@ class FeatureLookup:
         self.database = database
         self.compiler = compiler
 
-    def see(
+    def look_up_features(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None = None
     ) -> FeatureRows:
-        """Return the candidates' features in a view (set of features). Of those that are not
-        in the cache, lower at most `most_new`."""
+        """Return the candidates' features in a view (set of features). Of those that are
+        not in the cache, lower at most `most_new`."""
         if view not in LOWERED:
             rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
             return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
         shape = VIEWS[view]
         by_key = {candidate.key: candidate for candidate in candidates}
-        cache_view = FeatureSource(work.workload_id, work.target_id, view, shape.version, builder())
+        source = FeatureSource(work.workload_id, work.target_id, view, shape.version, current_builder_name())
         with self.database.session() as session:
-            found = Features(session).read(cache_view, list(by_key))
+            found = Features(session).read(source, list(by_key))
         failed = _unanswered.setdefault(self.database, set())
-        new = [key for key in by_key if key not in found and (cache_view, key) not in failed]
+        new = [key for key in by_key if key not in found and (source, key) not in failed]
         missing = [by_key[key] for key in new[:most_new]]
         batch = GENERATED_PER_CALL if shape.needs_code else LOWERED_PER_CALL
         for start in range(0, len(missing), batch):
             chunk = missing[start : start + batch]
-            fresh = self._ask(view, work, chunk)
+            fresh = self._lower_candidates(view, work, chunk)
             with self.database.transaction() as session:
-                Features(session).store(cache_view, fresh)
+                Features(session).store(source, fresh)
             found |= fresh
-            failed.update((cache_view, each.key) for each in chunk if each.key not in fresh)
+            failed.update((source, each.key) for each in chunk if each.key not in fresh)
         rows = np.zeros((len(candidates), shape.width), dtype=np.float32)
         is_known = np.zeros(len(candidates), dtype=np.bool_)
         for index, candidate in enumerate(candidates):
@@ -87,10 +87,10 @@ class FeatureLookup:
     def rows(self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]) -> Matrix:
         """Return the candidates' features in a view; rows that cannot be computed are
         NaN."""
-        features = self.see(view, work, candidates)
+        features = self.look_up_features(view, work, candidates)
         return np.where(features.known[:, None], features.rows, np.float32(np.nan))
 
-    def _ask(
+    def _lower_candidates(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
     ) -> dict[str, bytes | None]:
         """Lower the candidates in one call or, if it fails, one by one. Return feature rows
@@ -101,16 +101,11 @@ class FeatureLookup:
         """
         traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:
-            packed = self.compiler.lowered(view, work.tir, work.target, traced)
+            packed = self.compiler.compute_lowered_features(view, work.tir, work.target, traced)
         except ChildError as error:
             if len(candidates) == 1:
-                return {candidates[0].key: None} if _is_candidates(error) else {}
-            return {key: row for each in candidates for key, row in self._ask(view, work, [each]).items()}
+                if is_out_of_memory(error) or isinstance(error, HOSTS_DOING):
+                    return {}  # the host or a limit of time or memory is to blame
+                return {candidates[0].key: None} if isinstance(error, (ChildFailed, ChildCrashed)) else {}
+            return {k: row for c in candidates for k, row in self._lower_candidates(view, work, [c]).items()}
         return {each.key: row for each, row in zip(candidates, packed, strict=True)}
-
-
-def _is_candidates(error: ChildError) -> bool:
-    """Return whether the candidate caused the error, not the host or a limit of time or memory."""
-    if lacks_memory(error) or isinstance(error, HOSTS_DOING):
-        return False
-    return isinstance(error, (ChildFailed, ChildCrashed))

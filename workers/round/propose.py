@@ -12,16 +12,16 @@ from costmodels.views import WrongRows
 from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.leases import Token
 from db.repositories.rounds import Rounds
+from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
-from mallorn.core.plugins import blame_plugins
 from mallorn.core.registry import WORDS, resolve
-from mallorn.core.values.decision_log import LeftOut
-from searchers.base import DEFAULT, Proposal, Searcher, Trial, named
-from searchers.fill_batch import Filter, pending, take, was_tried
+from mallorn.core.values.decision_log import SkippedPart
+from searchers.base import DEFAULT, Proposal, Searcher, Trial, prefix_origin
+from searchers.fill_batch import Filter, as_pending_trials, propose_first_valid, was_tried
 from searchers.space import Space
-from searchers.stateful import MOST_BYTES, State, StatefulSearcher
+from searchers.stateful_searcher import MOST_BYTES, State, StatefulSearcher
 from workers.interfaces.candidate_compiler import Validate
-from workers.measure.base import MeasureInput
+from workers.measure.measurer_interface import MeasureInput
 from workers.process.worker_runtime import Runtime
 from workers.round.feature_lookup import LOWERED, FeatureLookup
 from workers.round.round_context import RoundContext, load_round
@@ -42,7 +42,7 @@ class Proposed(NamedTuple):
     state: State
 
 
-def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
+def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
     """Load a round and propose its candidates. If the cost model or searcher fails, propose
     without it, store a warning for the job, and let later attempts leave it out, too.
 
@@ -64,10 +64,10 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext
                 is_left_out = row.cost_model_id is None if is_model else row.searcher == SAFE_SEARCHER
                 if is_left_out or rounds.done_slots(round_id):
                     raise
-                left_out = [*row.reason.without, LeftOut(name=error.name, why=error.message)]
-                reason = row.reason.model_copy(update={"without": left_out})
+                left_out = [*row.reason.skipped_parts, SkippedPart(name=error.name, reason=error.message)]
+                reason = row.reason.model_copy(update={"skipped_parts": left_out})
                 replacement = {"cost_model_id": None} if is_model else {"searcher": SAFE_SEARCHER}
-                if not rounds.revise(round_id, token, reason=reason, **replacement):
+                if not rounds.change_inputs(round_id, token, reason=reason, **replacement):
                     raise LeaseLost from error
                 words = (
                     "candidates are proposed unguided" if is_model else f"{SAFE_SEARCHER} proposes instead"
@@ -90,13 +90,13 @@ def _warning(error: MallornError, instead: str) -> NewJobWarning:
 
 
 def propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
-    """Return the candidates that the round measures. `validate` returns which candidates can
-    be rebuilt; by default the compiler does. Raises PluginFailed if a plugin fails."""
+    """Return the candidates that the round measures. `validate` returns which candidates
+    can be rebuilt; by default the compiler does. Raises PluginFailed if a plugin fails."""
     # The searcher calls the model, so an error is attributed to the model first.
     model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
     parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)
     try:
-        with blame_plugins(*parts):
+        with convert_plugin_errors(*parts):
             return _propose(lookup, context, validate)
     except WrongRows as error:  # the model was stored when its view had other columns
         seam, name = "cost_model", context.model_kind or ""
@@ -126,9 +126,7 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
         proposals, state = _search(context, space, model, size)
 
     candidates = [proposal.candidate for proposal in proposals if isinstance(proposal, Proposal)]
-    is_valid = len(candidates) == len(proposals) and all(
-        candidate.sketch in space.by_key for candidate in candidates
-    )
+    is_valid = len(candidates) == len(proposals) and all(c.sketch in space.by_key for c in candidates)
     if not is_valid or len(set(candidates)) < len(proposals) or len(proposals) > size:
         raise PluginFailed(
             f"the searcher {name} must return at most {size} Proposals, of distinct candidates of its space",
@@ -142,7 +140,7 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
         MeasureInput(number, candidate, space.by_key[candidate.sketch])
         for number, candidate in enumerate(candidates)
     ]
-    return Proposed(slots, [named(proposal, name) for proposal in proposals], state)
+    return Proposed(slots, [prefix_origin(proposal, name) for proposal in proposals], state)
 
 
 def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> SearcherResult:
@@ -152,21 +150,20 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
     that one runs; the state is returned only if it is the round's own searcher."""
     round_searcher = context.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
-    defaults = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
+    defaults = propose_first_valid(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
     count = context.row.size - len(defaults)
-    proposals, state = _search(context, space, model, count, pending(defaults), searcher)
-    proposals = defaults + [named(proposal, searcher) for proposal in proposals]
+    proposals, state = _search(context, space, model, count, as_pending_trials(defaults), searcher)
+    proposals = defaults + [prefix_origin(proposal, searcher) for proposal in proposals]
     return proposals, state if searcher == round_searcher else None
 
 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Preselect candidates with an analytic model, lower the best to compute their features,
-    and let the cost model choose among them."""
+    """Preselect with an analytic model, and lower the best for the cost model to choose from."""
     drafts, state = _search(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafts]
-    rows, is_known = lookup.see(model.view, context.work(space.by_key), candidates)
+    rows, is_known = lookup.look_up_features(model.view, context.work(space.by_key), candidates)
     scores = model.predict(rows).mean
     order = np.argsort(np.where(is_known, -scores, np.inf), kind="stable")[: context.row.size]
     proposals = [

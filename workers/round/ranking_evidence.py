@@ -12,15 +12,15 @@ from db.repositories.cost_models import CostModels
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
+from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.errors import PluginFailed
-from mallorn.core.plugins import blame_plugins
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
 from workers.process.worker_runtime import Runtime
 from workers.round.feature_lookup import FeatureLookup
 from workers.round.propose import warn
 from workers.round.round_context import RoundContext
-from workers.round.select_cost_model import model_of, reads_todays_view
+from workers.round.select_cost_model import model_of, reads_current_view
 
 FEWEST: Final = 4  # valid candidates that a rank needs
 MOST_OTHERS: Final = 3  # models of other families per round, to bound its time
@@ -28,21 +28,21 @@ REVISING: Final = frozenset({"dynamic"})  # groupings that need ranks of other f
 Batch = Sequence[tuple[Trial, int]]  # trial and measuring context; only times of one compare
 
 
-def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
+def evaluate_ranking(runtime: Runtime, context: RoundContext) -> RoundStats:
     """Return how well cost models ranked the round's candidates. If a model fails, store a
     warning for the job and return an empty result."""
     try:
-        with blame_plugins(("cost_model", context.options.cost_model)):
-            return _rank(FeatureLookup(runtime.database, runtime.compiler), context)
+        with convert_plugin_errors(("cost_model", context.options.cost_model)):
+            return _compute_round_stats(FeatureLookup(runtime.database, runtime.compiler), context)
     except PluginFailed as error:
         warn(runtime, context.row.job_id, error, "families are judged without it")
         return RoundStats()
 
 
-def _rank(lookup: FeatureLookup, context: RoundContext) -> RoundStats:
-    """Return which share of candidate pairs the round's own model ranked in the right order,
-    and which share models of the job's other families rank. `rank_own` uses the predictions
-    stored with the candidates; it is None if too few can be compared."""
+def _compute_round_stats(lookup: FeatureLookup, context: RoundContext) -> RoundStats:
+    """Return which share of candidate pairs the round's own model ranked in the right
+    order, and which share models of the job's other families rank. `rank_own` uses the
+    predictions stored with the candidates; it is None if too few can be compared."""
     with lookup.database.session() as session:
         batch = Trials(session).of_round(context.row.id)
         models = _models_of_other_families(session, context) if context.options.families in REVISING else {}
@@ -51,19 +51,19 @@ def _rank(lookup: FeatureLookup, context: RoundContext) -> RoundStats:
     if len(batch) >= FEWEST:
         work, candidates = context.work(sketches), [trial.candidate for trial, _ in batch]
         for family, model in models.items():
-            rows, is_known = lookup.see(model.view, work, candidates)
+            rows, is_known = lookup.look_up_features(model.view, work, candidates)
             usable = [row for row, has_features in zip(batch, is_known, strict=True) if has_features]
-            share = _share(usable, model.predict(rows[is_known]).mean)
+            share = _correct_pair_share(usable, model.predict(rows[is_known]).mean)
             if share is not None:
                 rank_others[family] = share
     with_prediction = [row for row in batch if row[0].predicted is not None]
     predicted = np.array([trial.predicted for trial, _ in with_prediction], dtype=np.float32)
-    return RoundStats(rank_own=_share(with_prediction, predicted), rank_others=rank_others)
+    rank_own = _correct_pair_share(with_prediction, predicted)
+    return RoundStats(own_accuracy=rank_own, other_accuracies=rank_others)
 
 
 def _models_of_other_families(session: Session, context: RoundContext) -> dict[str, CostModel]:
-    """Return cost models of at most MOST_OTHERS of the job's other task families; later
-    rounds select others."""
+    """Return cost models of at most MOST_OTHERS other families; later rounds select others."""
     tasks = Tasks(session).list(context.row.job_id)
     own_family = next((task.family for task in tasks if task.id == context.row.task_id), "")
     families = sorted({task.family for task in tasks} - {own_family})
@@ -76,13 +76,12 @@ def _models_of_other_families(session: Session, context: RoundContext) -> dict[s
     return {
         family: model_of(row)
         for family, row in rows.items()
-        if row is not None and reads_todays_view(name, str(row.metrics.get("view", "")))
+        if row is not None and reads_current_view(name, str(row.metrics.get("view", "")))
     }
 
 
-def _share(batch: Batch, scores: Vector) -> float | None:
-    """Return the share of candidate pairs that the scores rank in the order of their times;
-    None if there are too few candidates or all times are equal."""
+def _correct_pair_share(batch: Batch, scores: Vector) -> float | None:
+    """Return the share of pairs ranked as their times are; None for too few or equal times."""
     if len(batch) < FEWEST:
         return None
     labels = -np.log(np.array([trial.latency_us for trial, _ in batch], dtype=np.float64)).astype(np.float32)

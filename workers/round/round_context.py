@@ -24,10 +24,10 @@ from searchers.base import Trial
 from searchers.space import Sketch
 from workers.device.device_class import DeviceClass
 from workers.interfaces.tensor_arguments import unpack_arguments
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.process.match_devices_and_builder import class_of_job, limits_of
 from workers.round.feature_lookup import WorkloadOnTarget
-from workers.round.select_cost_model import model_of, reads_todays_view
+from workers.round.select_cost_model import model_of, reads_current_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RoundContext:
     options: JobOptions
     target: Target
     like: DeviceClass | None  # of devices whose times are comparable with the job's
-    machine: Machine | None  # as probed before the job's first round; None: a stand-in measures
+    machine: Machine | None  # as probed before the job's first round; None: a virtual device measures
     program: Program
     descriptors: tuple[float, ...]
     history: tuple[Trial, ...]
@@ -74,7 +74,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     options = KeptOptions.model_validate(job.options)
     workload = Workloads(session).get(row.workload_id)
     proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
-    if proposer is not None and not reads_todays_view(proposer.name, str(proposer.metrics.get("view", ""))):
+    if proposer is not None and not reads_current_view(proposer.name, str(proposer.metrics.get("view", ""))):
         proposer = None  # an earlier attempt chose it with other code
     # Context 0 does not exist, so a job whose device is unknown has no history.
     history = Trials(session).history(
@@ -95,7 +95,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         model_name=None if proposer is None else str(_name_of(proposer)),
         model_kind=None if proposer is None else proposer.name,
         on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
-        state=SearchStates(session).left_by(row.state_from),
+        state=SearchStates(session).read_state(row.state_from),
         done_slots=frozenset(Rounds(session).done_slots(round_id)),
     )
 

@@ -21,16 +21,16 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import RoundClosedEvent
 from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock
-from workers.measure.roofline_check import least_believed_us, reject_implausible
+from workers.measure.roofline_check import reject_implausible, shortest_plausible_us
 from workers.model_import.run import check_import
 from workers.process.leased_work import leased_work
 from workers.process.match_devices_and_builder import ensure_builder
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
-from workers.round.propose import prepare
-from workers.round.ranking_evidence import ranked
+from workers.round.propose import prepare_round
+from workers.round.ranking_evidence import evaluate_ranking
 from workers.round.round_context import RoundContext
-from workers.round.select_cost_model import proposer
+from workers.round.select_cost_model import select_ranking_model
 
 RESTORED: Final = "the database was restored: what was measured since then is measured again"
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class CompletedRound:
 
 def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
     """Run a round to its end; None if this worker does not get its lease, or loses it."""
-    with leased_work(runtime, WorkItem.round(round_id), fix_round_inputs) as work:
+    with leased_work(runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
         if work is None:
             return None
         token = work.hold.token
@@ -54,9 +54,9 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
         ensure_builder(runtime, work.job_id)
         check_import(runtime, work.job_id)
         ensure_machine(runtime, work.job_id)
-        with runtime.working_on(words_of(runtime, round_id)):
-            with HostLock().shared():
-                context, (slots, proposals, state) = prepare(runtime, round_id, token)
+        with runtime.working_on(describe_round(runtime, round_id)):
+            with HostLock().hold_shared():
+                context, (slots, proposals, state) = prepare_round(runtime, round_id, token)
             proposed_sec = time.monotonic()
             slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
             commits = Commits(runtime.database, context, token, slots, proposals)
@@ -64,12 +64,12 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
             results = measurer.measure(
                 context.program, context.target, slots_left, context.options, context.best_us
             )
-            least_us = least_believed_us(context.program, context.machine)
+            least_us = shortest_plausible_us(context.program, context.machine)
             with closing(results):
                 try:
                     for result in results:
                         plausible_result = reject_implausible(result, least_us)
-                        work.lease.check()
+                        work.lease.raise_if_lost()
                         commits.add(plausible_result)
                 finally:  # after an error, commit the results measured under the lease
                     commits.commit_all()
@@ -80,7 +80,9 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,
         }
-        close_round(runtime, context, token, ranked(runtime, context).model_copy(update=stats), state)
+        close_round(
+            runtime, context, token, evaluate_ranking(runtime, context).model_copy(update=stats), state
+        )
         return CompletedRound(context.row.job_id, context.row.task_id)
     return None
 
@@ -92,11 +94,13 @@ def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family
-        model = proposer(session, row, family, options.cost_model)
-        Rounds(session).fix_inputs(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))
+        model = select_ranking_model(session, row, family, options.cost_model)
+        Rounds(session).store_inputs(
+            row.id, model, SearchStates(session).find_newest_round(row.task_id, row.searcher)
+        )
 
 
-def words_of(runtime: Runtime, round_id: int) -> str:
+def describe_round(runtime: Runtime, round_id: int) -> str:
     """Return the text that the fleet page shows while the round runs."""
     with runtime.database.session() as session:
         row = Rounds(session).get(round_id)
@@ -122,6 +126,11 @@ def close_round(
             raise LeaseLost
         if state is not None:
             SearchStates(session).store(row, state)
-        fields = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats.stored()}
+        fields = {
+            "round": row.index,
+            "task": context.task_index,
+            "name": context.task_name,
+            **stats.to_stored_json(),
+        }
         Events(session).append(row.job_id, RoundClosedEvent.model_validate(fields))
     log.info("a round of %s is done: %s candidates", context.task_name, stats.candidates)

@@ -13,14 +13,14 @@ from db.repositories.cost_models import BaseHead, CostModels
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
 from db.tables import CostModelRow, Round
+from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import InvalidRequest, MallornError, PluginFailed
-from mallorn.core.plugins import blame_plugins
 from mallorn.core.registry import resolve
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
-from workers.tvm.code_digest import builder
+from workers.tvm.code_digest import current_builder_name
 
 
 def model_of(row: CostModelRow) -> CostModel:
@@ -33,13 +33,13 @@ def model_of(row: CostModelRow) -> CostModel:
 def _load(name: str, blob: bytes) -> CostModel:
     kind: type[CostModel] = resolve("cost_model", name)
     try:
-        with blame_plugins(("cost_model", name)):
+        with convert_plugin_errors(("cost_model", name)):
             return kind.load(blob)
     except InvalidRequest as error:  # bytes of another version, or damaged
         raise PluginFailed(error.message, hint=error.hint, seam="cost_model", name=name) from error
 
 
-def view_of(name: str) -> str:
+def current_feature_view(name: str) -> str:
     """Return the feature view that a cost-model class reads: its name, its version and, if
     its features need lowered code, this worker's builder. Raises UnknownName if there is no
     such class, PluginFailed if a plugin fails, MissingPackage if its library is not
@@ -48,24 +48,24 @@ def view_of(name: str) -> str:
     view = VIEWS.get(kind.view)
     if view is None:  # a user's own view, which has no version
         return kind.view
-    return f"{view.name}/{view.version}" + (f" {builder()}" if view.lowered else "")
+    return f"{view.name}/{view.version}" + (f" {current_builder_name()}" if view.lowered else "")
 
 
-def reads_todays_view(name: str, view: str) -> bool:
+def reads_current_view(name: str, view: str) -> bool:
     """Return whether a stored model's feature view (set of features), as recorded in
     training, is the one that its class reads now. A model of an earlier release, which
     recorded none, reads version 1. True if the class cannot be loaded: loading it reports
     the reason."""
     try:
-        with blame_plugins(("cost_model", name)):
-            current = view_of(name)
+        with convert_plugin_errors(("cost_model", name)):
+            current = current_feature_view(name)
     except MallornError:
         return True
     name_only = current.partition("/")[0]
     return view == current or (not view and current in (f"{name_only}/1", name_only))
 
 
-def beginning(
+def create_untrained_model(
     session: Session, name: str, op: str, target_id: int, machine: Machine | None
 ) -> tuple[CostModel, CostModelName | None]:
     """Return an untrained model for a task family, and the name of the base (pre-trained)
@@ -75,20 +75,20 @@ def beginning(
     if issubclass(kind, (TransferModel, ManyDomains)):
         for head in bases_for(session, op, target_id):
             if kind.can_extend(resolve("cost_model", head.name.name)):
-                return kind.on(model_of(CostModels(session).get(head.id))), head.name
+                return kind.from_base(model_of(CostModels(session).get(head.id))), head.name
     return kind.made_for(machine), None
 
 
-def proposer(session: Session, row: Round, family: str, name: str) -> int | None:
+def select_ranking_model(session: Session, row: Round, family: str, name: str) -> int | None:
     """Return the id of the cost model that ranks a round's candidates: the task family's
     own, or a base (pre-trained) model of the operator, of any cost-model class.
 
     A base model is used until the family has a model, and for tasks without measurements
-    unless the family's model builds on a base or was trained on more rows. A base of another
-    target is used only if this target has neither.
+    unless the family's model builds on a base or was trained on more rows. A base of
+    another target is used only if this target has neither.
     """
     own = CostModels(session).head(family, row.target_id, name)
-    if own is not None and not reads_todays_view(name, own.view):
+    if own is not None and not reads_current_view(name, own.view):
         own = None  # unusable until it is refitted from the same rows in the present view
     if own is not None and (row.seen_upto or own.base):
         return own.id
@@ -117,7 +117,7 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
     target = Target(Targets(session).get(target_id).text)
     candidates = [
         (gap, base.head)
-        for base in CostModels(session).bases_elsewhere(op, target_id)
+        for base in CostModels(session).list_bases_of_other_targets(op, target_id)
         if (gap := distance(target, Target(base.target))) is not None
     ]
     nearest = min((gap for gap, _ in candidates), default=None)
@@ -125,13 +125,12 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
 
 
 def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
-    """Return the base models whose class loads on this worker and still reads the feature
-    view with which they were trained."""
+    """Return the base models whose class loads here and reads the view of their training."""
     usable = []
     for head in bases:
         name = head.name.name
-        with suppress(MallornError), blame_plugins(("cost_model", name)):
+        with suppress(MallornError), convert_plugin_errors(("cost_model", name)):
             resolve("cost_model", name)()
-            if reads_todays_view(name, head.view):
+            if reads_current_view(name, head.view):
                 usable.append(head)
     return usable

@@ -13,10 +13,11 @@ from db.repositories.targets import Targets
 from db.tables import Context
 from mallorn.core.errors import ClassRefused
 from mallorn.core.job_options import JobOptions
-from mallorn.core.stand_in_measurers import SAY_SO, STAND_INS, UNSAID, stand_in
+from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.targets import Target
 from searchers.space import Sketch
 from workers.device.device_class import Endpoint
+from workers.measure.measurer_interface import DECLARE, UNDECLARED
 from workers.process.match_devices_and_builder import builder_of
 from workers.tvm.code_digest import TVM_VERSION
 
@@ -34,14 +35,16 @@ class Site:
 NOWHERE: Final = Site(None, None)
 
 
-def context_of(session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Context:
+def get_or_create_context(
+    session: Session, target_id: int, options: JobOptions, endpoint: Endpoint
+) -> Context:
     """Return the measuring context of times at an endpoint, created if new; times of
-    different contexts are not comparable. Raises ClassRefused for a measurer that simulates
-    times without declaring it."""
+    different contexts are not comparable. Raises ClassRefused for a measurer with an
+    undeclared virtual device."""
     target = Target(Targets(session).get(target_id).text)
-    # Simulated times must not be stored with real ones, also not from an undeclared stand-in.
-    if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(target):
-        raise ClassRefused(UNSAID, hint=SAY_SO)
+    # Times of a virtual device must not be stored with real ones, not even if it is undeclared.
+    if endpoint.host_id in VIRTUAL_DEVICES and endpoint.host_id != target.virtual_device:
+        raise ClassRefused(UNDECLARED, hint=DECLARE)
     return Contexts(session).ensure(
         target_id,
         endpoint.host_class,
@@ -55,16 +58,16 @@ def context_of(session: Session, target_id: int, options: JobOptions, endpoint: 
 def store_sites(
     session: Session, target_id: int, options: JobOptions, endpoints: Iterable[Endpoint | None]
 ) -> list[Site]:
-    """Return each endpoint's measuring context and device (NOWHERE for None), stored if new.
-    Raises ClassRefused for a measurer that simulates times without declaring it."""
+    """Return each endpoint's measuring context and device (NOWHERE for None), stored if
+    new. Raises ClassRefused for a measurer with an undeclared virtual device."""
     endpoints = list(endpoints)
     by_name = {endpoint.name: endpoint for endpoint in endpoints if endpoint is not None}
     sites: dict[str, Site] = {}
     # All writers use the same order, to avoid deadlocks.
     for name in sorted(by_name):
-        context = context_of(session, target_id, options, by_name[name])
+        context = get_or_create_context(session, target_id, options, by_name[name])
         device = SeenDevice(target_id=target_id, **asdict(by_name[name]))
-        sites[name] = Site(context.id, Devices(session).seen(device))
+        sites[name] = Site(context.id, Devices(session).record_seen(device))
     return [NOWHERE if endpoint is None else sites[endpoint.name] for endpoint in endpoints]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel, Groups, Vector
-from costmodels.labels import bounded_sample, is_informative, labels, timed
+from costmodels.labels import bounded_sample, is_informative, is_time_label, labels
 from costmodels.views import VIEWS
 from db.repositories.cost_models import CostModels, Head, NewCostModel
 from db.repositories.jobs import Jobs
@@ -18,11 +18,11 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
-from mallorn.core.cost_model_name import CostModelName, in_scope
+from mallorn.core.check_plugin_classes import check_allowed_classes, convert_plugin_errors
+from mallorn.core.cost_model_name import CostModelName, has_family_prefix
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.plugins import blame_plugins, check_classes
 from mallorn.core.states import StageKind
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
@@ -30,7 +30,7 @@ from workers.process.worker_runtime import Runtime
 from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from workers.round.propose import warn
 from workers.round.round_context import work_of
-from workers.round.select_cost_model import beginning, reads_todays_view, view_of
+from workers.round.select_cost_model import create_untrained_model, current_feature_view, reads_current_view
 
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8  # least number of timed rows; a model of fewer would only fit noise
@@ -40,8 +40,6 @@ MOST_NEW: Final = 256  # uncached candidates per workload that one refit lowers
 
 @dataclass(frozen=True, slots=True)
 class _Refit:
-    """The family and cost model to refit, and the summary of its newest version."""
-
     family: str
     target_id: int
     name: str
@@ -64,33 +62,32 @@ class _Data:
 
 
 def train(runtime: Runtime, job_id: str, task_id: int) -> None:
-    """Refit the cost model of a task's family (tasks that share measurements and a model) if
-    its data has grown enough; on failure, store a warning for the job."""
+    """Refit the cost model of a task's family (tasks that share measurements and a model)
+    if its data has grown enough; on failure, store a warning for the job."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         options = KeptOptions.model_validate(job.options)
         name = options.cost_model
         family = Tasks(session).get(task_id).family
         head = CostModels(session).head(family, job.target_id, name)
-        if head is not None and not reads_todays_view(name, head.view):
+        if head is not None and not reads_current_view(name, head.view):
             head = None
         seen_upto, rows = (head.seen_upto, head.rows) if head else (0, 0)
         trials = Trials(session)
-        fresh = trials.family_growth(family, job.target_id, after_id=seen_upto)
-        total = trials.family_growth(family, job.target_id)
+        fresh = trials.count_new_family_rows(family, job.target_id, after_id=seen_upto)
+        total = trials.count_new_family_rows(family, job.target_id)
         # Tasks that join or leave the family add or remove old rows, so compare totals as well.
-        growth = max(fresh, abs(total - rows))
-        if total < FIRST_ROWS or growth < max(FIRST_ROWS, GROWTH * rows):
+        if total < FIRST_ROWS or max(fresh, abs(total - rows)) < max(FIRST_ROWS, GROWTH * rows):
             return
         refit = _Refit(family, job.target_id, name, head, job.machine)
     try:
-        with blame_plugins(("cost_model", name)):
+        with convert_plugin_errors(("cost_model", name)):
             with runtime.database.session() as session:
-                options.check_known()
-                check_classes(options, runtime.settings.plugins)
+                options.check_all_readable()
+                check_allowed_classes(options, runtime.settings.plugins)
                 data = _load_data(session, refit)
-                model, base = beginning(session, name, data.op, refit.target_id, refit.machine)
-            family_text = family if in_scope(family, "") else "a private job"
+                model, base = create_untrained_model(session, name, data.op, refit.target_id, refit.machine)
+            family_text = family if has_family_prefix(family, "") else "a private job"
             with runtime.stage_run(StageKind.TRAIN, job_id, f"training {name} for {family_text}"):
                 version = _fit(refit, data, model, base, FeatureLookup(runtime.database, runtime.compiler))
     except (PluginFailed, MissingPackage, InvalidRequest, Unavailable) as error:
@@ -104,20 +101,23 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
 def _fit(
     refit: _Refit, data: _Data, model: CostModel, base: CostModelName | None, lookup: FeatureLookup
 ) -> NewCostModel | None:
-    """Fit the model's next version and return it; None if too few rows have both time and
-    features."""
+    """Fit and return the next version; None if too few rows have both time and features."""
     rows = np.zeros((len(data.rows), VIEWS[model.view].width), dtype=np.float32)
     has_features = np.zeros(len(data.rows), dtype=np.bool_)
     for workload_id, work in data.works.items():
         # Newest first, because the next candidates will resemble the latest ones.
         indices = np.flatnonzero(data.owners == workload_id)[::-1]
         candidates = [data.rows[index].candidate for index in indices]
-        rows[indices], has_features[indices] = lookup.see(model.view, work, candidates, MOST_NEW)
+        rows[indices], has_features[indices] = lookup.look_up_features(model.view, work, candidates, MOST_NEW)
     groups, label = data.groups[has_features], data.labels[has_features]
-    if np.count_nonzero(timed(label)) < FIRST_ROWS:
+    if np.count_nonzero(is_time_label(label)) < FIRST_ROWS:
         return None
     model.fit(rows[has_features], label, groups, seed=data.total)
-    metrics = {"trained_on": len(groups), "groups": len(np.unique(groups)), "view": view_of(refit.name)}
+    metrics = {
+        "training_rows": len(groups),
+        "groups": len(np.unique(groups)),
+        "view": current_feature_view(refit.name),
+    }
     return NewCostModel(
         family=refit.family,
         target_id=refit.target_id,
@@ -131,9 +131,8 @@ def _fit(
 
 
 def _load_data(session: Session, refit: _Refit) -> _Data:
-    """Choose a bounded sample among the labels of all the family's measurements, and load
-    only the sampled rows completely."""
-    outlines = Trials(session).outlines(refit.family, refit.target_id)
+    """Sample the labels of all the family's measurements, and load only the sampled rows."""
+    outlines = Trials(session).read_family_columns(refit.family, refit.target_id)
     outcomes = [Outcome.read(word) for word in outlines["outcome"]]
     numbers: dict[tuple[int, int | None], int] = {}  # latencies compare within one of these
     keys = outlines.rows("workload_id", "context_id")

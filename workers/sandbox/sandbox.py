@@ -53,7 +53,7 @@ class SandboxSpec:
     others: tuple[tuple[str, int], ...] = ()  # further paths, each with its rights
 
 
-def enter_sandbox(walls: SandboxSpec) -> str:
+def enter_sandbox(spec: SandboxSpec) -> str:
     """Enter the sandbox as far as this kernel can; return `full`, or what is missing, in
     words. Call this before a second thread starts: threads that already run stay outside."""
     # Limit memory, file sizes and processes.
@@ -76,18 +76,18 @@ def enter_sandbox(walls: SandboxSpec) -> str:
     gaps = []  # what this kernel cannot restrict, in words
     try:
         renounce_privileges()
-        if walls.room is None:
+        if spec.room is None:
             kernel_version = landlock.version()
         else:
-            paths = [*system_paths(), *((Path(path), rights) for path, rights in walls.others)]
-            kernel_version = landlock.restrict_process([*paths, (walls.room, landlock.WRITE)], walls.connects)
+            paths = [*system_paths(), *((Path(path), rights) for path, rights in spec.others)]
+            kernel_version = landlock.restrict_process([*paths, (spec.room, landlock.WRITE)], spec.connects)
         if kernel_version < landlock.WHOLE:
             versions = f"Landlock {kernel_version}; {landlock.WHOLE} has them"
             gaps.append(f"walls around signals and sockets ({versions})")
     except OSError as error:
         gaps.append(f"Landlock ({error.strerror})")
     try:
-        seccomp.refuse(walls.spawns, walls.connects, walls.drives_gpu)
+        seccomp.install_syscall_filter(spec.spawns, spec.connects, spec.drives_gpu)
     except OSError as error:
         gaps.append(f"seccomp ({error.strerror})")
     return f"without {'; '.join(gaps)}" if gaps else WHOLE

@@ -24,7 +24,7 @@ class NoSandbox(HostFault):
 
 
 @lru_cache
-def reached(mode: str) -> str:
+def probe_sandbox_support(mode: str) -> str:
     """Return how much of the sandbox this host supports: `full`, what is missing, or `off`
     if that is the mode. Raises NoSandbox if `mode` requires it and something is missing."""
     if mode == OFF:
@@ -33,13 +33,13 @@ def reached(mode: str) -> str:
     report = subprocess.run(
         command, env={"PYTHONPATH": _ROOT}, capture_output=True, text=True, check=False
     ).stdout.strip()
-    report = checked(report or "without all: it could not be tried", mode)
+    report = require_sandbox_mode(report or "without all: it could not be tried", mode)
     if report != WHOLE:
         log.warning("the sandbox around strangers' models and candidates is %s   (docs/security.md)", report)
     return report
 
 
-def checked(report: str, mode: str) -> str:
+def require_sandbox_mode(report: str, mode: str) -> str:
     """Return `report`, which describes the sandbox. Raises NoSandbox unless it satisfies `mode`."""
     if mode == REQUIRE and report != WHOLE:
         raise NoSandbox(

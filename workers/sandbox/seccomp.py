@@ -1,7 +1,9 @@
-"""seccomp: limits the system calls of a process and its children. Refused calls fail with EPERM.
+"""seccomp: limits the system calls of a process and its children. Refused calls fail with
+EPERM.
 
-Each entry is a call's name, its number on x86_64 and its number on aarch64 (-1 if it has no such
-call). The lists hold calls to refuse, grouped by what they affect; options allow some of them.
+Each entry is a call's name, its number on x86_64 and its number on aarch64 (-1 if it has no
+such call). The lists hold calls to refuse, grouped by what they affect; options allow some
+of them.
 """
 
 import ctypes
@@ -65,23 +67,23 @@ _CLONE_NAMESPACES: Final = 0x0002_0000 | 0x7E00_0000
 Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, operand
 
 
-def _table(text: str) -> dict[str, tuple[int, int]]:
+def _parse_syscall_table(text: str) -> dict[str, tuple[int, int]]:
     rows = (entry.split() for entry in text.replace("\n", " ").split(","))
     return {name: (int(x86_64), int(aarch64)) for name, x86_64, aarch64 in rows}
 
 
-NEVER: Final = _table(",".join((_OTHER_PROCESSES, _FILES_OF_OTHERS, _KERNEL, _ESCAPES)))
-PROGRAMS: Final = _table(_PROGRAMS)
-SOCKETS: Final = _table(_SOCKETS)
-CONVERSATIONS: Final = _table(_CONVERSATIONS)
-SPECIAL: Final = _table(_SPECIAL)
+NEVER: Final = _parse_syscall_table(",".join((_OTHER_PROCESSES, _FILES_OF_OTHERS, _KERNEL, _ESCAPES)))
+PROGRAMS: Final = _parse_syscall_table(_PROGRAMS)
+SOCKETS: Final = _parse_syscall_table(_SOCKETS)
+CONVERSATIONS: Final = _parse_syscall_table(_CONVERSATIONS)
+SPECIAL: Final = _parse_syscall_table(_SPECIAL)
 
 
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
-def refuse(spawns: bool, connects: bool, drives_gpu: bool = False) -> None:
+def install_syscall_filter(spawns: bool, connects: bool, drives_gpu: bool = False) -> None:
     """Refuse the system calls that this process does not need. Raises OSError if the kernel
     cannot.
 
@@ -92,46 +94,49 @@ def refuse(spawns: bool, connects: bool, drives_gpu: bool = False) -> None:
     machine = platform.machine()
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
-    code = b"".join(struct.pack("<HBBI", *entry) for entry in _rules(machine, spawns, connects, drives_gpu))
+    code = b"".join(struct.pack("<HBBI", *e) for e in _instructions(machine, spawns, connects, drives_gpu))
     prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)))
 
 
-def _rules(machine: str, spawns: bool, connects: bool, drives_gpu: bool) -> Iterator[Instruction]:
+def _instructions(machine: str, spawns: bool, connects: bool, drives_gpu: bool) -> Iterator[Instruction]:
     architecture, column = ARCHITECTURES[machine]
     yield (_LOAD, 0, 0, _ARCHITECTURE)
     yield (_IF_EQUAL, 1, 0, architecture)
     yield (_ANSWER, 0, 0, _KILL)
     yield (_LOAD, 0, 0, _NUMBER)
     if machine == X86_64:
-        yield from _if((_IF_LARGER, _X32), _REFUSE)
+        yield from _answer_if((_IF_LARGER, _X32), _REFUSE)
     refused_calls = NEVER | ({} if spawns else PROGRAMS) | ({} if connects else CONVERSATIONS)
     for number in sorted(numbers[column] for numbers in refused_calls.values() if numbers[column] >= 0):
-        yield from _if((_IF_EQUAL, number), _REFUSE)
+        yield from _answer_if((_IF_EQUAL, number), _REFUSE)
     special = {name: numbers[column] for name, numbers in SPECIAL.items()}
-    yield from _if((_IF_EQUAL, special["clone3"]), _ABSENT)  # filters cannot read its flags
-    clone_kinds = [(_ANSWER, 0, 0, _ALLOW)] if spawns else [*_if((_IF_BITS, _CLONE_THREAD), _ALLOW)]
-    yield from _judge(special["clone"], [*_if((_IF_BITS, _CLONE_NAMESPACES), _REFUSE), *clone_kinds])
-    yield from _judge(special["prlimit64"], [*_if((_IF_EQUAL, 0), _ALLOW)])  # only its own limits
+    yield from _answer_if((_IF_EQUAL, special["clone3"]), _ABSENT)  # filters cannot read its flags
+    clone_kinds = [(_ANSWER, 0, 0, _ALLOW)] if spawns else [*_answer_if((_IF_BITS, _CLONE_THREAD), _ALLOW)]
+    yield from _filter_one_call(
+        special["clone"], [*_answer_if((_IF_BITS, _CLONE_NAMESPACES), _REFUSE), *clone_kinds]
+    )
+    yield from _filter_one_call(
+        special["prlimit64"], [*_answer_if((_IF_EQUAL, 0), _ALLOW)]
+    )  # only its own limits
     families = [_AF_INET, _AF_INET6] if connects else [_AF_UNIX] if drives_gpu else []
-    allow_steps = [step for family in families for step in _if((_IF_EQUAL, family), _ALLOW)]
-    yield from _judge(SOCKETS["socket"][column], allow_steps)
+    allow_steps = [step for family in families for step in _answer_if((_IF_EQUAL, family), _ALLOW)]
+    yield from _filter_one_call(SOCKETS["socket"][column], allow_steps)
     if not connects:  # sends on an existing connection have no address
-        high = [(_LOAD, 0, 0, _FIFTH_ARGUMENT + 4), *_if((_IF_EQUAL, 0), _ALLOW)]
-        yield from _judge(special["sendto"], [(_IF_EQUAL, 0, len(high), 0), *high], _FIFTH_ARGUMENT)
+        high = [(_LOAD, 0, 0, _FIFTH_ARGUMENT + 4), *_answer_if((_IF_EQUAL, 0), _ALLOW)]
+        yield from _filter_one_call(special["sendto"], [(_IF_EQUAL, 0, len(high), 0), *high], _FIFTH_ARGUMENT)
     yield (_ANSWER, 0, 0, _ALLOW)
 
 
-def _if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]:
+def _answer_if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]:
     test, number = condition
     yield (test, 0, 1, number)
     yield (_ANSWER, 0, 0, answer)
 
 
-def _judge(
+def _filter_one_call(
     number: int, rules: Iterable[Instruction], argument: int = _FIRST_ARGUMENT
 ) -> Iterator[Instruction]:
-    """Yield the filter of one system call: allow or refuse it by `rules` on one of its
-    arguments, and refuse it if none of them applies."""
+    """Yield a system call's filter: `rules` on one argument, and a refusal if none applies."""
     steps = [(_LOAD, 0, 0, argument), *rules, (_ANSWER, 0, 0, _REFUSE)]
     yield (_IF_EQUAL, 0, len(steps), number)
     yield from steps

@@ -15,13 +15,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def syscall(number: int, *args: object) -> int:
     """Make a system call and return its result. Raises OSError."""
-    return _checked(_libc.syscall(ctypes.c_long(number), *args))
+    return _raise_on_error(_libc.syscall(ctypes.c_long(number), *args))
 
 
 def prctl(option: int, *args: object) -> int:
     """Call `prctl` and return its result. Raises OSError."""
     words = [ctypes.c_ulong(arg) if isinstance(arg, int) else arg for arg in args]
-    return _checked(_libc.prctl(ctypes.c_int(option), *words, *[ctypes.c_ulong(0)] * (4 - len(words))))
+    return _raise_on_error(_libc.prctl(ctypes.c_int(option), *words, *[ctypes.c_ulong(0)] * (4 - len(words))))
 
 
 def renounce_privileges() -> None:
@@ -33,7 +33,7 @@ def renounce_privileges() -> None:
         syscall(number, header, bytes(_CAPABILITY_SETS_BYTES))
 
 
-def _checked(result: int) -> int:
+def _raise_on_error(result: int) -> int:
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))

@@ -1,8 +1,8 @@
 """Opens files in folders that an untrusted child process writes, safely for the worker.
 
 A child may leave a link to a secret, or a pipe that never ends, where the worker expects a
-file. The child's folder lies in a folder that only the worker writes; below it, every folder
-and file is opened relative to its parent.
+file. The child's folder lies in a folder that only the worker writes; below it, every
+folder and file is opened relative to its parent.
 """
 
 import os

@@ -14,7 +14,7 @@ LIMITS: Final = ("memory.max", "memory.limit_in_bytes")
 USED: Final = ("memory.current", "memory.usage_in_bytes")
 
 
-def ancestors(controller: str) -> list[Path]:
+def cgroup_folders(controller: str) -> list[Path]:
     """Return the folders of this process's cgroups of a controller, nearest first; [] if unmounted."""
     with suppress(OSError):
         lines = [line.split(":", 2) for line in GROUPS.read_text().splitlines()]
@@ -36,25 +36,25 @@ def ancestors(controller: str) -> list[Path]:
     return []
 
 
-def killed_for_memory() -> int:
+def count_memory_kills() -> int:
     """Return how many processes of this cgroup the kernel killed for lack of memory; 0 if not counted."""
     with suppress(OSError, ValueError, StopIteration):
-        lines = _counter().read_text().splitlines()
+        lines = _find_kill_counter().read_text().splitlines()
         return int(next(line.removeprefix(COUNT) for line in lines if line.startswith(COUNT)))
     return 0
 
 
 @lru_cache(maxsize=1)
-def _counter() -> Path:
+def _find_kill_counter() -> Path:
     """Return the file that counts kills for lack of memory. Raises StopIteration."""
-    files = (group / name for group in ancestors("memory") for name in FILES)
+    files = (group / name for group in cgroup_folders("memory") for name in FILES)
     return next(file for file in files if file.is_file())
 
 
 def cpu_quota() -> float | None:
     """Return the lowest CPU quota of the cgroups, in CPUs; None without a quota."""
     quotas = []
-    for group in ancestors("cpu"):
+    for group in cgroup_folders("cpu"):
         files = (group / name for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
         words = [word for file in files for word in _words(file)]
         if len(words) == 2 and words[0].isdigit():  # else "max" or "-1"
@@ -64,13 +64,13 @@ def cpu_quota() -> float | None:
 
 def memory_limit() -> int | None:
     """Return the lowest memory limit of the cgroups, in bytes; None without a limit."""
-    return min((limit for group in ancestors("memory") for limit in _numbers(group, LIMITS)), default=None)
+    return min((n for group in cgroup_folders("memory") for n in _numbers(group, LIMITS)), default=None)
 
 
 def memory_left() -> int | None:
     """Return the bytes left until the nearest memory limit, counting inactive file cache as free."""
     remaining = []
-    for group in ancestors("memory"):
+    for group in cgroup_folders("memory"):
         words = _words(group / "memory.stat")
         stat = dict(zip(words[::2], words[1::2], strict=False))
         # Version 1 counts a group's own pages apart from all pages below it, which its usage includes.

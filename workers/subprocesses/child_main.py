@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
-from workers.sandbox.sandbox_support import checked
+from workers.sandbox.sandbox_support import require_sandbox_mode
 from workers.subprocesses.hide_torch import hide_torch
 
 #: Environment variable that tells the module which sandbox level was reached.
@@ -61,7 +61,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (orders.memory_bytes, orders.memory_bytes))
     faulthandler.enable()
     os.environ[REACHED_VARIABLE] = (
-        OFF if orders.mode == OFF else checked(enter_sandbox(orders.walls), orders.mode)
+        OFF if orders.mode == OFF else require_sandbox_mode(enter_sandbox(orders.walls), orders.mode)
     )
     hide_torch()
     sys.argv = [orders.module]

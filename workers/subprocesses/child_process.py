@@ -1,7 +1,7 @@
 """The parent's side of a killable helper process.
 
-The helper has its own session and dies with this process. Its environment has no variable that could
-hold a secret.
+The helper has its own session and dies with this process. Its environment has no variable
+that could hold a secret.
 """
 
 import compileall
@@ -22,9 +22,9 @@ from typing import ClassVar, Final, Self, TypeVar
 from mallorn.core.errors import CodeReplaced
 from mallorn.core.redaction import redact
 from workers.sandbox.sandbox import SandboxSpec, allowed_environment
-from workers.subprocesses.cgroups import killed_for_memory
+from workers.subprocesses.cgroups import count_memory_kills
 from workers.subprocesses.child_main import LaunchSpec
-from workers.subprocesses.cpu_share import ProcessorShare
+from workers.subprocesses.cpu_time import ProcessorShare
 from workers.subprocesses.errors import (
     ChildCrashed,
     ChildError,
@@ -35,13 +35,7 @@ from workers.subprocesses.errors import (
     ChildTimeout,
     unpack_error,
 )
-from workers.subprocesses.frame_channel import (
-    FRAME_LIMIT_BYTES,
-    Channel,
-    ChannelClosed,
-    Frame,
-    FrameTooLarge,
-)
+from workers.subprocesses.frame_channel import FRAME_LIMIT_BYTES, Channel, ChannelClosed, Frame, FrameTooLarge
 from workers.subprocesses.pending_call import Call, PendingCall
 from workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
 from workers.subprocesses.shutdown import STOP
@@ -67,11 +61,8 @@ class ChildLog:
 
     def tail(self) -> str:
         size = os.fstat(self.file.fileno()).st_size
-        return (
-            os.pread(self.file.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-            .decode(errors="replace")
-            .strip()
-        )
+        tail = os.pread(self.file.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+        return tail.decode(errors="replace").strip()
 
     def trim(self) -> None:
         """Empty the file once it has grown past its limit."""
@@ -83,7 +74,7 @@ class ChildLog:
 
 
 @lru_cache(maxsize=1)
-def compile_what_children_import() -> None:
+def compile_child_bytecode() -> None:
     """Write the bytecode of modules that only children import; their sandbox forbids it."""
     for folder in ("graphc", "workers/tvm"):
         compileall.compile_dir(Path(_ROOT, folder), quiet=2)
@@ -93,7 +84,7 @@ def start_process(
     orders: LaunchSpec, fds: Mapping[str, int], log: ChildLog, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """Start a child that logs to `log`; `fds` maps environment variables to inherited files."""
-    compile_what_children_import()
+    compile_child_bytecode()
     path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     room = orders.walls.room
     scratch = {} if room is None else {"TMPDIR": str(room), "ZIG_GLOBAL_CACHE_DIR": str(room / ".zig")}
@@ -124,8 +115,8 @@ def start_process(
 
 
 class Child:
-    """Runs `MODULE` in its own process and process group. A subclass declares the methods it
-    serves.
+    """Runs `MODULE` in its own process and process group. A subclass declares the methods
+    it serves.
 
     The process is sandboxed (workers.sandbox): it may write only to the folder `room`, read
     `room` and system folders, and use `others` with the rights given. If `room` is None, it
@@ -134,9 +125,9 @@ class Child:
     child runs a linker, CONNECTS if it uses TCP.
 
     The process starts with the first call, restarts after a crash, and is replaced after
-    `max_calls` calls. It runs one call at a time and is not thread-safe. A call's time limit
-    starts when the process is ready. Methods that start it or wait raise ShutdownRequested
-    once this worker was asked to stop.
+    `max_calls` calls. It runs one call at a time and is not thread-safe. A call's time
+    limit starts when the process is ready. Methods that start it or wait raise
+    ShutdownRequested once this worker was asked to stop.
     """
 
     MODULE: ClassVar[str]
@@ -181,21 +172,23 @@ class Child:
         self.start()
         self._calls += 1
         self._busy = True
-        self._killed_before = killed_for_memory()
+        self._killed_before = count_memory_kills()
         self._share_before = ProcessorShare.of(self.pid)
         self._open_channel.put(Frame(call.method, call.params))
         return PendingCall(self, call)
 
-    def answered(self) -> bool:
+    def receive_answer(self) -> bool:
         """Send and receive without waiting; return True once the call has its answer. Raises
         ChildCrashed if the process died, or was killed for sending an invalid frame."""
         while self._reply is None:
             try:
-                frame = self._open_channel.pump()
+                frame = self._open_channel.receive_frame()
             except ChannelClosed:
                 raise self._crash_error() from None
             except FrameTooLarge:
-                raise self._end(f"sent more than {FRAME_LIMIT_BYTES >> 20} MiB at once") from None
+                raise self._kill_for_violation(
+                    f"sent more than {FRAME_LIMIT_BYTES >> 20} MiB at once"
+                ) from None
             if frame is None:
                 return False
             if frame.head == READY and not self.ready:
@@ -203,10 +196,10 @@ class Child:
             elif frame.head in (RESULT, ERROR):
                 self._reply = frame
             else:
-                raise self._end("sent what is no answer")
+                raise self._kill_for_violation("sent what is no answer")
         return True
 
-    def take(self) -> bytes:
+    def take_result(self) -> bytes:
         """Return the packed result of the finished call, or raise its exception."""
         reply, self._reply = self._reply, None
         if reply is None:
@@ -219,8 +212,8 @@ class Child:
         if reply.head == ERROR:
             error = unpack_error(reply.body)
             if isinstance(error, CodeReplaced):
-                STOP.replaced()
-                STOP.check()
+                STOP.stop_for_replaced_code()
+                STOP.raise_if_requested()
             raise error
         return reply.body
 
@@ -228,10 +221,10 @@ class Child:
         """Sleep until `answered` can make progress, or `timeout_sec` is over."""
         self._open_channel.wait(timeout_sec)
 
-    def expire(self, timeout_sec: float) -> ChildError:
+    def kill_after_timeout(self, timeout_sec: float) -> ChildError:
         """Kill the process because its call took too long; return the error to raise."""
         was_ready = self.ready
-        starved = ProcessorShare.of(self.pid).is_small_since(self._share_before)
+        starved = ProcessorShare.of(self.pid).waited_more_than_ran(self._share_before)
         self.kill()
         if not was_ready:
             return ChildNotStarted(f"{self.name} did not start")
@@ -268,7 +261,7 @@ class Child:
         # Imported here because children import this module too and have no settings.
         from mallorn.core.settings import settings
 
-        STOP.check()
+        STOP.raise_if_requested()
         if self.alive:
             return
         self.kill()
@@ -277,14 +270,14 @@ class Child:
         orders = LaunchSpec(self.MODULE, self._walls, settings().sandbox_mode(), self._memory_bytes)
         with contextlib.ExitStack() as stack:
             ends = {FD_VARIABLE: stack.enter_context(child_end)}
-            ends |= {name: stack.enter_context(end) for name, end in self.connections().items()}
+            ends |= {name: stack.enter_context(end) for name, end in self.inherited_sockets().items()}
             fds = {name: end.fileno() for name, end in ends.items()}
             self._process = start_process(orders, fds, self._log, self._env)
-        STOP.enter(self._process.pid)
+        STOP.register_child(self._process.pid)
         self._channel = Channel(own_end, FRAME_LIMIT_BYTES)
         self._calls, self.ready = 0, False
 
-    def connections(self) -> dict[str, socket.socket]:
+    def inherited_sockets(self) -> dict[str, socket.socket]:
         """Return further sockets that the child inherits. The keys are the environment
         variables in which it finds their file descriptors."""
         return {}
@@ -293,7 +286,7 @@ class Child:
         """Kill the process and all processes it started; abandon the call in progress."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
-            STOP.leave(self._process.pid)
+            STOP.unregister_child(self._process.pid)
             self._process.wait()
         for resource in (self._channel, self._log):
             if resource is not None:
@@ -319,7 +312,7 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
-    def _end(self, reason: str) -> ChildCrashed:
+    def _kill_for_violation(self, reason: str) -> ChildCrashed:
         """Kill the process because it broke the protocol; return the error to raise."""
         self.kill()
         return ChildCrashed(f"{self.name} {reason} and was killed")
@@ -335,9 +328,9 @@ class Child:
         tail = self._log.tail() if self._log is not None else ""
         kind: type[ChildCrashed] = ChildCrashed if self.ready else ChildNotStarted
         self.kill()
-        STOP.check()  # a requested stop kills children, too
+        STOP.raise_if_requested()  # a requested stop kills children, too
         if died_of is signal.SIGKILL:
             kind = ChildKilled
-        if died_of is signal.SIGKILL and killed_for_memory() > self._killed_before:
+        if died_of is signal.SIGKILL and count_memory_kills() > self._killed_before:
             kind, cause = ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
         return kind(f"{self.name} {cause}" + (f"\n{redact(tail)}" if tail else ""), died_of=died_of)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mallorn.core import errors
 from mallorn.core.errors import MallornError, StorageFull
-from mallorn.core.os_errors import FULL, lacks_handles, no_handle
+from mallorn.core.os_errors import FULL, reports_too_many_files, too_many_files_error
 from mallorn.core.redaction import redact
 
 if TYPE_CHECKING:  # children import this module and have no settings
@@ -76,8 +76,8 @@ def pack_error(error: Exception) -> dict[str, Any]:
     if isinstance(error, OSError) and error.errno in FULL:
         # A child writes to the temporary directory, unless the error names another file.
         error = StorageFull(f"the disk of {error.filename or tempfile.gettempdir()} is full")
-    elif not isinstance(error, MallornError) and lacks_handles(str(error)):
-        error = no_handle()
+    elif not isinstance(error, MallornError) and reports_too_many_files(str(error)):
+        error = too_many_files_error()
     if isinstance(error, MallornError):
         # The nearest base class in mallorn.core.errors: the parent may lack the child's own classes.
         base_class = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
@@ -109,7 +109,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def twice(work: Callable[[], T]) -> T:
+def retry_after_crash(work: Callable[[], T]) -> T:
     """Return the result of `work`; call it a second time if its helper process crashed."""
     try:
         return work()
@@ -123,12 +123,12 @@ _GIB: Final = 1024**3
 _NO_MEMORY: Final = ("bad_alloc", "MemoryError", "Cannot allocate memory")
 
 
-def lacks_memory(error: ChildError) -> bool:
+def is_out_of_memory(error: ChildError) -> bool:
     """Return whether the error's message says that the process reached its memory limit."""
     return any(words in error.message for words in _NO_MEMORY)
 
 
-def advice(error: ChildError, config: "Settings") -> str:
+def suggest_next_step(error: ChildError, config: "Settings") -> str:
     """Return what the user can try next: the error's own hint, else one for its class."""
     if error.hint:
         return error.hint
@@ -139,7 +139,7 @@ def advice(error: ChildError, config: "Settings") -> str:
         return "give the worker (its container, its group) more memory, or start it with MALLORN_BUILDERS=1"
     if isinstance(error, ChildKilled):
         return "most likely the host ran out of memory: start the worker with MALLORN_BUILDERS=1"
-    if isinstance(error, ChildCrashed) and lacks_memory(error):
+    if isinstance(error, ChildCrashed) and is_out_of_memory(error):
         limit_bytes = config.child_memory_bytes
         return (
             f"a compiler may use {limit_bytes / _GIB:.0f} GiB of address space: start the worker with "

@@ -30,8 +30,9 @@ class FrameTooLarge(Exception):
 
 
 class Channel:
-    """Sends and receives frames on a socket. `put` and `pump` never block; `wait` sleeps
-    until `pump` can progress. It buffers one incoming frame of at most `limit_bytes`."""
+    """Sends and receives frames on a socket. `put` and `receive_frame` never block; `wait`
+    sleeps until `receive_frame` can progress. It buffers one incoming frame of at most
+    `limit_bytes`."""
 
     def __init__(self, end: socket.socket, limit_bytes: float = inf) -> None:
         self._socket = end
@@ -59,7 +60,7 @@ class Channel:
         self._outgoing += _HEADER.pack(len(payload)) + payload
         self.flush()
 
-    def pump(self) -> Frame | None:
+    def receive_frame(self) -> Frame | None:
         """Send and receive without blocking; return the next complete frame, or None. Raises
         ChannelClosed at the end of the stream, FrameTooLarge for a frame over the limit."""
         self.flush()
@@ -73,7 +74,7 @@ class Channel:
         return Frame(head.decode(errors="replace"), body)
 
     def wait(self, timeout_sec: float = inf) -> None:
-        """Sleep until `pump` can make progress, or `timeout_sec` is over."""
+        """Sleep until `receive_frame` can make progress, or `timeout_sec` is over."""
         poller = select.poll()
         poller.register(self._socket, self.events)
         poller.poll(None if timeout_sec == inf else max(0.0, timeout_sec) * 1000)

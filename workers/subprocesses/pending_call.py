@@ -21,7 +21,7 @@ class Call(Generic[R]):
     limit_sec: float
     read: Callable[[bytes], R]
 
-    def within(self, limit_sec: float) -> "Call[R]":
+    def with_limit(self, limit_sec: float) -> "Call[R]":
         return replace(self, limit_sec=limit_sec)
 
 
@@ -30,10 +30,10 @@ class Process(Protocol):
 
     @property
     def ready(self) -> bool: ...
-    def answered(self) -> bool: ...
-    def take(self) -> bytes: ...
+    def receive_answer(self) -> bool: ...
+    def take_result(self) -> bytes: ...
     def wait(self, timeout_sec: float) -> None: ...
-    def expire(self, timeout_sec: float) -> ChildError: ...
+    def kill_after_timeout(self, timeout_sec: float) -> ChildError: ...
 
 
 class PendingCall(Generic[R]):
@@ -49,14 +49,14 @@ class PendingCall(Generic[R]):
         self._deadline_sec = time.monotonic() + budget_sec
 
     def poll(self) -> bool:
-        """Return whether the answer has arrived, without waiting. Raises ChildCrashed if the
-        process died or did not start, ChildTimeout after the deadline."""
-        if self._process.answered():
+        """Return whether the answer has arrived, without waiting. Raises ChildCrashed if
+        the process died or did not start, ChildTimeout after the deadline."""
+        if self._process.receive_answer():
             return True
         if self._process.ready and not self._was_ready:
             self._was_ready, self._deadline_sec = True, time.monotonic() + self._call.limit_sec
         if self.left_sec <= 0:
-            raise self._process.expire(self._call.limit_sec)
+            raise self._process.kill_after_timeout(self._call.limit_sec)
         return False
 
     def wait(self) -> R:
@@ -67,7 +67,7 @@ class PendingCall(Generic[R]):
 
     def result(self) -> R:
         """Return the method's result once `poll` returned True, or raise the method's exception."""
-        body = self._process.take()
+        body = self._process.take_result()
         try:
             return self._call.read(body)
         except ValueError:
@@ -80,11 +80,11 @@ class PendingCall(Generic[R]):
             return inf
         return self._deadline_sec - time.monotonic()
 
-    def pause(self) -> None:
+    def pause_deadline(self) -> None:
         """Stop the time limit's clock until `go_on`, because the process is suspended."""
         self._paused_sec = time.monotonic()
 
-    def go_on(self) -> None:
+    def resume_deadline(self) -> None:
         if self._paused_sec is not None:
             self._deadline_sec += time.monotonic() - self._paused_sec
             self._paused_sec = None

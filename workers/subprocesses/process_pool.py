@@ -23,8 +23,8 @@ class Finished(Generic[R]):
 
 
 class ChildPool(Generic[R]):
-    """Runs tasks of one kind in `size` children, which stay alive between tasks. Time during
-    which a child starts or is suspended does not count against a timeout."""
+    """Runs tasks of one kind in `size` children, which stay alive between tasks. Time
+    during which a child starts or is suspended does not count against a timeout."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class ChildPool(Generic[R]):
             child.start()
 
     def submit(self, call: Call[R], tag: Hashable, place: int | None = None) -> None:
-        """Start a task on the idle child at `place`, or on any idle child if it is None. The
-        pool must not be suspended."""
+        """Start a task on the idle child at `place`, or on any idle child if it is None.
+        The pool must not be suspended."""
         child = self._children[self.idle[0] if place is None else place]
         self._running[child] = tag, child.begin(call)
 
@@ -100,7 +100,7 @@ class ChildPool(Generic[R]):
         if not self._suspended:
             self._suspended = True
             for _, pending in self._running.values():
-                pending.pause()
+                pending.pause_deadline()
             for child in self._children:
                 child.suspend()
 
@@ -109,7 +109,7 @@ class ChildPool(Generic[R]):
         if self._suspended:
             self._suspended = False
             for _, pending in self._running.values():
-                pending.go_on()
+                pending.resume_deadline()
             for child in self._children:
                 child.resume()
 

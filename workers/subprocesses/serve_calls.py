@@ -26,7 +26,7 @@ def serve(methods: Served) -> None:
     try:
         channel.put(Frame(READY, os.environ.pop(REACHED_VARIABLE, "").encode()))
         while True:
-            while (request := channel.pump()) is None:
+            while (request := channel.receive_frame()) is None:
                 channel.wait()
             # The one broad `except`: the caller in the parent decides what an exception means.
             try:

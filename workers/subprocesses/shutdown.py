@@ -12,7 +12,7 @@ import signal
 import threading
 
 from mallorn.core.errors import LeaseLost
-from workers.subprocesses.cpu_share import processor_sec
+from workers.subprocesses.cpu_time import used_cpu_sec
 
 log = logging.getLogger(__name__)
 
@@ -36,41 +36,41 @@ class Shutdown:
         self._ended_sec = 0.0
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         return self._asked.is_set()
 
-    def ask(self) -> None:
+    def request_stop(self) -> None:
         """Request a stop: kill every child and let none start. Safe in a signal handler."""
         self._asked.set()
         for pid in tuple(self._groups):
             _kill_group(pid)
 
-    def replaced(self) -> None:
+    def stop_for_replaced_code(self) -> None:
         """Stop this worker because its code was replaced; its supervisor restarts it."""
         log.error("the code of this worker was replaced, so it ends: its supervisor restarts it")
-        self.ask()
+        self.request_stop()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def check(self) -> None:
+    def raise_if_requested(self) -> None:
         """Raise ShutdownRequested if the worker was asked to stop."""
-        if self.asked:
+        if self.is_requested:
             raise ShutdownRequested
 
-    def enter(self, pid: int) -> None:
+    def register_child(self, pid: int) -> None:
         """Register a child's process group `pid`; kill it at once if a stop was requested before."""
         self._groups.add(pid)
-        if self.asked:
+        if self.is_requested:
             _kill_group(pid)
 
-    def leave(self, pid: int) -> None:
+    def unregister_child(self, pid: int) -> None:
         """Forget a child that is about to be reaped, because its pid may then be reused."""
         if pid in self._groups:
-            self._ended_sec += processor_sec(pid)
+            self._ended_sec += used_cpu_sec(pid)
         self._groups.discard(pid)
 
-    def processor_sec(self) -> float:
+    def children_cpu_sec(self) -> float:
         """Return the CPU seconds that this worker's children have used so far."""
-        return self._ended_sec + sum(map(processor_sec, tuple(self._groups)))
+        return self._ended_sec + sum(map(used_cpu_sec, tuple(self._groups)))
 
 
 def _kill_group(pid: int) -> None:

@@ -77,7 +77,7 @@ class Fields:
 
 
 class Asker(Protocol):
-    """The methods of a helper process that typed methods call; tests have stand-ins."""
+    """The methods of a helper process that typed methods call; tests have fakes."""
 
     def ask(self, call: Call[R], /) -> R: ...
     def begin(self, call: Call[R], /) -> PendingCall[R]: ...
@@ -100,25 +100,24 @@ class Method(Generic[P, R]):
     def __get__(self, caller: Asker | None, owner: type) -> "Self | BoundMethod[P, R]":
         return self if caller is None else BoundMethod(self, caller)
 
-    def of(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def make_call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = bound.arguments
         limit_sec = self._limit_sec if isinstance(self._limit_sec, int | float) else self._limit_sec(values)
-        return Call(
-            self.name, self._params.pack(values), limit_sec, lambda body: self._result.unpack(body)["value"]
-        )
+        arguments = self._params.pack(values)
+        return Call(self.name, arguments, limit_sec, lambda body: self._result.unpack(body)["value"])
 
-    def by(self, function: Callable[P, R]) -> Handler:
+    def make_handler(self, function: Callable[P, R]) -> Handler:
         """Make `function` the method's handler. Raises TypeError if its parameters differ."""
         signature = inspect.signature(function)
         signature.bind(**dict.fromkeys(self._signature.parameters))  # raises TypeError for other parameters
 
-        def answer(params: bytes) -> bytes:
+        def handle_call(params: bytes) -> bytes:
             answered: Callable[..., R] = function
             return self._result.pack({"value": answered(**self._params.unpack(params))})
 
-        return Handler(self.name, answer)
+        return Handler(self.name, handle_call)
 
     @cached_property
     def _signature(self) -> inspect.Signature:
@@ -148,15 +147,15 @@ class BoundMethod(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the process and return the result. Raises ChildTimeout, ChildCrashed,
         ChildFailed or the MallornError that the method raised."""
-        return self._caller.ask(self._method.of(*args, **kwargs))
+        return self._caller.ask(self._method.make_call(*args, **kwargs))
 
     def begin(self, *args: P.args, **kwargs: P.kwargs) -> PendingCall[R]:
         """Send the call without waiting for its result."""
-        return self._caller.begin(self._method.of(*args, **kwargs))
+        return self._caller.begin(self._method.make_call(*args, **kwargs))
 
-    def within(self, limit_sec: float, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call_with_limit(self, limit_sec: float, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the process with this time limit instead of the declared one."""
-        return self._caller.ask(self._method.of(*args, **kwargs).within(limit_sec))
+        return self._caller.ask(self._method.make_call(*args, **kwargs).with_limit(limit_sec))
 
 
 def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Method[P, R]]:
@@ -164,12 +163,12 @@ def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Met
     return lambda declared: Method(declared, limit_sec)
 
 
-def serving(face: type, *answers: Handler) -> Served:
+def collect_handlers(interface: type, *given_handlers: Handler) -> Served:
     """Return the handlers by name, for `serve`. Raises TypeError unless `answers` are
     exactly the methods that the class `face` declares."""
-    handlers = dict(answers)
-    declared = {name for name in dir(face) if isinstance(getattr(face, name), Method)}
+    handlers = dict(given_handlers)
+    declared = {name for name in dir(interface) if isinstance(getattr(interface, name), Method)}
     if handlers.keys() != declared:
         undefined, unknown = sorted(declared - handlers.keys()), sorted(handlers.keys() - declared)
-        raise TypeError(f"{face.__name__}: not served: {undefined}; not declared: {unknown}")
+        raise TypeError(f"{interface.__name__}: not served: {undefined}; not declared: {unknown}")
     return handlers

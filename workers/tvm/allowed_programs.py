@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from graphc.quant import llvm_byte_dot_products, tile_instructions
-from graphc.quant.llvm_byte_dot_products import split, total
+from graphc.quant.llvm_byte_dot_products import build_block_dot_product, build_input_quantizer
 from mallorn.core.errors import InvalidRequest, Unschedulable
 
 HINT: Final = "delete what you imported from a source that you do not trust   (docs/security.md)"
@@ -85,12 +85,12 @@ def check_program(tir: str) -> None:
     try:
         _Graph(tir, NODES).check_function()
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise Unschedulable(f"a stored program is refused: {_why(error)}", hint=HINT) from None
+        raise Unschedulable(f"a stored program is refused: {_describe_error(error)}", hint=HINT) from None
 
 
 def read_trace(trace: str) -> Any:
-    """Return the instructions of a sketch's trace (JSON). Raises TraceRefused if one of them
-    is not allowed, or belongs to postprocessing."""
+    """Return the instructions of a sketch's trace (JSON). Raises TraceRefused if one of
+    them is not allowed, or belongs to postprocessing."""
     try:
         steps = json.loads(trace)
     except (ValueError, RecursionError):
@@ -111,17 +111,17 @@ def check_trace(steps: Any, decisions: Any = ()) -> None:
             raise ValueError(f"it has {len(steps)} instructions, more than {MOST_STEPS}")
         for kind, inputs, attributes, outputs in steps:
             _check_step(kind, inputs, attributes)
-            _check_values(outputs, _VARIABLE)
+            _check_literals(outputs, _VARIABLE)
         for index, decision in decisions:
             # TVM checks the rest itself, but crashes on an index that is out of range.
             if not 0 <= index < len(steps):
                 raise ValueError("a decision for an instruction that is not there")
-            _check_values(decision, _NO_TEXT)
+            _check_literals(decision, _NO_TEXT)
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise TraceRefused(f"a trace is refused: {_why(error)}", hint=HINT) from None
+        raise TraceRefused(f"a trace is refused: {_describe_error(error)}", hint=HINT) from None
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deep"
     words = str(error)[:200] if isinstance(error, ValueError) else "it has another form than TVM writes"
@@ -137,8 +137,8 @@ def _check_step(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> 
             raise ValueError(f"the annotation {key} is not allowed")
         block, *values = inputs
         words = ANNOTATIONS.get(key, _NO_TEXT)
-        _check_values(block, _VARIABLE)
-        _check_values(values, re.compile(rf'{_VARIABLE.pattern}|"({words.pattern})"'))
+        _check_literals(block, _VARIABLE)
+        _check_literals(values, re.compile(rf'{_VARIABLE.pattern}|"({words.pattern})"'))
         return
     maps = []
     if kind == "TransformLayout":
@@ -151,17 +151,17 @@ def _check_step(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> 
         maps, attributes = list(attributes), []
     for text in maps:
         _Graph(text, _MAP_NODES).check_nodes()
-    _check_values(inputs, _VARIABLE)
-    _check_values(attributes, _WORDS.get(kind, _NO_TEXT))
+    _check_literals(inputs, _VARIABLE)
+    _check_literals(attributes, _WORDS.get(kind, _NO_TEXT))
 
 
-def _check_values(value: Any, words: re.Pattern[str]) -> None:
+def _check_literals(value: Any, words: re.Pattern[str]) -> None:
     if isinstance(value, str):
         if not words.fullmatch(value):
             raise ValueError(f"the text {value!r} is not allowed there")
     elif isinstance(value, list):
         for item in value:
-            _check_values(item, words)
+            _check_literals(item, words)
     elif value is not None and not (isinstance(value, int | float) and -LARGEST <= value < LARGEST):
         raise ValueError(f"{value!r} is no number that a schedule needs")
 
@@ -184,12 +184,37 @@ class _Graph:
         self.check_nodes()
         if self._kind(self._root) != "ir.IRModule" or len(self._of_kind("tirx.PrimFunc")) != 1:
             raise ValueError("it is no module of one function")
-        texts = {self._llvm_text(statement) for statement in self._of_kind("tirx.AttrStmt")}
+        texts = set[str]()
+        for statement in self._of_kind("tirx.AttrStmt"):  # only pragmas that import LLVM IR of our passes
+            key = self._text(statement["attr_key"])
+            if key != _IMPORT:
+                raise ValueError(f"the attribute {key} is not allowed")
+            text = self._immediate(statement["value"])
+            block = _BLOCK.search(text)
+            if text not in _own_llvm_texts(int(block[1]) if block else 0):
+                raise ValueError("it holds code in LLVM's words that no pass of this version writes")
+            texts.add(text)
         defined = {name for text in texts for name in _DEFINITION.findall(text)}
         for call in self._of_kind("ir.Call"):
-            self._check_call(call, defined)
+            if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
+                raise ValueError("it calls something that is no operator")
+            operator = self._data(call["op"])
+            if operator == "tirx.reinterpret" and self._kind(call["ty"]) != "ir.PrimType":
+                raise ValueError("it takes a number for a place in memory")
+            if operator not in _EXTERN and operator != _PACKED:
+                continue
+            function = self._immediate(self._data(call["args"])[0])
+            if function not in (_SORTS if operator == _PACKED else defined):
+                raise ValueError(f"it calls the function {function}, which is not allowed")
         for entries in self._of_kind("ffi.Map"):
-            self._check_map(entries)
+            for key, value in zip(entries[::2], entries[1::2], strict=True):
+                if self._kind(key) == "ir.GlobalVar" or self._kind(value) == "ir.GlobalVar":
+                    continue
+                name = self._text(key)
+                if name not in _ATTRIBUTES and not _OWN_KEY.fullmatch(name):
+                    raise ValueError(f"the attribute {name} is not allowed")
+                if name == "global_symbol" and self._text(value) != "main":
+                    raise ValueError(f"it takes the symbol {self._text(value)}")
         for name in self._of_kind("ffi.String"):
             # Some code generators write names into sources without escaping them.
             if name not in texts and not (_SAFE_NAME.fullmatch(name) and name.isprintable()):
@@ -203,58 +228,20 @@ class _Graph:
                 raise ValueError(f"a node is a {kind}, which is not allowed")
             match data:
                 case dict():
-                    self._check_fields(index, data)
+                    for name, value in data.items():
+                        if isinstance(value, str):
+                            if name != "dtype" or not _DTYPE.fullmatch(value):
+                                raise ValueError(f"a node at {index} has the text {value!r} as its {name}")
+                        elif value is not None and not isinstance(value, float):
+                            minimum = -(2**63) if name in ("ndim", "value") else 0
+                            if not minimum <= value < 2**63:
+                                raise ValueError(f"a node at {index} has {value} as its {name}")
                 case list() if not all(isinstance(item, int) and 0 <= item < index for item in data):
                     raise ValueError("a node refers to one behind it")
                 case str() if kind == "ir.Op" and data not in OPS:
                     raise ValueError(f"it calls {data}, which is not allowed")
                 case int() if not -(2**63) <= data < 2**63:
                     raise ValueError("a whole number has more than 64 bits")
-
-    def _check_fields(self, index: int, fields: Mapping[str, str | int | float | None]) -> None:
-        """Raise ValueError unless fields are node indices, numbers or a data type's name."""
-        for name, value in fields.items():
-            if isinstance(value, str):
-                if name != "dtype" or not _DTYPE.fullmatch(value):
-                    raise ValueError(f"a node at {index} has the text {value!r} as its {name}")
-            elif value is not None and not isinstance(value, float):
-                minimum = -(2**63) if name in ("ndim", "value") else 0
-                if not minimum <= value < 2**63:
-                    raise ValueError(f"a node at {index} has {value} as its {name}")
-
-    def _check_call(self, call: Mapping[str, int], defined: Collection[str]) -> None:
-        if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
-            raise ValueError("it calls something that is no operator")
-        operator = self._data(call["op"])
-        if operator == "tirx.reinterpret" and self._kind(call["ty"]) != "ir.PrimType":
-            raise ValueError("it takes a number for a place in memory")
-        if operator not in _EXTERN and operator != _PACKED:
-            return
-        function = self._immediate(self._data(call["args"])[0])
-        if function not in (_SORTS if operator == _PACKED else defined):
-            raise ValueError(f"it calls the function {function}, which is not allowed")
-
-    def _llvm_text(self, statement: Mapping[str, int]) -> str:
-        """Return the LLVM IR that a pragma statement imports. Raises ValueError if the
-        statement is of another kind, or if our passes do not write this IR."""
-        key = self._text(statement["attr_key"])
-        if key != _IMPORT:
-            raise ValueError(f"the attribute {key} is not allowed")
-        text = self._immediate(statement["value"])
-        block = _BLOCK.search(text)
-        if text not in _own_llvm_texts(int(block[1]) if block else 0):
-            raise ValueError("it holds code in LLVM's words that no pass of this version writes")
-        return text
-
-    def _check_map(self, entries: Sequence[int]) -> None:
-        for key, value in zip(entries[::2], entries[1::2], strict=True):
-            if self._kind(key) == "ir.GlobalVar" or self._kind(value) == "ir.GlobalVar":
-                continue
-            name = self._text(key)
-            if name not in _ATTRIBUTES and not _OWN_KEY.fullmatch(name):
-                raise ValueError(f"the attribute {name} is not allowed")
-            if name == "global_symbol" and self._text(value) != "main":
-                raise ValueError(f"it takes the symbol {self._text(value)}")
 
     def _of_kind(self, kind: str) -> list[Any]:
         return [node["data"] for node in self._nodes if node["type"] == kind]
@@ -291,13 +278,20 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
 
 @lru_cache(maxsize=64)
 def _own_llvm_texts(block: int) -> frozenset[str]:
-    """Return each LLVM IR text that our passes insert: those for tile instructions, and
-    those for dot products of int4 or int8 numbers with `block` numbers per scale."""
+    """Return our passes' LLVM IR: tile instructions, and dot products for `block` values a scale."""
     tiles = {instruction.text for instruction in tile_instructions.BY_TYPE.values()}
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)
     bits = llvm_byte_dot_products.NIBBLES, llvm_byte_dot_products.BYTES
     pairs = product(llvm_byte_dot_products.INSTRUCTIONS.values(), bits)
     return frozenset(
-        tiles.union(*({split(dot, block, width).text, total(dot, block, width).text} for dot, width in pairs))
+        tiles.union(
+            *(
+                {
+                    build_input_quantizer(dot, block, width).text,
+                    build_block_dot_product(dot, block, width).text,
+                }
+                for dot, width in pairs
+            )
+        )
     )

@@ -26,12 +26,12 @@ from tvm.ir.instrument import pass_instrument
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.tirx import BufferStore
 
-from graphc.export.code_generation import compiled
+from graphc.export.code_generation import compile_to_library
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import NOT_COMPILED
 from workers.interfaces.candidate_compiler import Library
-from workers.tvm.kernel_figures import compile_for_cuda
-from workers.tvm.linker import blame_the_host, link_shared
+from workers.tvm.cuda_kernel_resources import compile_for_cuda
+from workers.tvm.linker import link_shared, raise_if_disk_unusable
 from workers.tvm.parsed_program_cache import instructions, parse_tvm_target
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.rebuild_schedule import rebuild
@@ -61,7 +61,7 @@ class CandidateSizes:
     def __init__(self) -> None:
         self._latest: deque[int] = deque(maxlen=KEPT)
 
-    def judge(self, size: int) -> None:
+    def check_size(self, size: int) -> None:
         """Record a candidate's size; raise BodyTooLarge if it is far above the median."""
         usual = median(self._latest) if len(self._latest) >= FEWEST else inf
         self._latest.append(size)
@@ -87,20 +87,20 @@ class Watch:
         if str(info.name) != UNROLLED:
             return
         try:
-            self._sizes.judge(size_of(module))
+            self._sizes.check_size(count_stores(module))
         except BodyTooLarge as refusal:
             self.refused = refusal
             raise
 
 
-def size_of(module: Any) -> int:
+def count_stores(module: Any) -> int:
     """Return the number of stores in a module, as the measure of its code size."""
     stores: list[None] = []
     tvm_ffi.structural_walk(module, (BufferStore, lambda _: stores.append(None)), order="pre")
     return len(stores)
 
 
-def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
+def compile_module(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
     """Compile a scheduled module to a library in memory. Raises BodyTooLarge if `sizes`
     rejects it. For CUDA, raises KernelRefused, CannotLaunch and HostFault as well."""
     watches = [] if sizes is None else [Watch(sizes)]
@@ -108,7 +108,7 @@ def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> A
     try:
         if tvm_target.kind.name == "cuda":
             return compile_for_cuda(module, tvm_target, watches, **options).library
-        return compiled(module, tvm_target, watches, **options)
+        return compile_to_library(module, tvm_target, watches, **options)
     except RuntimeError as error:  # TVM replaces the error that the watch raised by its own
         for watch in watches:
             if watch.refused is not None:
@@ -137,7 +137,7 @@ def build(
     # As MetaSchedule's builder does: callers pass weights in the layout of the schedule.
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     sizes = None if any_size else SIZES[tir, target]
-    library = generate(module, target, sizes)
+    library = compile_module(module, target, sizes)
     try:
         if library.imports:
             library.export_library(out_path, fcompile=link_shared)
@@ -150,7 +150,7 @@ def build(
             finally:
                 object_path.unlink(missing_ok=True)
     except RuntimeError:  # TVM has no error type of its own for files that cannot be written
-        blame_the_host(Path(out_path).absolute().parent)
+        raise_if_disk_unusable(Path(out_path).absolute().parent)
         raise
     elapsed_ms = (time.perf_counter() - started_sec) * 1000
     return Library(elapsed_ms, os.path.getsize(out_path), tensor_args(schedule.mod))

@@ -12,16 +12,16 @@ from typing import Final
 import tvm
 
 from db.dataset.dataset_reader import DatasetReader, open_export
-from db.dataset.schema import SKETCH_TABLE, TABLES, WORKLOAD_TABLE, Row
+from db.dataset.export_schema import SKETCH_TABLE, TABLES, WORKLOAD_TABLE, Row
 from mallorn.core.values.candidate import ChoiceKind, unpack_choices
 from workers.interfaces.model_compiler import DatasetRows, OpenedDataset
 from workers.interfaces.tensor_arguments import pack_arguments
 from workers.tvm.allowed_programs import read_trace
-from workers.tvm.extract_tasks import describe
+from workers.tvm.extract_tasks import describe_task
 from workers.tvm.parsed_program_cache import TILES, parse_module
 from workers.tvm.sketches import sketch_key
-from workers.tvm.tuning_database import BROKEN, words_of
-from workers.tvm.workload_key import canonical
+from workers.tvm.tuning_database import BROKEN, describe_error
+from workers.tvm.workload_key import rename_blocks_canonically
 
 ANOTHER: Final = "another key than its text has"
 CHOICES: Final = "other choices than its trace has"
@@ -59,14 +59,14 @@ def next_rows(table: str, size: int) -> DatasetRows | None:
         try:
             rows.append(check(row))
         except BROKEN as error:
-            refusals[row["key"]] = words_of(error)
+            refusals[row["key"]] = describe_error(error)
     return DatasetRows(rows, refusals)
 
 
 def check_workload(row: Row) -> Row:
     """Return a workload's row with the other columns recomputed from its program. Raises
     ValueError if the key is wrong, an error of BROKEN if the program is invalid."""
-    task = describe(canonical(parse_module(row["tir"])), row["name"], weight=1)
+    task = describe_task(rename_blocks_canonically(parse_module(row["tir"])), row["name"], weight=1)
     if task.key != row["key"]:
         raise ValueError(ANOTHER)
     return row | {

@@ -13,7 +13,7 @@ from graphc.onnx import inline_functions, lower_contrib_operators, unroll_loops
 from graphc.onnx import read_with_weights_on_disk as weights
 from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
 from mallorn.core.errors import InvalidModel
-from mallorn.core.storable_json import told
+from mallorn.core.storable_json import quote_untrusted
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"
@@ -74,13 +74,13 @@ def _check(model: ModelProto) -> None:
     if not model.graph.output:
         raise InvalidModel("the model has no outputs", hint="export it again, with its results as outputs")
     try:
-        onnx.checker.check_model(_checkable(model))
+        onnx.checker.check_model(_copy_for_checker(model))
     except onnx.checker.ValidationError as error:
         reason = " ".join(str(error).partition("==> Context")[0].split())
         raise InvalidModel(f"not a valid ONNX model: {reason[:TOLD]}", hint=CHECK) from None
 
 
-def refuse_text(graph: GraphProto) -> None:
+def refuse_string_inputs(graph: GraphProto) -> None:
     """Raise InvalidModel if an input is a tensor of strings."""
     for value in graph_inputs(graph):
         if value.type.tensor_type.elem_type == TensorProto.STRING:
@@ -90,7 +90,7 @@ def refuse_text(graph: GraphProto) -> None:
             )
 
 
-def _checkable(model: ModelProto) -> ModelProto:
+def _copy_for_checker(model: ModelProto) -> ModelProto:
     """Return a copy of a model for ONNX's checker. Weights in other files become inputs, and
     domains and output types are added, which the checker requires but exporters omit."""
     result = ModelProto()
@@ -160,11 +160,11 @@ def _unknown(names: Sequence[str]) -> InvalidModel:
         if loops
         else "export with standard ONNX operators, e.g. torch.onnx.export(..., opset_version=17)"
     )
-    examples = ", ".join(map(told, names[:MOST_NAMES]))
+    examples = ", ".join(map(quote_untrusted, names[:MOST_NAMES]))
     return InvalidModel(f"TVM cannot import these operators: {examples}", hint=f"{hint}   {LIST}")
 
 
-def plain(error: BaseException) -> str:
+def describe_tvm_error(error: BaseException) -> str:
     """Describe a TVM error in one line, without the source text of the check that failed."""
     text = _CONDITION.sub("", first_line(error)).strip()
     if isinstance(error, KeyError):

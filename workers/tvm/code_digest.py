@@ -17,7 +17,7 @@ from graphc.export.cuda_toolkit import find_nvcc
 from graphc.export.zip_graphc import digest
 from mallorn.core.errors import CodeReplaced, HostFault
 from workers.subprocesses.typed_method import Served
-from workers.tvm.linker import compiler, link_command
+from workers.tvm.linker import find_c_compiler, link_command
 
 CHARS: Final = 12
 VARIABLE: Final = "MALLORN_CODE"
@@ -32,7 +32,7 @@ def code_digest() -> str:
     return sha256(repr(sorted(code_parts().items())).encode()).hexdigest()[:CHARS]
 
 
-def builder() -> str:
+def current_builder_name() -> str:
     """Return the name, stored with results, of the code that builds candidates."""
     return f"{TVM_VERSION}+{code_digest()}"
 
@@ -45,7 +45,7 @@ def code_parts() -> Mapping[str, str]:
         linker = link_command()[0]
     except HostFault:
         linker = None
-    tools = {"compiler": _version_of(compiler()), "linker": _version_of(linker)}
+    tools = {"compiler": _version_of(find_c_compiler()), "linker": _version_of(linker)}
     if nvcc := find_nvcc():
         tools["nvcc"] = _version_of(nvcc, line=-1)
     return source_parts() | tools
@@ -57,29 +57,29 @@ def source_parts() -> dict[str, str]:
     return sources | {name: version(name) for name in _WHEELS}
 
 
-def remember_sources() -> None:
-    """Store the digest of our source files in the environment, for `sources_replaced`."""
-    os.environ[VARIABLE] = _sources()
+def store_source_digest() -> None:
+    """Store the digest of our source files in the environment, for `have_sources_changed`."""
+    os.environ[VARIABLE] = _digest_of_sources()
 
 
-def sources_replaced() -> bool:
+def have_sources_changed() -> bool:
     """Return whether our source files have changed since this process or its parent called
-    `remember_sources`."""
+    `store_source_digest`."""
     digest.cache_clear()
-    return VARIABLE in os.environ and os.environ[VARIABLE] != _sources()
+    return VARIABLE in os.environ and os.environ[VARIABLE] != _digest_of_sources()
 
 
-def same_code(methods: Served) -> Served:
-    """Return a child process's methods. If source files have changed since its parent called
-    `remember_sources`, return methods that raise CodeReplaced."""
+def refuse_if_code_changed(methods: Served) -> Served:
+    """Return a child process's methods. If source files have changed since its parent
+    called `store_source_digest`, return methods that raise CodeReplaced."""
 
-    def refuse(_params: bytes) -> bytes:
+    def raise_code_replaced(_params: bytes) -> bytes:
         raise CodeReplaced
 
-    return dict.fromkeys(methods, refuse) if sources_replaced() else methods
+    return dict.fromkeys(methods, raise_code_replaced) if have_sources_changed() else methods
 
 
-def _sources() -> str:
+def _digest_of_sources() -> str:
     return sha256(repr(sorted(source_parts().items())).encode()).hexdigest()[:CHARS]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.export.onnxruntime_answers import relative_error, worst_error
+from graphc.export.compare_with_onnxruntime import relative_error, worst_error
 from workers.device.random_and_saved_arrays import load_arrays
 from workers.interfaces.model_compiler import Agreement, Reference
 
@@ -20,7 +20,7 @@ _BFLOAT16_EPS = 2.0**-7
 _FLOAT16_EPS = 2.0**-10
 
 
-def rounded_error(outputs: Array, reference: Array) -> float:
+def rounded_outputs_error(outputs: Array, reference: Array) -> float:
     """Return the relative error of outputs that were rounded to few values. If no number is
     off by more than one rounding step, the worst 1 % are ignored."""
     error = relative_error(outputs, reference)
@@ -58,11 +58,11 @@ def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> flo
     return _SLACK * float(np.finfo(dtype).eps) * max(1.0, sqrt(reduction_len)) + float16_error
 
 
-def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
+def compare_outputs(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
     """Compare saved outputs with expected ones, with a tolerance for each data type."""
     errors, limits = [], []
     outputs, reference = load_arrays(outputs_npz), load_arrays(expected_npz)
-    error_between = rounded_error if by.rounds else relative_error
+    error_between = rounded_outputs_error if by.rounds else relative_error
     for name in (f"arg_{index}" for index in by.outputs):
         dtype = str(outputs[name].dtype)
         errors.append(error_between(outputs[name], reference[name]))

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from graphc.export.cuda_toolkit import CUDART, find_nvcc, load_cudart
 from mallorn.core.errors import HostFault, InvalidRequest, MallornError
-from mallorn.core.install_command import install_line
-from mallorn.core.os_errors import os_error
+from mallorn.core.install_command import pip_install_command
+from mallorn.core.os_errors import explain_os_error
 from workers.device.cuda_driver import DRIVER, load_tvms_cuda_library
-from workers.tvm.linker import INSTALL, blame_the_host, compiler
+from workers.tvm.linker import INSTALL, find_c_compiler, raise_if_disk_unusable
 
 STUB: Final = Path(__file__).with_name("cuda_driver_stub.c")
 # The same as TVM's own, so that libraries compiled by stock TVM are as fast.
@@ -77,8 +77,8 @@ def find_toolchain() -> Toolchain:
     except OSError:
         has_driver = False
     needs = (
-        (nvcc, "CUDA's compiler nvcc", install_line("cuda")),
-        (cudart, f"CUDA's runtime {CUDART}", install_line("cuda")),
+        (nvcc, "CUDA's compiler nvcc", pip_install_command("cuda")),
+        (cudart, f"CUDA's runtime {CUDART}", pip_install_command("cuda")),
         (which("g++"), "a C++ compiler, which nvcc needs", "apt-get install g++"),
     )
     missing = tuple((tool, command) for path, tool, command in needs if not path)
@@ -86,7 +86,7 @@ def find_toolchain() -> Toolchain:
 
 
 @lru_cache(maxsize=1)
-def load() -> None:
+def load_cuda_compiler() -> None:
     """Load TVM's CUDA runtime library, and make TVM compile CUDA source with nvcc. Raises
     HostFault if a tool is missing, with the command that installs it."""
     toolchain = find_toolchain()
@@ -98,7 +98,7 @@ def load() -> None:
     import tvm_ffi
 
     if not toolchain.has_driver:
-        if (c_compiler := compiler()) is None:
+        if (c_compiler := find_c_compiler()) is None:
             raise HostFault("this host cannot compile for CUDA: it lacks a C compiler", hint=INSTALL)
         with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
             stub = str(Path(folder, DRIVER))
@@ -130,30 +130,29 @@ def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
 
 
 def _run(command: list[str], folder: str) -> str:
-    """Run a compiler and return its output. Raises KernelRefused if it rejects the source,
-    HostFault if it cannot run."""
+    """Return a compiler's output. Raises KernelRefused for a bad source, HostFault if it cannot run."""
     try:
         process = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=folder
         )
     except OSError as error:
-        raise os_error(error) or HostFault(f"cannot run {command[0]}: {error.strerror}") from error
+        raise explain_os_error(error) or HostFault(f"cannot run {command[0]}: {error.strerror}") from error
     output = process.stdout.replace(f"{folder}/", "").strip()
     if process.returncode != 0:
-        blame_the_host(Path(folder))
+        raise_if_disk_unusable(Path(folder))
         raise KernelRefused(f"{Path(command[0]).name} refused the kernel: {output}")
     return output
 
 
 @contextmanager
-def collecting(target: Any) -> Iterator[Collected]:
+def collect_device_code(target: Any) -> Iterator[Collected]:
     """Make nvcc compile CUDA kernels in this context and collect their device code; leave
     other targets alone. Raises KernelRefused, HostFault in place of RuntimeError."""
     collected = Collected()
     if target.kind.name != "cuda":
         yield collected
         return
-    load()
+    load_cuda_compiler()
     token = _collected.set(collected)
     try:
         with target:

@@ -24,8 +24,8 @@ from tvm import relax
 from tvm.relax import vm_build
 
 from graphc.export import compile_network as stock
-from graphc.export.code_generation import compiled
-from graphc.export.embed_weights import embedding
+from graphc.export.code_generation import compile_to_library
+from graphc.export.embed_weights import weight_embedding_options
 from graphc.fold import share_equal_constants
 from graphc.ranges import dispatch_by_shape
 from mallorn.core.values.dynamic_shapes import Dynamic
@@ -33,10 +33,10 @@ from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 from workers.device.detect_host import available_cores
 from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, Shapes, Untuned
-from workers.tvm.compile_cuda import collecting
+from workers.tvm.compile_cuda import collect_device_code
 from workers.tvm.graph_recipes import recipe_of, step_json
-from workers.tvm.import_onnx_to_relax import load_network, load_point
-from workers.tvm.linker import compiler, link_shared
+from workers.tvm.import_onnx_to_relax import import_at_point, load_network
+from workers.tvm.linker import find_c_compiler, link_shared
 from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from workers.tvm.tuning_database import read_database
 
@@ -53,8 +53,8 @@ _latest_networks: dict[tuple[str, int, str, str], Networks] = {}  # at most one
 
 
 def export_kernels(mod: Any, library: str, target: Any) -> None:
-    """Write a scheduled module's library for a CPU, like `relax.build` and `export_library`,
-    but compile kernels in parallel and reuse cached ones."""
+    """Write a scheduled module's library for a CPU, like `relax.build` and
+    `export_library`, but compile kernels in parallel and reuse cached ones."""
     with target:
         mod = relax.get_pipeline("default_build")(relax.transform.DeadCodeElimination()(mod))
     builder = relax.ExecBuilder()
@@ -70,7 +70,7 @@ def export_kernels(mod: Any, library: str, target: Any) -> None:
 
         def compile_kernel(key: str) -> bytes:
             path = Path(folder, f"new-{key}.o")  # a fused function's name may be too long
-            compiled(tvm.IRModule(dict([kernels_by_key[key]])), target).write_to_file(str(path))
+            compile_to_library(tvm.IRModule(dict([kernels_by_key[key]])), target).write_to_file(str(path))
             return path.read_bytes()
 
         new_keys = [key for key in kernels_by_key if key not in _cached]
@@ -87,8 +87,8 @@ def export_kernels(mod: Any, library: str, target: Any) -> None:
 def export_with_pool(executable: Any, library: str, target: Any, kernels: Sequence[str] = ()) -> None:
     """Write an executable's library, with our thread pool for a CPU, and link it by
     `link_shared`. `kernels` are the paths of further object files to link."""
-    embedded = embedding() if stock.is_cpu(target) else {}
-    pool = pool_object(tuple(stock.pool_options(target))) if stock.is_cpu(target) else b""
+    embedded = weight_embedding_options() if stock.is_cpu(target) else {}
+    pool = pool_object(tuple(stock.thread_pool_compiler_options(target))) if stock.is_cpu(target) else b""
 
     def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
         pool_path = Path(output).with_suffix(".pool.o")
@@ -106,11 +106,11 @@ def export_with_pool(executable: Any, library: str, target: Any, kernels: Sequen
 @lru_cache(maxsize=8)
 def pool_object(options: tuple[str, ...]) -> bytes:
     """Compile our thread pool to an object file and return its bytes; none if that fails."""
-    command = compiler()
+    command = find_c_compiler()
     if command is None:
         log.warning(NO_COMPILER)
         return b""
-    with tempfile.TemporaryDirectory(prefix="mallorn-pool-") as folder, stock.thread_pool() as source:
+    with tempfile.TemporaryDirectory(prefix="mallorn-pool-") as folder, stock.thread_pool_source() as source:
         object_path = Path(folder, "pool.o")
         result = subprocess.run(
             [command, *options, "-fPIC", "-c", str(source), "-o", str(object_path)],
@@ -145,18 +145,17 @@ def compile_model(
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
     steps_after = [step_json(step) for step in steps.after]
-    mods, inputs, outputs = networks(model_path, target, recipe, input_shapes, dynamic)
+    mods, inputs, outputs = import_networks(model_path, target, recipe, input_shapes, dynamic)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
-        hits, misses = stock.count_hits(mods, scratch, tvm_target)
+        hits, misses = stock.partition_tasks_by_schedule(mods, scratch, tvm_target)
         ranges = None if dynamic is None else dynamic.model_dump(mode="json")
         if stock.is_cpu(tvm_target):
-            export_kernels(
-                stock.scheduled(mods, ranges, steps_after, tvm_target, scratch), out_so, tvm_target
-            )
+            scheduled_mods = stock.apply_schedules(mods, ranges, steps_after, tvm_target, scratch)
+            export_kernels(scheduled_mods, out_so, tvm_target)
         else:
-            with collecting(tvm_target):
-                executable = stock.build(mods, ranges, steps_after, tvm_target, scratch)
+            with collect_device_code(tvm_target):
+                executable = stock.build_library(mods, ranges, steps_after, tvm_target, scratch)
             export_with_pool(executable, out_so, tvm_target)
     return Compiled(
         found=len(hits),
@@ -170,15 +169,15 @@ def compile_model(
     )
 
 
-def read_ahead(
+def import_ahead(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> None:
     """Import a model into the cache, unless it is too large. Raises InvalidModel."""
     if not is_large(os.path.getsize(model_path)):
-        networks(model_path, target, recipe, input_shapes, dynamic)
+        import_networks(model_path, target, recipe, input_shapes, dynamic)
 
 
-def networks(
+def import_networks(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> Networks:
     """Import a model, at each size to tune if it has free dimensions, and run the recipe's
@@ -196,7 +195,7 @@ def networks(
                 label, network = "", load_network(model_path, input_shapes, tvm_target)
             else:
                 label = dispatch_by_shape.point_suffix(point)
-                network, _ = load_point(model_path, dynamic, point, tvm_target)
+                network, _ = import_at_point(model_path, dynamic, point, tvm_target)
             inputs, outputs = network.inputs, network.outputs
             mod, _ = run_steps(network.mod, steps, tvm_target)
             mods[label] = constants.share(mod)
@@ -211,8 +210,8 @@ def compile_default(model_path: str, target: str, out_so: str, input_shapes: Sha
     """Compile a model as stock TVM does, to compare speed and outputs with tuned models."""
     started_sec = time.monotonic()
     tvm_target = as_tvm_target(target)
-    with collecting(tvm_target):
+    with collect_device_code(tvm_target):
         executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
-    embedded = embedding() if stock.is_cpu(tvm_target) else {}
+    embedded = weight_embedding_options() if stock.is_cpu(tvm_target) else {}
     executable.export_library(out_so, fcompile=link_shared, **embedded)
     return Untuned(Path(out_so).stat().st_size, time.monotonic() - started_sec)

@@ -44,7 +44,7 @@ class Dot(NamedTuple):
     ones: int  # 32 bits filled with ones of the narrow type
 
 
-def dots(target: Any) -> Iterator[Dot]:
+def dot_product_instructions(target: Any) -> Iterator[Dot]:
     """Yield the best dot-product instruction, if any, of a target for bfloat16 and int8."""
     # Imported late: `load_intrinsics` registers their intrinsics in a fifth of the time.
     from graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
@@ -66,7 +66,10 @@ def build_probes(target: str, folder: str) -> list[Probe]:
         "float64": [
             _product("float64", _cores(target), vector_lanes(target) // 2, rows) for rows in FEW_ROWS
         ],
-        **{dot.dtype: list(_dot_products(target, dot)) for dot in dots(parse_tvm_target(target))},
+        **{
+            dot.dtype: list(_dot_products(target, dot))
+            for dot in dot_product_instructions(parse_tvm_target(target))
+        },
         **{
             f"{tile.numbers.weights}_tiles": [probe_tiles(tile, _cores(target))]
             for tile in tile_instructions(parse_tvm_target(target))
@@ -103,8 +106,8 @@ def _cores(target: str) -> int:
 
 
 def _products(target: str) -> Iterator[Sourced]:
-    """Yield float32 multiply-add probes, in the widest vectors and in half as wide ones. One
-    core tries each number of output rows in `ROWS`, all cores each in `FEW_ROWS`."""
+    """Yield float32 multiply-add probes, in the widest vectors and in half as wide ones.
+    One core tries each number of output rows in `ROWS`, all cores each in `FEW_ROWS`."""
     widest = vector_lanes(target)
     for lanes in (count for count in (widest, widest // 2) if count >= LEAST_LANES):
         for rows in ROWS:
@@ -198,13 +201,12 @@ ATTRS
 
 
 def _memory_probes(target: str) -> Iterator[Sourced]:
-    """Yield probes of one core's bandwidth for each size of its data, of all cores' memory
-    bandwidth, and of the cost of a parallel loop."""
+    """Yield probes of one core's bandwidth by size, of all cores', and of a parallel loop's cost."""
     lanes, cores = vector_lanes(target), _cores(target)
     share = min(max(SHARED_BYTES // cores, SHARE_BYTES), MOST_BYTES // cores) >> 12 << 12
     for size in SIZES:
-        yield _read(Finds.BANDWIDTH, 1, lanes, ONE_CORE_BYTES, size)
-    yield _read(Finds.MEMORY, cores, lanes, share, share)
+        yield _read_bandwidth_probe(Finds.BANDWIDTH, 1, lanes, ONE_CORE_BYTES, size)
+    yield _read_bandwidth_probe(Finds.MEMORY, cores, lanes, share, share)
     text = f"""HEAD(out: T.Buffer(({cores}, 16), "float32")) -> None:
 ATTRS
     for core in T.parallel({cores}):
@@ -216,7 +218,7 @@ ATTRS
     )
 
 
-def _read(finds: Finds, cores: int, lanes: int, share: int, size: int) -> Sourced:
+def _read_bandwidth_probe(finds: Finds, cores: int, lanes: int, share: int, size: int) -> Sourced:
     """Return a probe in which each core repeatedly reads `size` of its own `share` bytes."""
     floats, turns, block = share // 4, max(1, READ_BYTES // size), STREAMS * lanes
     text = f"""HEAD(data: T.Buffer(({cores * floats},), "float32"), size: T.Buffer((1,), "int32"),

@@ -21,7 +21,7 @@ from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingTensorCore, Re
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 from tvm.tirx.build import split_host_device_mods
 
-from graphc.matmul.dlight_matmul import LowerableMatmul
+from graphc.matmul.dlight_int8_matmul import LowerableMatmul
 from mallorn.core.compute_capability import capability
 
 DYNAMIC: Final = "shared.dyn"
@@ -41,16 +41,9 @@ _RULES: Final = (
 )
 
 
-def generators(target: Any) -> list[Any]:
+def space_generators(target: Any) -> list[Any]:
     """Return space generators for a CUDA target: for WMMA and, if it has it, `mma.sync`."""
     custom, wmma, mma, *simple_rules = ScheduleRule.create("cuda-tensorcore")
-    spaces = [PostOrderApply(sch_rules=[custom, _wmma_with_wide_sums(), wmma, *simple_rules])]
-    if capability(target.attrs["arch"]).number >= _OLDEST_ASYNC_COPY:
-        spaces.append(PostOrderApply(sch_rules=[custom, mma, *simple_rules]))
-    return spaces
-
-
-def _wmma_with_wide_sums() -> Any:
     groups = [
         {
             "init": f"wmma_fill_16x16x16_{sums}",
@@ -62,7 +55,7 @@ def _wmma_with_wide_sums() -> Any:
         for operands, sums in (("f16", "f32"), ("s8", "s32"))
         for transposed in ("", "_trans")
     ]
-    return MultiLevelTilingTensorCore(
+    wide_sums = MultiLevelTilingTensorCore(
         groups,
         _STRUCTURE,
         list(_BINDS),
@@ -71,6 +64,10 @@ def _wmma_with_wide_sums() -> Any:
         reuse_read=ReuseType("must", [4], DYNAMIC),
         reuse_write=ReuseType("must", [2], "shared"),
     )
+    spaces = [PostOrderApply(sch_rules=[custom, wide_sums, wmma, *simple_rules])]
+    if capability(target.attrs["arch"]).number >= _OLDEST_ASYNC_COPY:
+        spaces.append(PostOrderApply(sch_rules=[custom, mma, *simple_rules]))
+    return spaces
 
 
 def dlight_schedule(module: Any, target: Any) -> Any | None:
@@ -89,7 +86,7 @@ def dlight_schedule(module: Any, target: Any) -> Any | None:
     return None
 
 
-def opted_in(target: Any) -> Any:
+def with_opt_in_shared_memory(target: Any) -> Any:
     """Return the target with the larger shared-memory limit that kernels can opt in to."""
     return _with_attrs(target, **{_SHARED_LIMIT: capability(target.attrs["arch"]).shared_per_block_optin})
 
@@ -104,9 +101,7 @@ def can_launch(module: Any, target: Any) -> bool:
     bind = tvm.tirx.transform.BindTarget(target.with_host(tvm.target.Target("llvm")))
     try:
         _, kernels = split_host_device_mods(pipeline(bind(module)))
-        functions = [
-            function for kernel in kernels.values() for function in finalize()(kernel).functions.values()
-        ]
+        functions = [f for kernel in kernels.values() for f in finalize()(kernel).functions.values()]
     except (RuntimeError, TypeError, ValueError):
         return False
     limits = {"max_threads_per_block": target.attrs["max_threads_per_block"]}

@@ -12,15 +12,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime, worst_error
 from graphc.export.export_checks import is_quantised
-from graphc.export.onnxruntime_answers import make_session, run_onnxruntime, worst_error
 from mallorn.core.errors import Unavailable
 from workers.device.detect_host import physical_cores
 from workers.interfaces.whole_model_engine import Engine, LoadedEngine
 from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import serving
-from workers.tvm.code_digest import same_code
-from workers.tvm.time_probes import clock
+from workers.subprocesses.typed_method import collect_handlers
+from workers.tvm.code_digest import refuse_if_code_changed
+from workers.tvm.time_probes import time_probes_here
 
 WARM_UP_CALLS: Final = 2
 ROUGH_CALLS: Final = 20
@@ -32,7 +32,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     import tvm
     from tvm import relax
 
-    from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
+    from workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
 
     # Only the kind is parsed: parsing a target's CPU features takes long.
     kind = json.loads(target)["kind"]
@@ -47,12 +47,12 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
         return list(result) if isinstance(result, tvm.ir.Array | list | tuple) else [result]
 
     def kernels() -> Kernels:
-        use_graphs(0)
+        enable_cuda_graphs(0)
         machine = relax.VirtualMachine(module, device)
-        use_graphs(1)
+        enable_cuda_graphs(1)
         return Kernels(machine.set_instrument, partial(machine["main"], *args), clock_of(kind, device.sync))
 
-    _methods.update(run=run, outputs=_outputs, kernels=cache(kernels))
+    _methods.update(run=run, outputs=_run_for_outputs, kernels=cache(kernels))
     return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())
 
 
@@ -65,17 +65,17 @@ def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEn
 
     counts = {threads, min(threads, physical_cores())}
     if len(counts) > 1:  # one session at a time: a model may be large
-        threads = min(counts, key=lambda count: _rough_us(_onnxruntime(model_path, inputs_npz, count)))
-    _methods.update(run=_onnxruntime(model_path, inputs_npz, threads), outputs=_outputs)
+        threads = min(counts, key=lambda n: _rough_us(_create_onnxruntime_runner(model_path, inputs_npz, n)))
+    _methods.update(run=_create_onnxruntime_runner(model_path, inputs_npz, threads), outputs=_run_for_outputs)
     own_error = None
     if is_quantised(Path(model_path)):
         truth = run_onnxruntime(model_path, _arrays(inputs_npz), fused=False)
-        own_error = worst_error(_outputs(), truth)
+        own_error = worst_error(_run_for_outputs(), truth)
         _methods["outputs"] = lambda: truth
     return LoadedEngine("onnxruntime", onnxruntime.__version__, threads, own_error)
 
 
-def _onnxruntime(model_path: str, inputs_npz: str, threads: int) -> Callable[[], list[Any]]:
+def _create_onnxruntime_runner(model_path: str, inputs_npz: str, threads: int) -> Callable[[], list[Any]]:
     inference = make_session(model_path, threads)
     binding = inference.io_binding()
     for name, array in _arrays(inputs_npz).items():
@@ -104,7 +104,7 @@ def time_bursts(bursts: int, number: int) -> list[float]:
 
 
 def time_kernels(seconds: float) -> dict[str, float]:
-    return dict(_methods["kernels"]().times(seconds))
+    return dict(_methods["kernels"]().measure_times_us(seconds))
 
 
 def save_outputs(outputs_npz: str) -> int:
@@ -113,7 +113,7 @@ def save_outputs(outputs_npz: str) -> int:
     return len(results)
 
 
-def _outputs() -> list[Any]:
+def _run_for_outputs() -> list[Any]:
     return [output.numpy() for output in _methods["run"]()]
 
 
@@ -129,13 +129,13 @@ def _arrays(path: str) -> dict[str, NDArray[Any]]:
 
 
 ANSWERS: Final = (
-    Engine.load_library.by(load_library),
-    Engine.load_onnxruntime.by(load_onnxruntime),
-    Engine.time_bursts.by(time_bursts),
-    Engine.time_kernels.by(time_kernels),
-    Engine.save_outputs.by(save_outputs),
-    Engine.clock.by(clock),
+    Engine.load_library.make_handler(load_library),
+    Engine.load_onnxruntime.make_handler(load_onnxruntime),
+    Engine.time_bursts.make_handler(time_bursts),
+    Engine.time_kernels.make_handler(time_kernels),
+    Engine.save_outputs.make_handler(save_outputs),
+    Engine.time_probes.make_handler(time_probes_here),
 )
 
 if __name__ == "__main__":
-    serve(same_code(serving(Engine, *ANSWERS)))
+    serve(refuse_if_code_changed(collect_handlers(Engine, *ANSWERS)))

@@ -12,18 +12,18 @@ from tvm.ir import TensorLoad
 from tvm.ir.instrument import pass_instrument
 from tvm.tirx import For, ForKind, PrimFunc, Var
 
-from graphc.core.graph_rewriting import collect, has_static_shapes
+from graphc.core.graph_rewriting import collect_nodes, has_static_tir_shapes
 from graphc.export import compile_network as stock
-from graphc.export.code_generation import compiled
+from graphc.export.code_generation import compile_to_library
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from workers.device.model_kernel_times import PREPACKED
 from workers.features.assembly_parser import functions_of
 from workers.features.instruction_sets import Does, instruction_set
 from workers.interfaces.model_compiler import Shapes
-from workers.tvm.compile_model import networks
+from workers.tvm.compile_model import import_networks
 from workers.tvm.graph_recipes import recipe_of, step_json
-from workers.tvm.loop_nests import RELAID, place
+from workers.tvm.loop_nests import RELAID, row_major_offset
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.tuning_database import read_database
 
@@ -46,7 +46,7 @@ def explain_kernels(
     steps_after = [step_json(step) for step in recipe_of(recipe).after]
     tvm_target = as_tvm_target(target)
     ranges = None if dynamic is None else dynamic.model_dump(mode="json")
-    mods, _, _ = networks(model_path, target, recipe, input_shapes, dynamic)
+    mods, _, _ = import_networks(model_path, target, recipe, input_shapes, dynamic)
     # Indices of each function's constant arguments, as far as the recipe marked them.
     weights = {
         var.name_hint: [int(number) for number in function.attrs[RELAID]]
@@ -56,7 +56,7 @@ def explain_kernels(
     }
     with tempfile.TemporaryDirectory() as scratch:
         read_database(schedules_dir, target, scratch)
-        mod = stock.scheduled(mods, ranges, steps_after, tvm_target, scratch)
+        mod = stock.apply_schedules(mods, ranges, steps_after, tvm_target, scratch)
     remarks = {}
     for var, kernel in relax.transform.DeadCodeElimination()(mod).functions.items():
         if isinstance(kernel, PrimFunc):
@@ -69,7 +69,7 @@ def explain(kernel: Any, target: Any, weights: Collection[int]) -> list[str]:
     """Compile a kernel and return remarks on it. `weights` are its constant arguments."""
     loops = _Loops()
     mod = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
-    code = compiled(mod, target, [loops]).inspect_source("asm")
+    code = compile_to_library(mod, target, [loops]).inspect_source("asm")
     remarks = {
         "scalar calls: ": library_calls(target.kind.name, code),
         "strided loads of ": strided_loads(loops.function, weights),
@@ -98,15 +98,14 @@ def library_calls(target_kind: str, text: str) -> list[str]:
         if isa.kind_of(instruction) in (Does.CALL, Does.JUMP)
     ]
     names = {jump.operands.partition("@")[0] for jump in jumps}
-    function_names = {function.name for function in functions}
-    return sorted(filter(_LIBRARY.match, names - function_names))
+    return sorted(filter(_LIBRARY.match, names - {function.name for function in functions}))
 
 
 def strided_loads(function: Any, weights: Collection[int]) -> list[str]:
     """Return the roles (weight, input, intermediate) of buffers that the hottest loop reads
     with a stride. `weights` are the positions of constant arguments."""
-    loop = _hottest(function) if has_static_shapes(function) else None
-    loads = [] if loop is None else collect(loop.body, TensorLoad)
+    loop = _hottest(function) if has_static_tir_shapes(function) else None
+    loads = [] if loop is None else collect_nodes(loop.body, TensorLoad)
     strided = {hash(load.source) for load in loads if _is_strided(load, loop)}
     arguments = enumerate(map(hash, function.params))
     roles = {name: "weight" if number in weights else "input" for number, name in arguments}
@@ -115,12 +114,12 @@ def strided_loads(function: Any, weights: Collection[int]) -> list[str]:
 
 def _hottest(function: Any) -> Any | None:
     """Return the most frequent of the loops whose inner loops are all unrolled."""
-    loops = [loop for loop in collect(function, For) if _is_not_unrolled(loop)]
+    loops = [loop for loop in collect_nodes(function, For) if _is_not_unrolled(loop)]
     runs: dict[int, int] = {}
     for loop in loops:
-        for inner in (loop, *collect(loop.body, For)):
+        for inner in (loop, *collect_nodes(loop.body, For)):
             runs[hash(inner)] = runs.get(hash(inner), 1) * int(loop.extent)
-    innermost = (loop for loop in loops if not any(map(_is_not_unrolled, collect(loop.body, For))))
+    innermost = (loop for loop in loops if not any(map(_is_not_unrolled, collect_nodes(loop.body, For))))
     return max(innermost, key=lambda loop: runs[hash(loop)], default=None)
 
 
@@ -130,10 +129,10 @@ def _is_not_unrolled(loop: Any) -> bool:
 
 def _is_strided(load: Any, loop: Any) -> bool:
     loop_var = hash(loop.loop_var)
-    inner_loads = [inner for index in load.indices for inner in collect(index, TensorLoad)]
-    if any(hash(var) == loop_var for inner in inner_loads for var in collect(inner, Var)):
+    inner_loads = [inner for index in load.indices for inner in collect_nodes(index, TensorLoad)]
+    if any(hash(var) == loop_var for inner in inner_loads for var in collect_nodes(inner, Var)):
         return True
     iterations = range(min(int(loop.extent), LOOKED_AT))
-    offsets = [place(load.source, load.indices, {loop_var: iteration}) for iteration in iterations]
+    offsets = [row_major_offset(load.source, load.indices, {loop_var: iteration}) for iteration in iterations]
     steps = [abs(right - left) for left, right in pairwise(offsets)]
     return sum(step > 1 for step in steps) > len(steps) / 2

@@ -10,24 +10,26 @@ from tvm.s_tir import SBlock
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import Evaluate, Let
 
-from graphc.core.graph_rewriting import WORK, collect
-from graphc.export.compile_network import tasks_of
+from graphc.core.graph_rewriting import WORK, collect_nodes
+from graphc.export.compile_network import list_tuning_tasks
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
 from workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
 from workers.interfaces.tensor_arguments import FREE_RANGE
-from workers.tvm.copies_left import copies_left
-from workers.tvm.import_onnx_to_relax import ImportedModel, load_network, naming_the_node
+from workers.tvm.import_onnx_to_relax import ImportedModel, load_network, name_unsized_node_in_errors
 from workers.tvm.program_arguments import arguments
-from workers.tvm.program_blocks import anchor_of, blocks_of, operator_of
-from workers.tvm.run_recipe_passes import as_tvm_target, operators, run_or_leave_out
-from workers.tvm.workload_key import canonical, structure_key, workload_key
+from workers.tvm.program_blocks import blocks_of, find_main_block, operator_of
+from workers.tvm.remaining_copies import count_remaining_copies
+from workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_passes_skipping_failures
+from workers.tvm.workload_key import rename_blocks_canonically, structure_key, workload_key
 
 
-def operations(mod: Any) -> float:
+def count_operations(mod: Any) -> float:
     """Count a program's operations, by annotation in blocks that TVM cannot count."""
     annotated = sum(
-        int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
+        int(block.annotations[WORK])
+        for block in collect_nodes(mod["main"], SBlock)
+        if WORK in block.annotations
     )
 
     def without_let(node: Any) -> Any:
@@ -49,18 +51,20 @@ def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Sh
     """Import a model, run the graph passes that precede tuning, and return its tasks.
     Canonical block names let a trace fit every task with the same key."""
     network = load_network(model_path, input_shapes, as_tvm_target(target))
-    with naming_the_node(model_path, input_shapes):
-        return describe_network(network, target, recipe)
+    with name_unsized_node_in_errors(model_path, input_shapes):
+        return extract_network_tasks(network, target, recipe)
 
 
-def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) -> Extraction:
+def extract_network_tasks(network: ImportedModel, target: str, recipe: StoredRecipe) -> Extraction:
     """Do the same as `extract` for a model that is already imported."""
     tvm_target = as_tvm_target(target)
-    recipe, mod, steps = run_or_leave_out(network.mod, recipe, tvm_target)
+    recipe, mod, steps = run_passes_skipping_failures(network.mod, recipe, tvm_target)
     tasks = merge(
         [
-            describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight))
-            for task in tasks_of(mod, tvm_target)
+            describe_task(
+                rename_blocks_canonically(task.dispatched[0]), str(task.task_name), int(task.weight)
+            )
+            for task in list_tuning_tasks(mod, tvm_target)
         ]
     )
     if not tasks:
@@ -70,9 +74,9 @@ def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) 
         outputs=network.outputs,
         input_ranges=input_ranges(network.inputs, tasks),
         onnx_operators=network.operators,
-        operators_before=operators(network.mod),
-        operators_after=operators(mod),
-        copies=copies_left(mod),
+        operators_before=count_operators(network.mod),
+        operators_after=count_operators(mod),
+        copies=count_remaining_copies(mod),
         steps=steps,
         recipe=recipe,
         tvm_version=tvm.__version__,
@@ -80,7 +84,7 @@ def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) 
     return Extraction(graph, tuple(tasks))
 
 
-def describe(mod: Any, name: str, weight: int) -> ModelTask:
+def describe_task(mod: Any, name: str, weight: int) -> ModelTask:
     """Describe a program as a tuning task, in plain data and with canonical block names."""
     blocks = blocks_of(mod)
     return ModelTask(
@@ -89,10 +93,10 @@ def describe(mod: Any, name: str, weight: int) -> ModelTask:
         key=workload_key(mod),
         op=operator_of(blocks),
         structure=structure_key(mod),
-        flops=operations(mod),
+        flops=count_operations(mod),
         tir=tvm.ir.save_json(mod),
         args=arguments(mod),
-        extents=tuple(anchor_of(blocks).extents),
+        extents=tuple(find_main_block(blocks).extents),
     )
 
 
@@ -107,8 +111,8 @@ def merge(tasks: Sequence[ModelTask]) -> list[ModelTask]:
 
 
 def input_ranges(inputs: Sequence[TensorSpec], tasks: Sequence[ModelTask]) -> Ranges:
-    """Return the values that each integer input of a model may have so that all lookups stay
-    in bounds. Data flow is not traced: the smallest bound applies to all inputs."""
+    """Return the values that each integer input of a model may have so that all lookups
+    stay in bounds. Data flow is not traced: the smallest bound applies to all inputs."""
     lookups = [r for task in tasks for r in task.args.ranges.values() if r != FREE_RANGE]
     bound = min(lookups, key=lambda r: r[1], default=FREE_RANGE)
     integers = (i.name for i in inputs if i.dtype.startswith(("int", "uint", "bool")))

@@ -17,18 +17,18 @@ from typing import Any, Final
 import numpy as np
 
 from graphc.export import compile_network as stock
-from graphc.export.onnxruntime_answers import make_session, relative_error
+from graphc.export.compare_with_onnxruntime import make_session, relative_error
 from graphc.ranges import dispatch_by_shape
-from graphc.ranges.dispatch_by_shape import PLUS, growing_dimensions, names_of, shapes_at
+from graphc.ranges.dispatch_by_shape import PLUS, dimension_names_of, growing_dimensions, shapes_at
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from workers.interfaces.model_compiler import Extraction, Shapes
 from workers.tvm.check_onnx_model import first_line, read_model
 from workers.tvm.compare_outputs import Array
-from workers.tvm.extract_tasks import describe_network, merge
-from workers.tvm.graph_recipes import leaving_out, left_out
-from workers.tvm.import_onnx_to_relax import load_point, naming_the_node
+from workers.tvm.extract_tasks import extract_network_tasks, merge
+from workers.tvm.graph_recipes import skipped_passes, with_skipped_passes
+from workers.tvm.import_onnx_to_relax import import_at_point, name_unsized_node_in_errors
 from workers.tvm.run_recipe_passes import as_tvm_target
 
 # Largest number of tuned sizes, and so of schedules of one task.
@@ -64,11 +64,36 @@ def extract_range(
             hint=f"--dynamic {open_[1]}=1..{bounds[open_[1]][1]}",
         )
     if open_:
-        inputs = with_totals(model_path, inputs, dtypes, bounds)
-    _check_bounds(inputs, bounds)
-    can_pad, can_split = behaviour(model_path, inputs, dtypes, bounds)
+        inputs = replace_by_totals(model_path, inputs, dtypes, bounds)
+    free = list(dict.fromkeys(name for d in inputs.values() for dim in d for name in dimension_names_of(dim)))
+    free_names = f"its free dimensions: {', '.join(free) or 'none'}"
+    if unknown := [name for name in bounds if name not in free]:
+        raise InvalidModel(f"the model has no free dimension {unknown[0]!r}", hint=free_names)
+    if "?" in free:
+        nameless = next(name for name, dims in inputs.items() if "?" in dims)
+        bound = ",".join("1" if isinstance(dim, str) else str(dim) for dim in inputs[nameless])
+        raise InvalidModel(
+            f"a free dimension of input {nameless!r} has no name", hint=f"--input-shape {nameless}:{bound}"
+        )
+    if unbounded := [name for name in free if name not in bounds]:
+        raise InvalidModel(
+            f"these free dimensions have no range: {', '.join(unbounded)}",
+            hint=" ".join(f"--dynamic {name}=1..64" for name in unbounded)
+            + "   (or one size: --dynamic NAME=1)",
+        )
+    can_pad, can_split = find_paddable_and_splittable(model_path, inputs, dtypes, bounds)
     fixed_ranges = {name: sizes for name, sizes in bounds.items() if name not in open_}
-    points = _points(fixed_ranges, [name for name in fixed_ranges if name not in can_pad], can_split)
+    exact = [name for name in fixed_ranges if name not in can_pad]
+    try:
+        points = choose_points_to_tune(fixed_ranges, exact, can_split)
+    except ValueError:
+        name = next(name for name in exact if fixed_ranges[name][0] < fixed_ranges[name][1])
+        raise InvalidModel(
+            f"the results of the model change if dimension {name!r} is padded with zeros. So each of its "
+            f"sizes needs its own schedules, and at most {MOST_POINTS} sizes are tuned",
+            hint="export the model with a mask among its inputs, narrow the range, or "
+            f"tune for one size: --dynamic {name}={fixed_ranges[name][1]}",
+        ) from None
     dynamic = Dynamic(
         ranges={name: list(sizes) for name, sizes in bounds.items()},
         inputs=inputs,
@@ -78,17 +103,13 @@ def extract_range(
     )
     ends, extractions = [], []
     for point in points:  # one at a time: each import has all weights in memory
-        network, shapes = load_point(model_path, dynamic, point, as_tvm_target(target))
-        with naming_the_node(model_path, shapes[0].inputs):
-            extractions.append(describe_network(network, target, recipe))
+        network, shapes = import_at_point(model_path, dynamic, point, as_tvm_target(target))
+        with name_unsized_node_in_errors(model_path, shapes[0].inputs):
+            extractions.append(extract_network_tasks(network, target, recipe))
         ends += shapes
-    reasons = {
-        name: reason
-        for extraction in extractions
-        for name, reason in left_out(extraction.graph.recipe).items()
-    }
-    if reasons != left_out(recipe):  # all points must run the same passes
-        return extract_range(model_path, target, leaving_out(recipe, reasons), input_shapes, bounds)
+    reasons = {name: reason for e in extractions for name, reason in skipped_passes(e.graph.recipe).items()}
+    if reasons != skipped_passes(recipe):  # all points must run the same passes
+        return extract_range(model_path, target, with_skipped_passes(recipe, reasons), input_shapes, bounds)
 
     sizes = [end.sizes for end in ends]
     output_shapes = zip(*(end.outputs for end in ends), strict=True)
@@ -117,40 +138,7 @@ def extract_range(
     return Extraction(graph, tuple(tasks))
 
 
-def _check_bounds(inputs: Dims, bounds: Bounds) -> None:
-    """Raise InvalidModel unless each free dimension of the inputs has a name and a range."""
-    free = list(dict.fromkeys(name for dims in inputs.values() for dim in dims for name in names_of(dim)))
-    free_names = f"its free dimensions: {', '.join(free) or 'none'}"
-    if unknown := [name for name in bounds if name not in free]:
-        raise InvalidModel(f"the model has no free dimension {unknown[0]!r}", hint=free_names)
-    if "?" in free:
-        nameless = next(name for name, dims in inputs.items() if "?" in dims)
-        bound = ",".join("1" if isinstance(dim, str) else str(dim) for dim in inputs[nameless])
-        raise InvalidModel(
-            f"a free dimension of input {nameless!r} has no name", hint=f"--input-shape {nameless}:{bound}"
-        )
-    if unbounded := [name for name in free if name not in bounds]:
-        raise InvalidModel(
-            f"these free dimensions have no range: {', '.join(unbounded)}",
-            hint=" ".join(f"--dynamic {name}=1..64" for name in unbounded)
-            + "   (or one size: --dynamic NAME=1)",
-        )
-
-
-def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> list[dict[str, int]]:
-    try:
-        return points_of(bounds, exact, divided)
-    except ValueError:
-        name = next(name for name in exact if bounds[name][0] < bounds[name][1])
-        raise InvalidModel(
-            f"the results of the model change if dimension {name!r} is padded with zeros. So each of its "
-            f"sizes needs its own schedules, and at most {MOST_POINTS} sizes are tuned",
-            hint="export the model with a mask among its inputs, narrow the range, or "
-            f"tune for one size: --dynamic {name}={bounds[name][1]}",
-        ) from None
-
-
-def points_of(
+def choose_points_to_tune(
     ranges: Bounds, exact: Collection[str] = (), divided: Collection[str] = ()
 ) -> list[dict[str, int]]:
     """Return the sizes to tune, the largest last: few, and with small ratios between
@@ -171,11 +159,11 @@ def points_of(
 
     while growing := [name for name in ranges if may_grow(name)]:
         counts[max(growing, key=gap)] += 1
-    axes = [sizes_of(low, high, counts[name]) for name, (low, high) in ranges.items()]
+    axes = [choose_geometric_sizes(low, high, counts[name]) for name, (low, high) in ranges.items()]
     return [dict(zip(ranges, sizes, strict=True)) for sizes in product(*axes)]
 
 
-def sizes_of(low: int, high: int, count: int) -> list[int]:
+def choose_geometric_sizes(low: int, high: int, count: int) -> list[int]:
     """Return up to `count` sizes in equal ratios from `low` to `high`; for 1 only `high`."""
     if count >= high - low + 1:
         return list(range(low, high + 1))
@@ -183,11 +171,11 @@ def sizes_of(low: int, high: int, count: int) -> list[int]:
     for index in range(count - 1):
         size = low * (high / low) ** (index / (count - 1))
         step = STEP if size >= VECTORS_FROM else 1
-        sizes.add(low if index == 0 else min(high, round(size / step) * step))
+        sizes.add(low if index == 0 else min(high, max(low, round(size / step) * step)))
     return sorted(sizes)
 
 
-def behaviour(
+def find_paddable_and_splittable(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
 ) -> tuple[list[str], list[str]]:
     """Test which free dimensions may be padded with zeros, and which of these may also be
@@ -205,14 +193,14 @@ def behaviour(
         sizes = {dim: low or OPEN for dim, (low, _) in ranges.items()} | {name: full}
         arrays = _random(rng, inputs, dtypes, sizes)
         shapes = shapes_at(inputs, sizes | {name: part})
-        if _agrees(partial(_padded, run, arrays, shapes)):
+        if _are_results_equal(partial(_run_padded_and_unpadded, run, arrays, shapes)):
             can_pad.append(name)
-            if not open_ and _agrees(partial(_split, run, arrays, inputs, name, part)):
+            if not open_ and _are_results_equal(partial(_run_split, run, arrays, inputs, name, part)):
                 can_split.append(name)
     return can_pad, can_split
 
 
-def with_totals(
+def replace_by_totals(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
 ) -> dict[str, list[int | str]]:
     """Replace each dimension without a range by the sum of the growing dimension (from 0)
@@ -220,9 +208,8 @@ def with_totals(
     cache plus the new tokens, but its dimension mostly has a name of its own."""
     unchanged = {name: list(dims) for name, dims in inputs.items()}
     (open_,) = growing_dimensions(ranges)
-    unranged = {
-        dim for dims in inputs.values() for dim in dims for name in names_of(dim) if name not in ranges
-    }
+    dims_of_inputs = [dim for dims in inputs.values() for dim in dims]
+    unranged = {dim for dim in dims_of_inputs if set(dimension_names_of(dim)) - ranges.keys()}
     if not unranged or find_spec("onnxruntime") is None:
         return unchanged
     run, names = _session(path), list(ranges)
@@ -247,7 +234,7 @@ def _session(path: str) -> Run:
     return lambda arrays: [np.asarray(result) for result in model.run(None, dict(arrays))]
 
 
-def _agrees(run_both: Callable[[], tuple[list[Array], list[Array]]]) -> bool:
+def _are_results_equal(run_both: Callable[[], tuple[list[Array], list[Array]]]) -> bool:
     try:
         results, originals = run_both()
     except Exception:  # a model that fails at these sizes cannot be padded to them, either
@@ -255,11 +242,10 @@ def _agrees(run_both: Callable[[], tuple[list[Array], list[Array]]]) -> bool:
     return all(relative_error(*pair) <= TOLERANCE for pair in zip(results, originals, strict=True))
 
 
-def _padded(
+def _run_padded_and_unpadded(
     run: Run, arrays: Mapping[str, Array], shapes: Mapping[str, list[int]]
 ) -> tuple[list[Array], list[Array]]:
-    """Run the model on the first part of each array, padded with zeros and without padding.
-    Return both results, the first cut to the size of the second."""
+    """Run the model on padded and unpadded parts; return both results, cut to one size."""
 
     def first(shape: Sequence[int]) -> tuple[slice, ...]:
         return tuple(map(slice, shape))
@@ -272,11 +258,10 @@ def _padded(
     return [full[first(part.shape)] for full, part in zip(results, originals, strict=True)], originals
 
 
-def _split(
+def _run_split(
     run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int
 ) -> tuple[list[Array], list[Array]]:
-    """Run the model on two parts of the arrays, cut along dimension `name`, and on the
-    whole. Return the joined results of the parts, and the results of the whole."""
+    """Run the model on two parts, cut along `name`, and on the whole; return both results."""
     halves = []
     for section in (slice(0, part), slice(part, None)):
         cuts = {
@@ -288,9 +273,7 @@ def _split(
     results = []
     for first, second, full in zip(*halves, originals, strict=True):
         # The one axis on which the shapes differ; ValueError unless one does.
-        (axis,) = (
-            n for n, (left, right) in enumerate(zip(first.shape, full.shape, strict=True)) if left != right
-        )
+        (axis,) = (n for n, (m, k) in enumerate(zip(first.shape, full.shape, strict=True)) if m != k)
         results.append(np.concatenate([first, second], axis))
     return results, originals
 

@@ -8,16 +8,14 @@ task. Raise `version` with every change of its phases (`graphc/phases.py`).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from graphc.core.pass_registry import OLD_NAMES, OWN_PASSES, Step
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
-
-if TYPE_CHECKING:
-    from graphc.core.pass_registry import Step
 
 
 @dataclass(frozen=True)
@@ -45,13 +43,13 @@ def _recipe(name: str, version: int) -> Recipe:
 
 PLAIN: Final = _recipe("plain", 1)
 PLAIN_GPU: Final = _recipe("plain-gpu", 1)
-TUNED: Final = _recipe("tuned", 12)
-DIRECT: Final = _recipe("direct", 11)
-BF16: Final = _recipe("bf16", 8)
-DIRECT_BF16: Final = _recipe("direct-bf16", 7)
+TUNED: Final = _recipe("tuned", 13)
+DIRECT: Final = _recipe("direct", 12)
+BF16: Final = _recipe("bf16", 9)
+DIRECT_BF16: Final = _recipe("direct-bf16", 8)
 TUNED_GPU: Final = _recipe("tuned-gpu", 2)
 # The pass that makes products compute in bfloat16.
-ROUNDS: Final = "mallorn.bf16"
+ROUNDS: Final = "bf16_dot_products"
 FAST: Final = "relax.transform.FastMathTransform"
 MOST_FAULTY: Final = 3  # faulty parts to search for; if there are more, all parts are left out
 T = TypeVar("T")
@@ -76,33 +74,37 @@ def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
 
 def precision_of(recipe: StoredRecipe) -> str:
     """Return the precision in which a recipe's models compute, as named in job options."""
-    return "bf16" if any(step.name == ROUNDS for step in recipe.before) else "float32"
+    return "bf16" if any(OLD_NAMES.get(s.name, s.name) == ROUNDS for s in recipe.before) else "float32"
 
 
 def stored_recipe(recipe: Recipe) -> StoredRecipe:
     """Convert a recipe to the form that is stored with a job and in a manifest."""
     return StoredRecipe(
-        name=recipe.name,
-        version=recipe.version,
-        before=list(recipe.before),
-        after=list(recipe.after),
+        name=recipe.name, version=recipe.version, before=list(recipe.before), after=list(recipe.after)
     )
 
 
 def recipe_of(recipe: StoredRecipe) -> Recipe:
-    """Convert a stored recipe back. Raises InvalidRequest if it has no name or version."""
+    """Convert a stored recipe back, with today's names of passes.
+
+    Raises InvalidRequest if it has no name or version.
+    """
     if not recipe.name or recipe.version < 1:
-        raise InvalidRequest(f"not a graph recipe: {recipe.stored()}")
-    return Recipe(recipe.name, recipe.version, tuple(recipe.before), tuple(recipe.after))
+        raise InvalidRequest(f"not a graph recipe: {recipe.to_stored_json()}")
+
+    def renamed(steps: Sequence[RecipeStep]) -> tuple[RecipeStep, ...]:
+        return tuple(step.model_copy(update={"name": OLD_NAMES.get(step.name, step.name)}) for step in steps)
+
+    return Recipe(recipe.name, recipe.version, renamed(recipe.before), renamed(recipe.after))
 
 
-def left_out(recipe: StoredRecipe) -> dict[str, str]:
+def skipped_passes(recipe: StoredRecipe) -> dict[str, str]:
     """Return the passes of a recipe that are skipped for its model, with the reasons."""
     steps = *recipe.before, *recipe.after
     return {step.name: step.left_out for step in steps if step.left_out}
 
 
-def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecipe:
+def with_skipped_passes(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecipe:
     """Return the recipe with further passes left out, for the given reasons."""
 
     def mark(steps: Sequence[RecipeStep]) -> list[RecipeStep]:
@@ -114,18 +116,18 @@ def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecip
     return recipe.model_copy(update={"before": mark(recipe.before), "after": mark(recipe.after)})
 
 
-def is_form_of(candidate: StoredRecipe, recipe: StoredRecipe) -> bool:
+def is_reduced_form_of(candidate: StoredRecipe, recipe: StoredRecipe) -> bool:
     """Return whether `candidate` is `recipe` with the same or more passes left out."""
-    has_all = left_out(recipe).keys() <= left_out(candidate).keys()
-    return has_all and leaving_out(recipe, left_out(candidate)) == candidate
+    has_all = skipped_passes(recipe).keys() <= skipped_passes(candidate).keys()
+    return has_all and with_skipped_passes(recipe, skipped_passes(candidate)) == candidate
 
 
-def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
+def skippable_passes(recipe: StoredRecipe) -> list[str]:
     """Return the passes that may still be left out: ours, and TVM's optional ones."""
     names = (
         step.name
         for step in (*recipe.before, *recipe.after)
-        if not step.left_out and (step.optional or step.name == FAST or step.name.startswith("mallorn."))
+        if not step.left_out and (step.optional or step.name == FAST or step.name in OWN_PASSES)
     )
     return list(dict.fromkeys(names))
 
@@ -153,7 +155,7 @@ def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool
     return parts
 
 
-def step_json(step: RecipeStep | PassStep) -> "Step":
+def step_json(step: RecipeStep | PassStep) -> Step:
     """Return one step of a recipe (a pass) as JSON for the exported script."""
     return {
         "pass": step.name,

@@ -20,10 +20,10 @@ from mallorn.core.values.graph_report import TensorSpec
 from workers.interfaces.model_compiler import Shapes
 from workers.tvm.check_onnx_model import (
     LIST,
+    describe_tvm_error,
     graph_inputs,
-    plain,
     read_model,
-    refuse_text,
+    refuse_string_inputs,
     refuse_unknown_operators,
 )
 from workers.tvm.run_recipe_passes import PassFailed
@@ -64,21 +64,42 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
     """Read, check and import an ONNX file, optionally for a target. Raises InvalidModel."""
     model = read_model(path)
     shapes = input_shapes or {}
-    _check_shapes(model.graph, shapes)
+    inputs = {value.name: value.type.tensor_type.shape for value in graph_inputs(model.graph)}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise InvalidModel(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(inputs)}")
+        if len(shape) != len(inputs[name].dim):
+            raise InvalidModel(
+                f"input {name!r} has {len(inputs[name].dim)} dimensions, not {len(shape)}",
+                hint=f"the model declares {_describe_inputs(model.graph, [name])}",
+            )
+    free = {n: s for n, s in inputs.items() if n not in shapes and any(not d.dim_value for d in s.dim)}
+    if free:
+        bound = {name: [dim.dim_value or 1 for dim in shape.dim] for name, shape in free.items()}
+        hints = [f"--input-shape {name}:{','.join(map(str, shape))}" for name, shape in bound.items()]
+        names = dict.fromkeys(d.dim_param for shape in free.values() for d in shape.dim if not d.dim_value)
+        if all(names):
+            hints.append(f"  or, for a range,  {' '.join(f'--dynamic {name}=1..64' for name in names)}")
+        raise InvalidModel(
+            f"these inputs have free dimensions: {_describe_inputs(model.graph, free)}",
+            hint=" ".join(hints),
+            suggest={"input_shapes": {**shapes, **bound}},
+        )
     try:
         # The importer prints before it raises, but stdout belongs to the child's protocol.
-        with redirect_stdout(io.StringIO()), naming_nodes():
-            simple = stock.simplify(model, shapes)
-            refuse_unknown_operators(simple, stock.operators())
-            refuse_text(simple.graph)
-            mod = stock.convert(simple, shapes, target)
+        with redirect_stdout(io.StringIO()), name_nodes_in_errors():
+            simple = stock.simplify_onnx_model(model, shapes)
+            refuse_unknown_operators(simple, stock.patch_importer_and_list_operators())
+            refuse_string_inputs(simple.graph)
+            mod = stock.convert_to_relax(simple, shapes, target)
     except _REFUSALS as error:
         hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
         if shapes:
-            declared = _declared(model.graph, shapes)
+            declared = _describe_inputs(model.graph, shapes)
             hint = f"choose an --input-shape that fits the shapes that the model declares: {declared}"
         raise InvalidModel(
-            f"TVM cannot import {node_of(error) or 'the model'}: {plain(error)}", hint=hint
+            f"TVM cannot import {failing_node_name(error) or 'the model'}: {describe_tvm_error(error)}",
+            hint=hint,
         ) from error
     params, result = mod["main"].params, mod["main"].ret_ty
     results = result.fields if isinstance(result, tvm.relax.TupleType) else [result]
@@ -101,37 +122,13 @@ def _spec(name: str, ty: Any) -> TensorSpec:
     return TensorSpec(name=name, dtype=str(ty.dtype), shape=shape)
 
 
-def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
-    inputs = {value.name: value.type.tensor_type.shape for value in graph_inputs(graph)}
-    for name, shape in shapes.items():
-        if name not in inputs:
-            raise InvalidModel(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(inputs)}")
-        if len(shape) != len(inputs[name].dim):
-            raise InvalidModel(
-                f"input {name!r} has {len(inputs[name].dim)} dimensions, not {len(shape)}",
-                hint=f"the model declares {_declared(graph, [name])}",
-            )
-    free = {n: s for n, s in inputs.items() if n not in shapes and any(not d.dim_value for d in s.dim)}
-    if free:
-        bound = {name: [dim.dim_value or 1 for dim in shape.dim] for name, shape in free.items()}
-        hints = [f"--input-shape {name}:{','.join(map(str, shape))}" for name, shape in bound.items()]
-        names = dict.fromkeys(d.dim_param for shape in free.values() for d in shape.dim if not d.dim_value)
-        if all(names):
-            hints.append(f"  or, for a range,  {' '.join(f'--dynamic {name}=1..64' for name in names)}")
-        raise InvalidModel(
-            f"these inputs have free dimensions: {_declared(graph, free)}",
-            hint=" ".join(hints),
-            suggest={"input_shapes": {**shapes, **bound}},
-        )
-
-
-def _declared(graph: GraphProto, names: Iterable[str]) -> str:
+def _describe_inputs(graph: GraphProto, names: Iterable[str]) -> str:
     shapes = {value.name: value.type.tensor_type.shape for value in graph_inputs(graph)}
     sizes = {name: [str(dim.dim_value or dim.dim_param or "?") for dim in shapes[name].dim] for name in names}
     return "; ".join(f"{name} [{', '.join(dims)}]" for name, dims in sizes.items())
 
 
-def load_point(
+def import_at_point(
     model_path: str, dynamic: Dynamic, point: dict[str, int], target: Any
 ) -> tuple[ImportedModel, list[Ends]]:
     """Import a model at given sizes of its free dimensions. A growing dimension, whose range
@@ -143,16 +140,16 @@ def load_point(
         ends.append(Ends(sizes, dynamic.shapes(sizes), [spec.shape for spec in network.outputs]))
         networks.append(network)
     try:
-        mod = generalize_two_lengths.generalize(*(network.mod for network in networks), *dynamic.grows)
+        mod = generalize_two_lengths.generalize(*(n.mod for n in networks), *dynamic.growing_dimensions)
     except ValueError as error:
-        name = dynamic.grows[0]
+        name = dynamic.growing_dimensions[0]
         raise InvalidModel(
             f"{name!r} cannot be left open: {error}",
             hint=f"give it one size, --dynamic {name}=64, or export the model with positions and a mask "
             "among its inputs",
         ) from None
     first, last = networks[0], networks[-1]
-    high = max((dynamic.ranges[name][1] for name in dynamic.grows), default=0)
+    high = max((dynamic.ranges[name][1] for name in dynamic.growing_dimensions), default=0)
     shortest, longest = generalize_two_lengths.LENGTHS
 
     def largest_specs(specs: list[TensorSpec], longer_specs: list[TensorSpec]) -> list[TensorSpec]:
@@ -171,13 +168,13 @@ def load_point(
 
 
 @contextmanager
-def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[None]:
+def name_unsized_node_in_errors(path: str | Path, input_shapes: Shapes | None) -> Iterator[None]:
     """Turn PassFailed into InvalidModel that names a node whose output has no fixed size."""
     try:
         yield
     except PassFailed as error:
         shapes = input_shapes or {}
-        model = stock.simplify(read_model(path), shapes)
+        model = stock.simplify_onnx_model(read_model(path), shapes)
         for value in model.graph.input:
             for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
                 dim.dim_value = size
@@ -193,7 +190,7 @@ def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[N
 
 
 @contextmanager
-def naming_nodes() -> Iterator[None]:
+def name_nodes_in_errors() -> Iterator[None]:
     """Add a note that names the failing node to errors that the ONNX importer raises."""
     importer = onnx_frontend.ONNXGraphImporter
     original = importer._convert_operator
@@ -213,7 +210,7 @@ def naming_nodes() -> Iterator[None]:
         importer._convert_operator = original
 
 
-def node_of(error: BaseException) -> str:
+def failing_node_name(error: BaseException) -> str:
     """Return the node that an error's first note names; empty without notes."""
     return next(iter(getattr(error, "__notes__", ())), "")
 

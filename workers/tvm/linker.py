@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mallorn.core.errors import HostFault, StorageFull
-from mallorn.core.os_errors import os_error
+from mallorn.core.os_errors import explain_os_error
 
 INSTALL: Final = "apt-get install gcc"
 LEAST_FREE_BYTES: Final = 1 << 20
@@ -35,12 +35,12 @@ def link_command() -> tuple[str, ...]:
     for name in _LINKERS:
         if path := shutil.which(name):
             return (path, "-shared")
-    if path := compiler():
+    if path := find_c_compiler():
         return (path, "-shared", "-fPIC")
     raise NoLinker(hint=INSTALL)
 
 
-def compiler() -> str | None:
+def find_c_compiler() -> str | None:
     """Return the path of a C compiler, or None if none is installed."""
     programs = filter(None, (os.environ.get("CC"), *_DRIVERS))
     return next(filter(None, map(shutil.which, programs)), None)
@@ -58,16 +58,16 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
         message = f"cannot run the linker {command[0]}: {error.strerror}"
         if error.errno in _NO_PROGRAM:
             raise HostFault(message, hint=INSTALL) from error
-        raise os_error(error) or HostFault(message, hint="ulimit -a; free -h") from error
+        raise explain_os_error(error) or HostFault(message, hint="ulimit -a; free -h") from error
     if process.returncode != 0:
-        blame_the_host(Path(output).absolute().parent)
+        raise_if_disk_unusable(Path(output).absolute().parent)
         raise LinkError(f"{' '.join(command)}\n{process.stdout.strip()}")
 
 
 def prepare_linking() -> None:
-    """Link once in advance if a compiler driver links: zig's first link takes as long as 100
-    others. Call it before a candidate's time limit starts. Errors are ignored, since the
-    next link reports them."""
+    """Link once in advance if a compiler driver links: zig's first link takes as long as
+    100 others. Call it before a candidate's time limit starts. Errors are ignored, since
+    the next link reports them."""
     with suppress(HostFault):
         if Path(link_command()[0]).name not in _LINKERS:
             with TemporaryDirectory() as folder:
@@ -88,7 +88,7 @@ def check_linking(folder: Path) -> str:
     return " ".join(link_command())
 
 
-def blame_the_host(folder: Path) -> None:
+def raise_if_disk_unusable(folder: Path) -> None:
     """Raise StorageFull if the disk of `folder` is full, HostFault if it is not writable."""
     if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
         raise StorageFull(f"the disk of {folder} is full", hint="df -h   (then: mallorn resume JOB)")

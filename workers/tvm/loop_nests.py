@@ -44,7 +44,7 @@ def nests(tir: str) -> list[Nest]:
     return result
 
 
-def place(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int:
+def row_major_offset(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int:
     """Return an element's row-major offset, given variables' values by hash (default 0)."""
     rules = [
         (TensorLoad, lambda load: IntImm(str(load.ty.dtype), 0)),

@@ -12,14 +12,14 @@ from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from costmodels.views import STATEMENTS
-from graphc.export.code_generation import compiled
+from graphc.export.code_generation import compile_to_library
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from searchers.space import Matrix
 from workers.features.assembly_counts_view import code_features
 from workers.features.executed_instructions_view import executed_features
 from workers.interfaces.candidate_compiler import Candidates
-from workers.tvm.kernel_figures import compile_for_cuda, launch_features
+from workers.tvm.cuda_kernel_resources import compile_for_cuda, launch_features
 from workers.tvm.parsed_program_cache import parse_tvm_target, tune_context
 from workers.tvm.rebuild_schedule import rebuild
 
@@ -27,7 +27,7 @@ MOST, COLUMNS = STATEMENTS.shape
 _EXTRACTOR: Final = PerStoreFeature()
 
 
-def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+def compute_lowered_features(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
     """Return one set of features (a view) of each candidate, as bytes of little-endian
     float32 numbers, or None if the candidate is invalid."""
     describe: Callable[[str, str, Any], Matrix] = resolve("lowered_features", view)
@@ -69,7 +69,7 @@ def describe_launch(_tir: str, target: str, schedule: Any) -> Matrix:
             f"the view launch describes CUDA kernels, and the target is {tvm_target.kind.name}",
             hint="choose a cost model that reads another view",
         )
-    library = compile_for_cuda(_runnable(schedule), tvm_target)
+    library = compile_for_cuda(_remove_layout_rewrites(schedule), tvm_target)
     return launch_features(library, str(tvm_target.attrs["arch"]))
 
 
@@ -77,9 +77,9 @@ def _generated_code(target: str, schedule: Any) -> str:
     """Return a schedule's generated code: assembly, or PTX for CUDA."""
     tvm_target = parse_tvm_target(target)
     if tvm_target.kind.name == "cuda":
-        return "\n".join(code.ptx for code in compile_for_cuda(_runnable(schedule), tvm_target).codes)
-    return str(compiled(_runnable(schedule), tvm_target).inspect_source("asm"))
+        return "\n".join(c.ptx for c in compile_for_cuda(_remove_layout_rewrites(schedule), tvm_target).codes)
+    return str(compile_to_library(_remove_layout_rewrites(schedule), tvm_target).inspect_source("asm"))
 
 
-def _runnable(schedule: Any) -> Any:
+def _remove_layout_rewrites(schedule: Any) -> Any:
     return RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)

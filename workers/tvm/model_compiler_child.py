@@ -8,21 +8,21 @@ from graphc.export import compile_network as stock
 from graphc.phases import pass_table
 from workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
 from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import serving
+from workers.subprocesses.typed_method import collect_handlers
 from workers.tvm.check_dataset import next_rows, open_dataset
 from workers.tvm.check_onnx_model import read_model
-from workers.tvm.code_digest import same_code
-from workers.tvm.compare_outputs import compare, compare_models
-from workers.tvm.compile_model import compile_default, compile_model, read_ahead
+from workers.tvm.code_digest import refuse_if_code_changed
+from workers.tvm.compare_outputs import compare_models, compare_outputs
+from workers.tvm.compile_model import compile_default, compile_model, import_ahead
 from workers.tvm.explain_kernels import explain_kernels
 from workers.tvm.extract_tasks import extract
 from workers.tvm.extract_tasks_of_range import extract_range
 from workers.tvm.import_onnx_to_relax import load_network
 from workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
-from workers.tvm.reference_outputs import build_whole, reference
+from workers.tvm.reference_outputs import build_whole_program, write_reference
 from workers.tvm.report_passes import report_passes
-from workers.tvm.restore_records import read_export, read_log
-from workers.tvm.tuning_database import replay, write_database
+from workers.tvm.restore_records import read_metaschedule_log, read_schedule_directory
+from workers.tvm.tuning_database import apply_trace, write_database
 
 
 def make_inputs(
@@ -30,8 +30,7 @@ def make_inputs(
 ) -> list[str]:
     """Write a random array per input of a model, by its name, and return the names in order.
     Integers are drawn from `input_ranges`; inputs without a range get zeros and ones."""
-    model = read_model(model_path)
-    arrays = stock.random_inputs(model, input_shapes, input_ranges, seed)
+    arrays = stock.random_inputs(read_model(model_path), input_shapes, input_ranges, seed)
     np.savez(inputs_npz, **arrays)
     return list(arrays)
 
@@ -39,7 +38,7 @@ def make_inputs(
 def scripts(tir: str, trace: str) -> Scripts:
     """Return a program before and after a full trace, and the trace, as TVMScript."""
     mod = parse_module(tir)
-    schedule = replay(mod, trace)
+    schedule = apply_trace(mod, trace)
     # With int64 as default: `T.int64(4)` for every 4 would hide the loops.
     unscheduled, scheduled = (
         str(module.script(int_dtype="int64", verbose_expr=False)) for module in (mod, schedule.mod)
@@ -51,34 +50,34 @@ def warm_up(target: str) -> None:
     parse_tvm_target(target)
 
 
-def look(model_path: str, input_shapes: Shapes) -> Signature:
+def read_signature(model_path: str, input_shapes: Shapes) -> Signature:
     network = load_network(model_path, input_shapes)
     return Signature(network.inputs, network.outputs, network.operators)
 
 
 ANSWERS: Final = (
-    ModelCompiler.warm_up.by(warm_up),
-    ModelCompiler.look.by(look),
-    ModelCompiler.extract.by(extract),
-    ModelCompiler.list_passes.by(pass_table),
-    ModelCompiler.report_passes.by(report_passes),
-    ModelCompiler.read_ahead.by(read_ahead),
-    ModelCompiler.compile_model.by(compile_model),
-    ModelCompiler.explain_kernels.by(explain_kernels),
-    ModelCompiler.extract_range.by(extract_range),
-    ModelCompiler.compile_default.by(compile_default),
-    ModelCompiler.make_inputs.by(make_inputs),
-    ModelCompiler.compare_models.by(compare_models),
-    ModelCompiler.write_database.by(write_database),
-    ModelCompiler.read_export.by(read_export),
-    ModelCompiler.read_log.by(read_log),
-    ModelCompiler.open_dataset.by(open_dataset),
-    ModelCompiler.next_rows.by(next_rows),
-    ModelCompiler.scripts.by(scripts),
-    ModelCompiler.build_whole.by(build_whole),
-    ModelCompiler.reference.by(reference),
-    ModelCompiler.compare.by(compare),
+    ModelCompiler.warm_up.make_handler(warm_up),
+    ModelCompiler.read_signature.make_handler(read_signature),
+    ModelCompiler.extract.make_handler(extract),
+    ModelCompiler.list_passes.make_handler(pass_table),
+    ModelCompiler.report_passes.make_handler(report_passes),
+    ModelCompiler.import_ahead.make_handler(import_ahead),
+    ModelCompiler.compile_model.make_handler(compile_model),
+    ModelCompiler.explain_kernels.make_handler(explain_kernels),
+    ModelCompiler.extract_range.make_handler(extract_range),
+    ModelCompiler.compile_default.make_handler(compile_default),
+    ModelCompiler.make_inputs.make_handler(make_inputs),
+    ModelCompiler.compare_models.make_handler(compare_models),
+    ModelCompiler.write_database.make_handler(write_database),
+    ModelCompiler.read_schedule_directory.make_handler(read_schedule_directory),
+    ModelCompiler.read_metaschedule_log.make_handler(read_metaschedule_log),
+    ModelCompiler.open_dataset.make_handler(open_dataset),
+    ModelCompiler.next_rows.make_handler(next_rows),
+    ModelCompiler.scripts.make_handler(scripts),
+    ModelCompiler.build_whole_program.make_handler(build_whole_program),
+    ModelCompiler.write_reference.make_handler(write_reference),
+    ModelCompiler.compare_outputs.make_handler(compare_outputs),
 )
 
 if __name__ == "__main__":
-    serve(same_code(serving(ModelCompiler, *ANSWERS)))
+    serve(refuse_if_code_changed(collect_handlers(ModelCompiler, *ANSWERS)))

@@ -64,14 +64,14 @@ def tune_context(tir: str, target: str) -> Any:
 
 @lru_cache(maxsize=64)
 def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
-    """Return the tuning contexts whose space generators make a program's sketches. Those for
-    CUDA allow the larger shared-memory limit, which kernels must opt in to."""
+    """Return the tuning contexts whose space generators make a program's sketches. Those
+    for CUDA allow the larger shared-memory limit, which kernels must opt in to."""
     tvm_target = parse_tvm_target(target)
     if tvm_target.kind.name != "cuda":
         return (tune_context(tir, target),)
     return tuple(
-        _context(parse_module(tir), cuda_rules.opted_in(tvm_target), generator)
-        for generator in cuda_rules.generators(tvm_target)
+        _context(parse_module(tir), cuda_rules.with_opt_in_shared_memory(tvm_target), generator)
+        for generator in cuda_rules.space_generators(tvm_target)
     )
 
 

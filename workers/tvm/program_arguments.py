@@ -6,7 +6,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-from graphc.core.graph_rewriting import collect
+from graphc.core.graph_rewriting import collect_nodes
 from workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Range, Tensor
 from workers.tvm.program_blocks import ProgramBlock, blocks_of
 
@@ -17,9 +17,7 @@ def arguments(mod: Any) -> Arguments:
     infos = tensor_args(mod)
     blocks = blocks_of(mod)
     # Declared writes, since a block may store through an alias of a part of a buffer.
-    written_buffers = {
-        hash(region.source) for block in collect(mod["main"], SBlock) for region in block.writes
-    }
+    written_buffers = {hash(w.source) for block in collect_nodes(mod["main"], SBlock) for w in block.writes}
     bounds = index_bounds(blocks)
     # A byte that looks up one of two values takes only the first: (0, 2) means FREE_RANGE.
     pairs = zip(params, infos, strict=True)
@@ -37,9 +35,7 @@ def arguments(mod: Any) -> Arguments:
 def tensor_args(mod: Any) -> tuple[Tensor, ...]:
     """Return the tensors that a module's entry function takes."""
     infos = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
-    return tuple(
-        Tensor(str(kind), str(dtype), tuple(int(size) for size in shape)) for kind, dtype, shape in infos
-    )
+    return tuple(Tensor(str(kind), str(dtype), tuple(map(int, shape))) for kind, dtype, shape in infos)
 
 
 def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
@@ -48,10 +44,9 @@ def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
     bounds: dict[int, Range] = {}
     for load in (load for block in blocks for load in block.loads):
         for index, size in zip(load.indices, load.source.shape, strict=True):
-            for inner in collect(index, TensorLoad):
+            for inner in collect_nodes(index, TensorLoad):
                 for source in _with_sources(hash(inner.source), blocks):
-                    high = min(int(size), bounds.get(source, (0, int(size)))[1])
-                    bounds[source] = (0, high)
+                    bounds[source] = (0, min(int(size), bounds.get(source, (0, int(size)))[1]))
     return bounds
 
 

@@ -8,7 +8,7 @@ from tvm.ir import Call, Op, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
-from graphc.core.graph_rewriting import OPERATOR, TERMS, collect
+from graphc.core.graph_rewriting import OPERATOR, TERMS, collect_nodes
 
 Names = frozenset[int]
 _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
@@ -46,21 +46,21 @@ class ProgramBlock:
 def blocks_of(mod: Any) -> list[ProgramBlock]:
     """Return the blocks that have iteration variables, in program order."""
     blocks = []
-    for block in collect(mod["main"], SBlock):
+    for block in collect_nodes(mod["main"], SBlock):
         axes = list(block.iter_vars)
         if not axes:
             continue
         reduction_axes = [axis for axis in axes if axis.iter_type == IterVar.CommReduce]
-        calls = (str(call.op.name) for call in collect(block.body, Call) if isinstance(call.op, Op))
+        calls = (str(call.op.name) for call in collect_nodes(block.body, Call) if isinstance(call.op, Op))
         terms = int(block.annotations.get(TERMS, 1)) * prod(map(extent, reduction_axes))
         blocks.append(
             ProgramBlock(
                 spatial=tuple(axis for axis in axes if axis.iter_type == IterVar.DataPar),
                 reduced=tuple(reduction_axes),
-                stores=tuple(collect(block.body, BufferStore)),
-                loads=tuple(collect(block.body, TensorLoad)),
+                stores=tuple(collect_nodes(block.body, BufferStore)),
+                loads=tuple(collect_nodes(block.body, TensorLoad)),
                 calls=frozenset(calls),
-                loops=bool(collect(block.body, For)),
+                loops=bool(collect_nodes(block.body, For)),
                 operator=str(block.annotations.get(OPERATOR, "")),
                 terms=terms,
             )
@@ -68,7 +68,7 @@ def blocks_of(mod: Any) -> list[ProgramBlock]:
     return blocks
 
 
-def anchor_of(blocks: list[ProgramBlock]) -> ProgramBlock:
+def find_main_block(blocks: list[ProgramBlock]) -> ProgramBlock:
     """Return the main block: one that sums products, else one with a reduction, else one
     that an operator's name annotates. The largest of several counts."""
     return max(
@@ -78,22 +78,22 @@ def anchor_of(blocks: list[ProgramBlock]) -> ProgramBlock:
 
 def operator_of(blocks: list[ProgramBlock]) -> str:
     """Return the operator that a program computes, such as `conv2d`, by its structure."""
-    anchor = anchor_of(blocks)
-    products = [_product(block, *block.factors) for block in blocks if block.factors is not None]
+    anchor = find_main_block(blocks)
+    products = [_classify_product(block, *block.factors) for block in blocks if block.factors is not None]
     if len(products) > 1:
         return "-".join(products)
     if anchor.factors is not None:
-        return _product(anchor, *anchor.factors)
+        return _classify_product(anchor, *anchor.factors)
     if anchor.operator:
         return anchor.operator
     if not anchor.reduced:
         if not anchor.loops:
-            return _pointwise(blocks)
+            return _classify_pointwise(blocks)
         # A block of our graph passes, which computes a row or a tile at a time.
-        if _pointwise([anchor]) == "layout":
+        if _classify_pointwise([anchor]) == "layout":
             return "layout"
         return "layer_norm" if anchor.calls & _ROOTS else "softmax"
-    if _sliding(anchor, frozenset()):
+    if _find_sliding_axes(anchor, frozenset()):
         return "pool"
     if any(block.calls & _ROOTS for block in blocks):
         return "layer_norm"
@@ -107,13 +107,13 @@ def extent(axis: Any) -> int:
 
 def variables(*expressions: Any) -> Names:
     """Return the hashes of all variables in the expressions."""
-    return frozenset(hash(var) for expression in expressions for var in collect(expression, Var))
+    return frozenset(hash(var) for expression in expressions for var in collect_nodes(expression, Var))
 
 
-def _product(block: ProgramBlock, left: Any, right: Any) -> str:
+def _classify_product(block: ProgramBlock, left: Any, right: Any) -> str:
     in_both_factors = variables(*left.indices) & variables(*right.indices)
     batch = frozenset(hash(axis.var) for axis in block.spatial if extent(axis) > 1) & in_both_factors
-    sliding = _sliding(block, batch)
+    sliding = _find_sliding_axes(block, batch)
     if not sliding:
         return "batch_matmul" if batch else "matmul"
     if not batch:
@@ -122,7 +122,7 @@ def _product(block: ProgramBlock, left: Any, right: Any) -> str:
     return f"{'depthwise' if channels == 1 else 'group'}_conv{len(sliding)}d"
 
 
-def _sliding(block: ProgramBlock, batch: Names) -> Names:
+def _find_sliding_axes(block: ProgramBlock, batch: Names) -> Names:
     """Return the reduction axes of sliding windows, which index a load together with a
     spatial axis outside `batch`."""
     spatial = frozenset(hash(axis.var) for axis in block.spatial) - batch
@@ -131,9 +131,9 @@ def _sliding(block: ProgramBlock, batch: Names) -> Names:
     return frozenset().union(*(names & reduction for names in index_vars if names & spatial))
 
 
-def _pointwise(blocks: list[ProgramBlock]) -> str:
+def _classify_pointwise(blocks: list[ProgramBlock]) -> str:
     loads = [load for block in blocks for load in block.loads]
-    if any(collect(index, TensorLoad) for load in loads for index in load.indices):
+    if any(collect_nodes(index, TensorLoad) for load in loads for index in load.indices):
         return "gather"
     values = (_without_casts(store.value) for block in blocks for store in block.stores)
     return "layout" if all(isinstance(value, TensorLoad | IntImm) for value in values) else "elementwise"

@@ -11,7 +11,7 @@ from tvm.s_tir.meta_schedule.postproc import RewriteReductionBlock, RewriteUnbou
 from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import For, IterVar
 
-from graphc.core.graph_rewriting import collect
+from graphc.core.graph_rewriting import collect_nodes
 from workers.tvm.allowed_programs import TraceRefused
 from workers.tvm.cuda_rules import DYNAMIC, can_launch
 from workers.tvm.parsed_program_cache import (
@@ -24,7 +24,7 @@ from workers.tvm.parsed_program_cache import (
     tune_context,
 )
 from workers.tvm.program_blocks import variables
-from workers.tvm.sketches import plain
+from workers.tvm.sketches import to_plain_value
 
 LATEST: Final = 64  # cached schedules, enough for a round: valid candidates are built next
 ANSWERED: Final = 4096  # cached validity: searchers check the same candidates in every round
@@ -41,7 +41,8 @@ def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> A
     schedule = new_schedule(tir)
     try:
         insts = instructions(tir, trace)
-        Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
+        bound_trace = Trace(insts, map_choices_to_decisions(insts, decisions))
+        bound_trace.apply_to_schedule(schedule, remove_postproc=False)
         schedule.enter_postproc()
         is_valid = _postprocess(schedule, tir, target, insts)
     except (ScheduleError, InternalError, TraceRefused):  # TVM's checks fail on some decisions
@@ -80,7 +81,7 @@ def initialize_repeated_sums(schedule: Any) -> bool:
     any sum. If that loop is the consumer's, each iteration would add all terms to the
     previous result.
     """
-    realizes, terms = collect(schedule.mod["main"], SBlockRealize), []
+    realizes, terms = collect_nodes(schedule.mod["main"], SBlockRealize), []
     for realize in realizes:
         axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
         terms.append(variables(*(value for axis, value in axes if axis.iter_type == IterVar.CommReduce)))
@@ -108,7 +109,7 @@ def initialize_repeated_sums(schedule: Any) -> bool:
     return True
 
 
-def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
+def map_choices_to_decisions(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
     """Map sampling instructions to their decisions. Raises ValueError if some are left."""
     numbers = iter(decisions)
     bound: dict[Any, Any] = {}
@@ -133,4 +134,6 @@ def _is_valid(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> 
 def full_trace(tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
     """Return the trace with decisions and postprocessing as JSON, or None if invalid."""
     schedule = rebuild(tir, target, trace, decisions)
-    return None if schedule is None else json.dumps(plain(schedule.trace.as_json()), separators=(",", ":"))
+    if schedule is None:
+        return None
+    return json.dumps(to_plain_value(schedule.trace.as_json()), separators=(",", ":"))

@@ -5,10 +5,10 @@ The worker's host computes them, with code that any processor can run.
 A candidate is checked as a whole program, which takes weights in their original layout and
 converts them inside. When it is timed, it takes weights that are already converted.
 
-A float16 program is computed in float32. A float16 sum of n terms of both signs has an error
-of about 0.15 eps sqrt(n), relative to the usual size of such sums: a random walk of rounding
-errors. Sums of positive terms, and outputs of few elements, can have larger errors, so a
-small program is also run in float16.
+A float16 program is computed in float32. A float16 sum of n terms of both signs has an
+error of about 0.15 eps sqrt(n), relative to the usual size of such sums: a random walk of
+rounding errors. Sums of positive terms, and outputs of few elements, can have larger
+errors, so a small program is also run in float16.
 """
 
 import tempfile
@@ -25,21 +25,21 @@ from tvm.ir import Call, StringImm, TensorLoad
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.tirx import Add, AttrStmt, Cast, Div, IterVar, Mul, Sub, Var
 
-from graphc.core.graph_rewriting import collect
-from graphc.export.onnxruntime_answers import relative_error
-from graphc.quant.llvm_byte_dot_products import plain
+from graphc.core.graph_rewriting import collect_nodes
+from graphc.export.compare_with_onnxruntime import relative_error
+from graphc.quant.llvm_byte_dot_products import make_portable
 from graphc.quant.tile_instructions import without_tiles
 from workers.device.random_and_saved_arrays import dtype_of, save_arrays
 from workers.interfaces.model_compiler import Reference
 from workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from workers.tvm.compare_outputs import Array
-from workers.tvm.compile_cuda import collecting
+from workers.tvm.compile_cuda import collect_device_code
 from workers.tvm.linker import link_shared
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.program_blocks import blocks_of
 from workers.tvm.run_recipe_passes import as_tvm_target
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 
 # Blocks with fewer terms are not scheduled.
 LARGE: Final = 2**22
@@ -66,13 +66,13 @@ _POISON = 0x7F  # in all bytes of integers
 _HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
 
 
-def portable(mod: Any) -> Any:
+def replace_special_instructions(mod: Any) -> Any:
     """Replace LLVM IR for special instructions by IR that any processor can run."""
 
     def replace_llvm(statement: Any) -> Any:
         if statement.attr_key != _IMPORT:
             return statement
-        text = StringImm(without_tiles(plain(str(statement.value.value))))
+        text = StringImm(without_tiles(make_portable(str(statement.value.value))))
         return AttrStmt(statement.node, statement.attr_key, text, statement.body)
 
     functions = {
@@ -82,12 +82,12 @@ def portable(mod: Any) -> Any:
     return tvm.IRModule(functions, attrs=mod.attrs)
 
 
-def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:
+def build_whole_program(tir: str, trace: str, target: str, out_so: str) -> None:
     """Apply a full trace and build the program, whose weights keep their original layout."""
-    _build(replay(parse_module(tir), trace).mod, target, out_so)
+    _build(apply_trace(parse_module(tir), trace).mod, target, out_so)
 
 
-def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:
+def write_reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:
     """Run the unscheduled program on random arguments; write arguments and results to the
     two files, as arrays `arg_<index>`. Return how candidates' outputs are to be compared.
 
@@ -105,7 +105,7 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
             poisoned[index] = filled.view(array.dtype).reshape(array.shape)
         elif array.dtype.kind != "b":
             poisoned[index] = np.full_like(array, np.nan)
-    wide = None if rounds(mod) else widened(tir)
+    wide = None if rounds_to_integers(mod) else widen_float16(tir)
     results = _run(mod if wide is None else wide, poisoned)
     if any(np.isnan(results[index]).any() for index in args.outputs):
         poisoned, results = arrays, _run(mod if wide is None else wide, arrays)
@@ -118,7 +118,7 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
             narrow = _run(mod, poisoned)
             errors = [relative_error(narrow[index], results[index]) for index in args.outputs]
             float16_error += _OWN_ERRORS * max(filter(isfinite, errors), default=0.0)
-    return Reference(list(args.outputs), reduction_length(mod), rounds(mod), float16_error)
+    return Reference(list(args.outputs), reduction_length(mod), rounds_to_integers(mod), float16_error)
 
 
 def _run(mod: Any, arrays: list[Array]) -> list[Array]:
@@ -127,7 +127,10 @@ def _run(mod: Any, arrays: list[Array]) -> list[Array]:
     inputs = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=True)]
     # A new path each time: for a known path the loader returns the library that it has loaded.
     with tempfile.TemporaryDirectory() as scratch:
-        results = call(_build(parallel(portable(mod)), _HOST, str(Path(scratch, "reference.so"))), inputs)
+        results = call(
+            _build(parallelize(replace_special_instructions(mod)), _HOST, str(Path(scratch, "reference.so"))),
+            inputs,
+        )
     with np.errstate(over="ignore"):
         return [result.astype(array.dtype, copy=False) for result, array in zip(results, arrays, strict=True)]
 
@@ -144,7 +147,7 @@ def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
     ones if `needs_positive`."""
     rng = np.random.default_rng(seed)
     floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
-    ranges = args.in_checks().ranges
+    ranges = args.with_full_byte_range().ranges
     arrays = []
     for index, (_, dtype, shape) in enumerate(args.args):
         values: Array
@@ -159,8 +162,8 @@ def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
 def needs_positive(mod: Any) -> bool:
     """Return whether a program has roots, logarithms or quotients that diverge near 0."""
     blocks = blocks_of(mod)
-    divisors = (node.b for block in blocks for store in block.stores for node in collect(store, Div))
-    return any(block.calls & _DELICATE for block in blocks) or any(collect(d, TensorLoad) for d in divisors)
+    divisors = (node.b for block in blocks for store in block.stores for node in collect_nodes(store, Div))
+    return any(b.calls & _DELICATE for b in blocks) or any(collect_nodes(d, TensorLoad) for d in divisors)
 
 
 def reduction_length(mod: Any) -> int:
@@ -168,14 +171,14 @@ def reduction_length(mod: Any) -> int:
     return max((block.terms for block in blocks_of(mod)), default=1)
 
 
-def rounds(mod: Any) -> bool:
+def rounds_to_integers(mod: Any) -> bool:
     """Return whether the program rounds real numbers to integers."""
     return any(block.calls & _ROUNDING for block in blocks_of(mod))
 
 
 def _build(mod: Any, target: str, out_so: str) -> str:
     tvm_target = as_tvm_target(target)
-    with collecting(tvm_target):
+    with collect_device_code(tvm_target):
         library = tvm.tirx.build(mod, target=tvm_target)
     library.export_library(out_so, fcompile=link_shared)
     return out_so
@@ -185,7 +188,7 @@ def _named(arrays: list[Array]) -> dict[str, Array]:
     return {f"arg_{index}": array for index, array in enumerate(arrays)}
 
 
-def widened(tir: str) -> Any | None:
+def widen_float16(tir: str) -> Any | None:
     """Return the program with float32 in place of float16, or None if it has no float16 or
     works on the bits of numbers."""
     if f'"{_FLOAT16}' not in tir or any(name in tir for name in _OF_BITS):
@@ -201,7 +204,7 @@ def rounding_error(mod: Any) -> float:
         _is_float16(node)
         for _, store in stores
         for kind in (Add, Sub, Mul, Div, Call, Cast)
-        for node in collect(store.value, kind)
+        for node in collect_nodes(store.value, kind)
     )
     return _FLOAT16_EPS * (_ROUNDINGS * computes + _WALK * sqrt(max(sums, default=0)))
 
@@ -210,7 +213,7 @@ def _is_float16(value: Any) -> bool:
     return str(value.ty) == _FLOAT16
 
 
-def parallel(mod: Any) -> Any:
+def parallelize(mod: Any) -> Any:
     """Parallelise a program's large blocks and tile large sums, so that any processor runs
     it in seconds. Results are bit-identical, as elements are summed in the same order."""
     schedule = Schedule(mod, error_render_level="none")
@@ -248,12 +251,10 @@ def _spread(schedule: Any, block: Any) -> None:
 
     # Copy inputs that an output row reads with a stride, so that it reads consecutively.
     for index, region in enumerate(definition.reads):
-        uses_row = [
-            any(var.same_as(axes[row].var) for var in collect(part.min, Var)) for part in region.region
-        ]
+        uses_row = [any(v.same_as(axes[row].var) for v in collect_nodes(p.min, Var)) for p in region.region]
         if any(uses_row) and not uses_row[-1]:
             copy = schedule.cache_read(block, index, "global")
-            move_last = partial(_with_last, uses_row.index(True))
+            move_last = partial(_move_to_end, uses_row.index(True))
             schedule.transform_layout(copy, ("write", 0), move_last)
             schedule.parallel(schedule.get_loops(copy)[0])
 
@@ -285,6 +286,5 @@ def _divisor(extent: int, largest: int) -> int:
     return max(divisor for divisor in range(1, largest + 1) if extent % divisor == 0)
 
 
-def _with_last(position: int, *indices: Any) -> list[Any]:
-    """Return the indices with the one at `position` moved to the end."""
+def _move_to_end(position: int, *indices: Any) -> list[Any]:
     return [*indices[:position], *indices[position + 1 :], indices[position]]

@@ -21,14 +21,14 @@ from tvm.runtime.vm import VirtualMachine
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import HINT
-from mallorn.core.os_errors import lacks_handles, no_handle
+from mallorn.core.os_errors import reports_too_many_files, too_many_files_error
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass, Identity, endpoint_of
 from workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
 from workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient
 from workers.device.slice_timing_result import SliceTimes
-from workers.device.tracker_client import Address, device_key
+from workers.device.tracker_client import Address, tracker_key
 from workers.host.load_meter import Load
 from workers.interfaces.tensor_arguments import Arguments
 
@@ -101,21 +101,21 @@ class RemoteDevice:
     def __init__(
         self, tracker: Address, target: Target, wait_sec: float, like: DeviceClass | None = None
     ) -> None:
-        self.session = connect(tracker, device_key(target), wait_sec, like)
+        self.session = connect(tracker, tracker_key(target), wait_sec, like)
         self.kind = "cpu" if target.is_cpu else target.kind
         self.device = self.session.device(self.kind, 0)
         self._functions: dict[str, Callable[..., Any]] = {}
         self._args: dict[int, tuple[Any, Tensor]] = {}
-        with _or_lost():
+        with _raise_device_lost():
             self.identity: Identity = json.loads(self.call("mallorn.identity"))
             self._class = endpoint_of(self.identity).device_class
-        if not self.is_like(like):  # the device changed just now, or its tracker is older
+        if not self.is_of_class(like):  # the device changed just now, or its tracker is older
             self.close()
             raise Unavailable(f"device {self.identity['name']} is of another class than the job's times")
 
-    def is_like(self, like: DeviceClass | None) -> bool:
+    def is_of_class(self, device_class: DeviceClass | None) -> bool:
         """Return whether the device is of the class `like`. None stands for any class."""
-        return like in (None, self._class)
+        return device_class in (None, self._class)
 
     def run(self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], T]) -> T:
         """Upload a library and call `work` with it, for at most `timeout_sec`. Raises
@@ -129,18 +129,18 @@ class RemoteDevice:
     def upload(self, artifact: Path) -> str:
         """Upload a library and return its name on the device. Raises the errors of `run`."""
         name = f"{next(_upload_numbers)}.so"
-        with self._judged():
+        with self._translate_rpc_errors():
             self.session.upload(bytearray(artifact.read_bytes()), name)
         return name
 
     def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
         """Call `work` for at most `timeout_sec`. Raises the same errors as `run`."""
-        asleep_sec = _asleep_sec()
-        with self._judged():
+        asleep_sec = _suspended_sec()
+        with self._translate_rpc_errors():
             self.call("mallorn.begin", candidate_key, timeout_sec)
             result = work()
             self.call("mallorn.end")
-        if _asleep_sec() - asleep_sec > _NAP_SEC:  # TVM's timer kept counting
+        if _suspended_sec() - asleep_sec > _NAP_SEC:  # TVM's timer kept counting
             raise Unavailable(
                 "this machine was suspended while a candidate was timed. The candidate is timed again"
             )
@@ -148,19 +148,19 @@ class RemoteDevice:
 
     def free_memory(self) -> int:
         """Return the free memory in bytes; negative if unknown. Raises Unavailable."""
-        with _or_lost():
+        with _raise_device_lost():
             return int(self.call("mallorn.free_memory"))
 
-    def load(self) -> Load:
+    def read_load(self) -> Load:
         """Return other programs' load on the host since last call. Raises Unavailable."""
-        with _or_lost():
+        with _raise_device_lost():
             return _LOAD.validate_json(self.call("mallorn.load"))
 
-    def hold(self, wait_sec: float) -> None:
+    def reserve_host(self, wait_sec: float) -> None:
         """Reserve the device's host for the next timing. Raises Unavailable if other jobs
         keep it for `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
-        with _or_lost():
+        with _raise_device_lost():
             while not self.call("mallorn.hold", _HOLD_SEC):
                 if time.monotonic() > deadline_sec:
                     raise Unavailable(
@@ -168,11 +168,11 @@ class RemoteDevice:
                         hint="mallorn devices",
                     )
 
-    def answers(self) -> bool:
+    def is_session_alive(self) -> bool:
         """Return whether the session still works."""
-        return self._death() is None
+        return self._find_session_error() is None
 
-    def _death(self) -> str | None:
+    def _find_session_error(self) -> str | None:
         """Return the error if the session no longer works, else None."""
         try:
             self.call("mallorn.end")
@@ -185,7 +185,7 @@ class RemoteDevice:
         candidate if type, shape and range are equal. Raises the errors of `run`."""
         for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
-        with self._judged():
+        with self._translate_rpc_errors():
             for index, (_, dtype, shape) in enumerate(spec.args):
                 default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
                 low, high = map(float, spec.ranges.get(str(index), default))
@@ -199,7 +199,7 @@ class RemoteDevice:
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
         """Copy a candidate's arguments to the device. Raises the errors of `run`."""
-        with self._judged():
+        with self._translate_rpc_errors():
             return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
 
     def time_slices(
@@ -211,9 +211,9 @@ class RemoteDevice:
         function: str | None = None,
         cold: bool = False,
     ) -> SliceTimes:
-        """Time `count` series of `number` runs each. Return the mean time of each series and
-        what disturbed it. With `cold`, a GPU's L2 cache is flushed before each run. Raises
-        CandidateFailed if the device's answer is invalid."""
+        """Time `count` series of `number` runs each. Return the mean time of each series
+        and what disturbed it. With `cold`, a GPU's L2 cache is flushed before each run.
+        Raises CandidateFailed if the device's answer is invalid."""
         timer = "mallorn.time_cold_slices" if cold else "mallorn.time_slices"
         answer = self.call(timer, library, function or self.entry, self.kind, number, count, *tensors)
         try:
@@ -241,25 +241,25 @@ class RemoteDevice:
         return self._functions[name](*args)
 
     @contextmanager
-    def _judged(self) -> Iterator[None]:
+    def _translate_rpc_errors(self) -> Iterator[None]:
         """Turn RPC errors into CandidateFailed if the candidate caused them, else into
-        Unavailable. The candidate is to blame if its session still works, or if the device's
-        server saw it crash."""
+        Unavailable. The candidate is to blame if its session still works, or if the
+        device's server saw it crash."""
         try:
             yield
         except _BROKEN as error:
-            raise self._judge(str(error)) from None
+            raise self._classify_error(str(error)) from None
 
-    def _judge(self, text: str) -> CandidateFailed | Unavailable:
+    def _classify_error(self, text: str) -> CandidateFailed | Unavailable:
         text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
         if DEATH_NOTICE not in text:
-            death = self._death()  # a session with a broken GPU context ends at the next call
+            death = self._find_session_error()  # a session with a broken GPU context ends at the next call
             if death is not None and DEATH_NOTICE not in death:
-                return _lost(text)
-            if (words := meaning(text)) is not None:
-                message = f"{words}: {without_source(text)}"
+                return _device_lost_error(text)
+            if (words := explain_cuda_error(text)) is not None:
+                message = f"{words}: {remove_kernel_source(text)}"
                 if words == GPU_FAILED:
-                    return _lost(message)
+                    return _device_lost_error(message)
                 return CandidateTimeout(message) if words == TOO_SLOW else CandidateFailed(message)
             if death is None:
                 return CandidateFailed(text)
@@ -290,10 +290,8 @@ class RemoteModel:
 
     def time(self, number: int) -> Sequence[float]:
         """Return the seconds of each of `number` runs, after a warm-up run."""
-        evaluate = self._machine.time_evaluator(
-            "invoke_stateful", self._device.device, number=1, repeat=number
-        )
-        results: Sequence[float] = evaluate(RemoteDevice.entry).results
+        timer = self._machine.time_evaluator("invoke_stateful", self._device.device, number=1, repeat=number)
+        results: Sequence[float] = timer(RemoteDevice.entry).results
         return results
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
@@ -325,38 +323,37 @@ class RemoteModel:
 
 
 @contextmanager
-def _or_lost() -> Iterator[None]:
+def _raise_device_lost() -> Iterator[None]:
     """Turn errors into Unavailable, in calls that run no candidate: the device was lost."""
     try:
         yield
     except _UNREADABLE as error:
-        raise _lost(f"{type(error).__name__}: {error}") from None
+        raise _device_lost_error(f"{type(error).__name__}: {error}") from None
 
 
-def _asleep_sec() -> float:
-    """Return how many seconds this machine has been suspended since it booted."""
+def _suspended_sec() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
-def _lost(text: str) -> Unavailable:
-    if lacks_handles(text):  # this host is at fault, not the device
-        return no_handle("a connection")
+def _device_lost_error(text: str) -> Unavailable:
+    if reports_too_many_files(text):  # this host is at fault, not the device
+        return too_many_files_error("a connection")
     return Unavailable(f"the device was lost: {text}", hint="mallorn device, on the host that measures")
 
 
 def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | None = None) -> rpc.RPCSession:
     """Wait for a free device of a class and open a session with it. Raises NoDevice if no
-    such device is registered. Raises Unavailable if all stay busy, cannot be reached, refuse
-    a session, or lack the secret key that our devices share."""
+    such device is registered. Raises Unavailable if all stay busy, cannot be reached,
+    refuse a session, or lack the secret key that our devices share."""
     deadline_sec = time.monotonic() + wait_sec
     while True:
-        session_offer = _gateway().open(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
+        session_offer = _gateway().open_session(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
         try:
             session = rpc.connect("127.0.0.1", session_offer.port, session_offer.ticket)
             if session_offer.keys:
                 challenge = secrets.token_hex(16)
                 proof = str(session.get_function("mallorn.prove")(challenge))
-                if not any(own.proves(proof, "device", challenge) for own in session_offer.keys):
+                if not any(own.is_valid_signature(proof, "device", challenge) for own in session_offer.keys):
                     raise Unavailable(
                         "the process that answers at the device's address does not have our fleet's key",
                         hint=HINT,
@@ -365,7 +362,7 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
         except _BROKEN as error:
             _, marker, reason = str(error).partition(NO_SESSION)
             if marker or time.monotonic() > deadline_sec:
-                raise _lost(reason.strip() or str(error)) from None
+                raise _device_lost_error(reason.strip() or str(error)) from None
             log.warning("a device did not open a session: %s", error)
             time.sleep(0.1)
 
@@ -377,11 +374,11 @@ def _gateway() -> GatewayClient:
     return GatewayClient(connection)
 
 
-def meaning(text: str) -> str | None:
+def explain_cuda_error(text: str) -> str | None:
     """Explain the CUDA error that a TVM message names; return None if it names none."""
     if _NO_SHARED_MEMORY in text:
         return _TOO_LARGE
-    names = "".join(char if char.isalnum() or char == "_" else " " for char in without_source(text)).split()
+    names = "".join(c if c.isalnum() or c == "_" else " " for c in remove_kernel_source(text)).split()
     for name in names:
         short_name = name.removeprefix("CUDA_ERROR_").removeprefix("cudaError")
         if short_name != name and (words := _WORDS.get(short_name.replace("_", "").lower())):
@@ -389,6 +386,6 @@ def meaning(text: str) -> str | None:
     return None
 
 
-def without_source(text: str) -> str:
+def remove_kernel_source(text: str) -> str:
     """Remove the kernel's source from an error text; TVM appends it if a launch fails."""
     return text.partition("\n// func_name=")[0]

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from graphc.core.graph_pass import Report
 from graphc.core.pass_registry import OWN_PASSES
-from graphc.core.pass_runner import run
+from graphc.core.pass_runner import run_passes
 from graphc.phases import BEFORE_SCHEDULES, pass_table
 from mallorn.core.errors import UnknownName
 from workers.interfaces.model_compiler import PassReport, RecipeReport, Shapes
-from workers.tvm.copies_left import copies_left
 from workers.tvm.graph_recipes import step_json
 from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, naming_the_pass
+from workers.tvm.remaining_copies import count_remaining_copies
+from workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
 
 
 def report_passes(
@@ -21,10 +21,8 @@ def report_passes(
     each. Write the module after each phase to `dump_dir`, if given, as TVMScript. Raises
     InvalidModel, InvalidRequest; UnknownName if `without` names no pass."""
     phases = BEFORE_SCHEDULES[recipe]
-    stored_names = {entry.stored_name for entry in pass_table()}
-    of_tvm = {step.name for phase in phases for step in phase.steps} - stored_names
-    valid_names = {entry.name for entry in pass_table()} | of_tvm
-    if unknown := sorted({*without} - valid_names - stored_names):
+    valid_names = {row.name for row in pass_table()} | {step.name for phase in phases for step in phase.steps}
+    if unknown := sorted({*without} - valid_names):
         raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(valid_names))}")
 
     tvm_target = as_tvm_target(target)
@@ -33,8 +31,8 @@ def report_passes(
     for number, phase in enumerate(phases, start=1):
         for step in phase.steps:
             try:
-                with naming_the_pass(step.name):
-                    mod, step_reports = run(mod, [step_json(step)], tvm_target, without)
+                with name_pass_in_errors(step.name):
+                    mod, step_reports = run_passes(mod, [step_json(step)], tvm_target, without)
             except PassFailed as error:
                 if step.name not in OWN_PASSES:
                     raise
@@ -53,4 +51,4 @@ def report_passes(
             ]
         if dump_dir is not None:
             Path(dump_dir, f"{number:02}-{phase.name.replace(' ', '-')}.py").write_text(mod.script())
-    return RecipeReport(reports, copies_left(mod))
+    return RecipeReport(reports, count_remaining_copies(mod))

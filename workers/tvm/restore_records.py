@@ -15,12 +15,12 @@ from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from searchers.space import Sketch
 from workers.interfaces.model_compiler import BadLine, ModelTask, Restored, RestoredLog
 from workers.tvm.allowed_programs import check_trace
-from workers.tvm.extract_tasks import describe
+from workers.tvm.extract_tasks import describe_task
 from workers.tvm.parsed_program_cache import instructions, is_choice
-from workers.tvm.rebuild_schedule import bind, full_trace
+from workers.tvm.rebuild_schedule import full_trace, map_choices_to_decisions
 from workers.tvm.sketches import choices_of, sketch_key, trace_text
 from workers.tvm.tuning_database import good_lines, program
-from workers.tvm.workload_key import canonical, canonical_names
+from workers.tvm.workload_key import canonical_names, rename_blocks_canonically
 
 _POSTPROCESSING = "EnterPostproc"
 _FINDS_BLOCK = "GetSBlock"
@@ -35,12 +35,12 @@ class _WorkloadLine(NamedTuple):
     names: Mapping[str, str]
 
 
-def read_export(directory: str, target: str) -> RestoredLog:
+def read_schedule_directory(directory: str, target: str) -> RestoredLog:
     """Read all records for `target` in a schedule directory, and report bad lines."""
     return _read(directory, target, 0, None)
 
 
-def read_log(directory: str, start: int, count: int) -> RestoredLog:
+def read_metaschedule_log(directory: str, start: int, count: int) -> RestoredLog:
     """Read `count` records of a stock MetaSchedule log from line `start` on. Bad lines of
     its workload file are reported only if `start` is 0."""
     return _read(directory, None, start, count)
@@ -51,7 +51,9 @@ def _read(directory: str, target: str | None, start: int, count: int | None) -> 
 
     def read_workload(line: list[Any]) -> _WorkloadLine:
         mod = program(line)
-        return _WorkloadLine(describe(canonical(mod), name="", weight=1), canonical_names(mod))
+        return _WorkloadLine(
+            describe_task(rename_blocks_canonically(mod), name="", weight=1), canonical_names(mod)
+        )
 
     programs = dict(good_lines(Path(directory, WORKLOADS), read_workload, problems))
     if start:  # reported with the first lines
@@ -93,7 +95,7 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
     if full_trace(task.tir, target_text, trace, decisions) is None:
         raise ValueError("it does not rebuild with this version of TVM")
     insts = instructions(task.tir, trace)
-    choices = choices_of(task.tir, insts, Trace(insts, bind(insts, decisions)), {})
+    choices = choices_of(task.tir, insts, Trace(insts, map_choices_to_decisions(insts, decisions)), {})
     times = [float(seconds) for seconds in run_secs]
     if UNTIMED_SEC in times:
         raise ValueError("its schedule was not timed")

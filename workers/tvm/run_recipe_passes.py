@@ -10,17 +10,17 @@ from tvm import relax
 
 from graphc.core.graph_pass import NOT_THE_PASS, Unsupported
 from graphc.core.pass_registry import OWN_PASSES, resolve_pass
-from graphc.core.pass_runner import run
+from graphc.core.pass_runner import run_passes
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphStep, RecipeStep, StoredRecipe
-from workers.tvm.check_onnx_model import plain
+from workers.tvm.check_onnx_model import describe_tvm_error
 from workers.tvm.graph_recipes import (
     faulty_parts,
-    leaving_out,
-    names_to_leave_out,
     recipe_of,
+    skippable_passes,
     step_json,
+    with_skipped_passes,
 )
 from workers.tvm.parsed_program_cache import parse_tvm_target
 
@@ -44,18 +44,18 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
     """Run graph passes on a module. Return the resulting module, and for each pass the
     numbers of functions and calls before and after it."""
     report: list[GraphStep] = []
-    functions, ops = _sizes(mod)
+    functions, ops = _count_functions_and_calls(mod)
     for step in steps:
-        with naming_the_pass(step.name):
-            mod, reports = run(mod, [step_json(step)], target)
+        with name_pass_in_errors(step.name):
+            mod, reports = run_passes(mod, [step_json(step)], target)
         errors = sum((pass_report.errors for pass_report in reports), Counter[str]())
         skip_reason = reports[0].skipped
-        remarks = {"skipped": plain(RuntimeError(skip_reason))} if skip_reason else {}
+        remarks = {"skip_reason": describe_tvm_error(RuntimeError(skip_reason))} if skip_reason else {}
         if errors:
-            words = "; ".join(plain(RuntimeError(error)) for error in errors)
+            words = "; ".join(describe_tvm_error(RuntimeError(error)) for error in errors)
             remarks["error"] = f"it left {errors.total()} calls, because it raised {words}"
         functions_before, ops_before = functions, ops
-        functions, ops = _sizes(mod)
+        functions, ops = _count_functions_and_calls(mod)
         report.append(
             GraphStep(
                 name=step.name,
@@ -69,14 +69,14 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
     return mod, report
 
 
-def run_or_leave_out(
+def run_passes_skipping_failures(
     mod: Any, recipe: StoredRecipe, target: Any
 ) -> tuple[StoredRecipe, Any, list[GraphStep]]:
     """Run a recipe's passes that precede tuning, and leave out passes that fail.
 
     A pass of ours that raises is left out. If a pass of TVM raises, another pass may be the
-    cause, so passes are left out until it runs. Returns the recipe that was used, the module
-    and a report. Raises PassFailed if leaving out passes does not help.
+    cause, so passes are left out until it runs. Returns the recipe that was used, the
+    module and a report. Raises PassFailed if leaving out passes does not help.
     """
     try:
         return recipe, *run_steps(mod, recipe_of(recipe).before, target)
@@ -84,25 +84,25 @@ def run_or_leave_out(
         failed = error
     if failed.name in OWN_PASSES:
         names = [failed.name, *getattr(resolve_pass(failed.name), "needed_by", ())]
-        recipe = leaving_out(recipe, dict.fromkeys(names, failed.message))
-        return run_or_leave_out(mod, recipe, target)
+        recipe = with_skipped_passes(recipe, dict.fromkeys(names, failed.message))
+        return run_passes_skipping_failures(mod, recipe, target)
 
     def runs_without(names: Sequence[str]) -> bool:
         try:
-            reduced_recipe = leaving_out(recipe, dict.fromkeys(names, failed.message))
+            reduced_recipe = with_skipped_passes(recipe, dict.fromkeys(names, failed.message))
             run_steps(mod, reduced_recipe.before, target)
         except PassFailed:
             return False
         return True
 
-    culprits = faulty_parts(names_to_leave_out(recipe), runs_without)
+    culprits = faulty_parts(skippable_passes(recipe), runs_without)
     if culprits is None:
         raise failed
-    recipe = leaving_out(recipe, dict.fromkeys(culprits, failed.message))
-    return run_or_leave_out(mod, recipe, target)
+    recipe = with_skipped_passes(recipe, dict.fromkeys(culprits, failed.message))
+    return run_passes_skipping_failures(mod, recipe, target)
 
 
-def operators(mod: Any) -> dict[str, int]:
+def count_operators(mod: Any) -> dict[str, int]:
     """Count a graph's calls by the name of the operator or tensor function."""
     functions = [value for value in mod.functions.values() if isinstance(value, relax.Function)]
     return dict(Counter(callee(call) for function in functions for call in _calls(function)))
@@ -131,23 +131,23 @@ def callee(call: Any) -> str:
 
 
 @contextmanager
-def naming_the_pass(name: str) -> Iterator[None]:
+def name_pass_in_errors(name: str) -> Iterator[None]:
     """Turn a graph pass's errors into PassFailed or InvalidRequest, with the pass's name."""
     try:
         yield
     except NOT_THE_PASS as error:
         if not isinstance(error, Unsupported):
             raise
-        raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
+        raise InvalidRequest(f"cannot run the graph pass {name}: {describe_tvm_error(error)}") from error
     except Exception as error:
         if isinstance(error, AttributeError | ImportError) and name not in OWN_PASSES:
             raise InvalidRequest(
                 f"TVM {tvm.__version__} has no graph pass {name}",
                 hint="name another recipe, or install the TVM that has this pass",
             ) from error
-        raise PassFailed(name, plain(error)) from error
+        raise PassFailed(name, describe_tvm_error(error)) from error
 
 
-def _sizes(mod: Any) -> tuple[int, int]:
+def _count_functions_and_calls(mod: Any) -> tuple[int, int]:
     functions = sum(isinstance(function, tvm.tirx.PrimFunc) for function in mod.functions.values())
-    return functions, sum(operators(mod).values())
+    return functions, sum(count_operators(mod).values())

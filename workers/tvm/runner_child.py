@@ -25,12 +25,12 @@ from workers.interfaces.hardware_probes import Probe
 from workers.interfaces.tensor_arguments import Arguments
 from workers.interfaces.whole_model_engine import LoadedEngine
 from workers.measure.check_reported_times import ImpossibleTime, check_times
-from workers.measure.stopping import take_times
-from workers.measure.stopping.base import NamedRule
+from workers.measure.stopping import time_until_rule_stops
 from workers.measure.stopping.incremental_timing import SEC_US, CandidateTimes
+from workers.measure.stopping.stopping_rule import NamedRule
 from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import serving
-from workers.tvm.code_digest import same_code
+from workers.subprocesses.typed_method import collect_handlers
+from workers.tvm.code_digest import refuse_if_code_changed
 from workers.tvm.time_probes import shortest
 
 if TYPE_CHECKING:
@@ -59,19 +59,19 @@ def identity(
     device's endpoint. With `hold`, also reserve its host for timings."""
     _classes[tracker, target] = like
     current = _devices.get((tracker, target))
-    if current is not None and not (current.is_like(like) and current.answers()):
-        release()
+    if current is not None and not (current.is_of_class(like) and current.is_session_alive()):
+        release_devices()
     device = _device(tracker, target, wait_sec)
     if hold:
         try:
-            device.hold(wait_sec)
+            device.reserve_host(wait_sec)
         except Unavailable:
-            release()
+            release_devices()
             raise
     return endpoint_of(device.identity)
 
 
-def measure(
+def time_candidate(
     tracker: str,
     target: str,
     artifact: str,
@@ -94,17 +94,20 @@ def measure(
             device.entry, device.device, number=1, repeat=1, min_repeat_ms=ROUGH_MS
         )
         rough_sec = min(rough(*tensors).results)
-        take_times(rule, evaluator, lambda timing: times.take(timing, rough_sec, time_slices), best_us)
+        time_until_rule_stops(rule, evaluator, lambda t: times.time_once(t, rough_sec, time_slices), best_us)
         return times.run_us
 
     def fill() -> None:
         tensors.extend(device.random_args(args))
 
-    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work, prepare=fill)
-    return replace(run, disturbed=times.share, disturbance=Disturbance.model_validate(times.disturbance()))
+    run = _run_library(device, artifact, candidate_key, timeout_sec + patience_sec, work, prepare=fill)
+    disturbance = Disturbance.model_validate(times.disturbance())
+    return replace(run, disturbed=times.other_programs_share, disturbance=disturbance)
 
 
-def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:
+def time_probes(
+    tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
+) -> list[Slice]:
     """Return the shortest run of each of a library's probes, since other load only makes
     runs longer. Return an empty list if a probe fails."""
     device = _device(tracker, target)
@@ -119,11 +122,11 @@ def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeo
         slices.extend(shortest_run(module, probe) for probe in probes)
         return [run.mean_sec * SEC_US for run in slices]
 
-    run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
+    run = _run_library(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
     return slices if run.run_us else []
 
 
-def run_outputs(
+def run_and_save_arrays(
     tracker: str,
     target: str,
     artifact: str,
@@ -141,24 +144,24 @@ def run_outputs(
         save_arrays(outputs, {name: tensor.numpy() for name, tensor in zip(arrays, tensors, strict=True)})
         return []
 
-    return _attempt(device, artifact, candidate_key, timeout_sec, work)
+    return _run_library(device, artifact, candidate_key, timeout_sec, work)
 
 
 def load_model(model: DeviceModel, timeout_sec: float) -> LoadedEngine:
-    _with_model(model, timeout_sec, lambda _model: None)
+    _run_with_model(model, timeout_sec, lambda _model: None)
     identity = _device(model.tracker, model.target).identity
     return LoadedEngine("tvm", identity["tvm_version"], identity["threads"])
 
 
 def save_model_outputs(model: DeviceModel, outputs: str, timeout_sec: float) -> int:
-    arrays = _with_model(model, timeout_sec, lambda remote: remote.outputs())
+    arrays = _run_with_model(model, timeout_sec, lambda remote: remote.outputs())
     np.savez(outputs, **{f"output_{index}": array for index, array in enumerate(arrays)})
     return len(arrays)
 
 
 def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
     started_sec = time.monotonic()
-    run_secs = _with_model(model, timeout_sec, lambda remote: remote.time(number))
+    run_secs = _run_with_model(model, timeout_sec, lambda remote: remote.time(number))
     run_us = [seconds * SEC_US for seconds in run_secs]
     try:
         check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
@@ -168,7 +171,7 @@ def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[floa
 
 
 def time_model_kernels(model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
-    return _with_model(model, timeout_sec, lambda remote: remote.time_kernels(seconds))
+    return _run_with_model(model, timeout_sec, lambda remote: remote.time_kernels(seconds))
 
 
 def drop_model(model: DeviceModel) -> None:
@@ -176,10 +179,10 @@ def drop_model(model: DeviceModel) -> None:
 
 
 def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
-    return _on_device(tracker, target, "load", timeout_sec, lambda device: device.load())
+    return _run_on_device(tracker, target, "load", timeout_sec, lambda device: device.read_load())
 
 
-def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
+def _run_with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
     """Run `work` with a model on a device, and load the model first if it is not there. The
     host is reserved meanwhile. Raises CannotRun, Unavailable."""
     from workers.tvm.remote_device import RemoteModel
@@ -201,10 +204,10 @@ def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteM
             _models[model] = RemoteModel(device, Path(model.library), Path(model.inputs))
         return work(_models[model])
 
-    return _on_device(model.tracker, model.target, model.key, timeout_sec, use_model)
+    return _run_on_device(model.tracker, model.target, model.key, timeout_sec, use_model)
 
 
-def _on_device(
+def _run_on_device(
     tracker: str, target: str, key: str, timeout_sec: float, work: Callable[["RemoteDevice"], T]
 ) -> T:
     """Run `work` on a device; end the session on failure. Raises CannotRun, Unavailable."""
@@ -215,17 +218,17 @@ def _on_device(
     try:
         return device.attempt(key, timeout_sec, lambda: work(device))
     except CandidateTimeout as failure:
-        release()
+        release_devices()
         raise CannotRun(f"device {name}: it {failure} ({timeout_sec:g} s)") from None
     except CandidateFailed as failure:
-        release()
+        release_devices()
         raise CannotRun(f"device {name}: {failure}") from None
     except Unavailable:
-        release()
+        release_devices()
         raise
 
 
-def release() -> None:
+def release_devices() -> None:
     """Close the sessions with all devices, so that other workers can use the devices."""
     _models.clear()
     while _devices:
@@ -241,7 +244,7 @@ def _device(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> "Re
     return _devices[tracker, target]
 
 
-def _attempt(
+def _run_library(
     device: "RemoteDevice",
     artifact: str,
     candidate_key: str,
@@ -267,26 +270,26 @@ def _attempt(
         outcome, error, run_us = Outcome.RUN_ERROR, str(refusal), None
     finally:
         if run_us is None:
-            release()
+            release_devices()
     run_ms = (time.monotonic() - started_sec) * 1000
     return LibraryRun(outcome, tuple(run_us or ()), error, run_ms)
 
 
 ANSWERS: Final = (
-    Runner.identity.by(identity),
-    Runner.measure.by(measure),
-    Runner.clock.by(clock),
-    Runner.run_outputs.by(run_outputs),
-    Runner.load_model.by(load_model),
-    Runner.save_model_outputs.by(save_model_outputs),
-    Runner.time_model.by(time_model),
-    Runner.time_model_kernels.by(time_model_kernels),
-    Runner.drop_model.by(drop_model),
-    Runner.host_load.by(host_load),
-    Runner.release.by(release),
+    Runner.take_device.make_handler(identity),
+    Runner.time_candidate.make_handler(time_candidate),
+    Runner.time_probes.make_handler(time_probes),
+    Runner.run_and_save_arrays.make_handler(run_and_save_arrays),
+    Runner.load_model.make_handler(load_model),
+    Runner.save_model_outputs.make_handler(save_model_outputs),
+    Runner.time_model.make_handler(time_model),
+    Runner.time_model_kernels.make_handler(time_model_kernels),
+    Runner.drop_model.make_handler(drop_model),
+    Runner.host_load.make_handler(host_load),
+    Runner.release_devices.make_handler(release_devices),
 )
 
 if __name__ == "__main__":
     # An RPC client needs no compiler: TVM's runtime starts faster and takes less memory.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
-    serve(same_code(serving(Runner, *ANSWERS)))
+    serve(refuse_if_code_changed(collect_handlers(Runner, *ANSWERS)))

@@ -38,8 +38,8 @@ Samples = dict[str, list[list[Any]]]  # sampled decisions by the sketch's steps 
 
 @lru_cache(maxsize=64)
 def design_space(tir: str, target: str) -> list[Sketch]:
-    """Return all sketches of a program for a target, in TVM's order. Raises Unschedulable if
-    TVM finds no schedule for the program."""
+    """Return all sketches of a program for a target, in TVM's order. Raises Unschedulable
+    if TVM finds no schedule for the program."""
     try:
         traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
         samples: Samples = {}
@@ -94,7 +94,7 @@ def _generate(context: Any) -> list[Any]:
 
 def trace_text(trace: Any) -> str:
     """Return a trace's instructions as canonical JSON, without decisions."""
-    return json.dumps(plain(trace.as_json()[0]), sort_keys=True, separators=(",", ":"))
+    return json.dumps(to_plain_value(trace.as_json()[0]), sort_keys=True, separators=(",", ":"))
 
 
 def sketch_key(trace: str) -> str:
@@ -102,7 +102,7 @@ def sketch_key(trace: str) -> str:
     return hashlib.sha256(trace.encode()).hexdigest()[:16]
 
 
-def plain(value: Any) -> Any:
+def to_plain_value(value: Any) -> Any:
     """Convert TVM's numbers, strings and nested arrays to plain values for JSON."""
     if isinstance(value, IntImm):
         return int(value)
@@ -110,7 +110,7 @@ def plain(value: Any) -> Any:
         return float(value)
     if isinstance(value, bool | int | float | str) or value is None:
         return value
-    return [plain(item) for item in value]
+    return [to_plain_value(item) for item in value]
 
 
 def choices_of(tir: str, insts: Sequence[Any], trace: Any, samples: Samples) -> tuple[Choice, ...]:
@@ -120,15 +120,13 @@ def choices_of(tir: str, insts: Sequence[Any], trace: Any, samples: Samples) -> 
         return ()
     choice_insts = [insts[index] for index in indices]
     # The place where a cached result is written back does not change any loop.
-    steps = plain(trace.as_json()[0])
+    steps = to_plain_value(trace.as_json()[0])
     key = json.dumps([step for step in steps if step[0] != "ReverseComputeAt"])
     if key not in samples:
         samples[key] = list(_sampled_decisions(tir, insts[: indices[-1] + 1], choice_insts))
 
-    decisions = [plain(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
-    has_suggestions = any(
-        SUGGESTS in map(str, inst.attrs) for inst in trace.insts if inst.kind.name == "Annotate"
-    )
+    decisions = [to_plain_value(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
+    has_suggestions = any(SUGGESTS in map(str, i.attrs) for i in trace.insts if i.kind.name == "Annotate")
     choices = []
     for position, (inst, decision) in enumerate(zip(choice_insts, decisions, strict=True)):
         choice = _describe(inst, [sample[position] for sample in samples[key]])
@@ -139,8 +137,7 @@ def choices_of(tir: str, insts: Sequence[Any], trace: Any, samples: Samples) -> 
 
 
 def _sampled_decisions(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield samples that TVM draws of all decisions. If a compute location is open, also
-    yield one sample for each loop depth."""
+    """Yield TVM's samples of all decisions, and one per loop depth if a location is open."""
     locations = [inst for inst in choices if inst.kind.name == "SampleComputeLocation"]
     for seed in range(1, _SAMPLES + 1 if locations else 2):
         yield _apply(tir, insts, {}, seed)
@@ -158,24 +155,23 @@ def _apply(tir: str, insts: Sequence[Any], decisions: dict[Any, Any], seed: int)
     schedule = new_schedule(tir, seed)
     Trace(insts, decisions).apply_to_schedule(schedule, remove_postproc=False)
     trace = schedule.trace
-    return [plain(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
+    return [to_plain_value(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
 
 
 def _describe(inst: Any, decisions: list[Any]) -> Choice:
     match inst.kind.name:
         case "SamplePerfectTile":
-            width, limit = plain(inst.attrs)
+            width, limit = to_plain_value(inst.attrs)
             # If the extent depends on earlier choices, TVM adapts the outermost factor to it.
             return Choice(ChoiceKind.TILE, width, extent=math.prod(decisions[0]), limit=max(limit, 0))
         case "SamplePartitionedTile":
-            width, position, multiple = plain(inst.attrs)
+            width, position, multiple = to_plain_value(inst.attrs)
             extent = math.prod(decisions[0])
             return Choice(ChoiceKind.TILE, width, extent=extent, inner_multiple=(position, multiple))
         case "SampleCategorical":
-            labels, weights = map(tuple, plain(inst.attrs))
-            return Choice(
-                ChoiceKind.CATEGORICAL, 1, values=tuple(range(len(labels))), labels=labels, weights=weights
-            )
+            labels, weights = map(tuple, to_plain_value(inst.attrs))
+            values = tuple(range(len(labels)))
+            return Choice(ChoiceKind.CATEGORICAL, 1, values=values, labels=labels, weights=weights)
         case "SampleComputeLocation":
             values = tuple(sorted(set(decisions)))
             return Choice(ChoiceKind.LOCATION, 1, values=values, weights=(1 / len(values),) * len(values))

@@ -36,9 +36,9 @@ _BY_MACHINE: Final = {
 
 
 def load_intrinsics(target_kind: str, triple: str = "") -> None:
-    """Register the intrinsics that schedules for a kind of target may use, and keep TVM from
-    importing all others. Call this once per kind, before TuneContext and TVM's builders. For
-    CPUs, `triple` names the target machine if it is not this one."""
+    """Register the intrinsics that schedules for a kind of target may use, and keep TVM
+    from importing all others. Call this once per kind, before TuneContext and TVM's
+    builders. For CPUs, `triple` names the target machine if it is not this one."""
     if _PACKAGE not in sys.modules:
         import tvm.s_tir
 
@@ -65,8 +65,8 @@ def load_intrinsics_of(trace: str) -> None:
 
 @contextmanager
 def _stacks_without_sources() -> Iterator[None]:
-    """Make inspect.stack() read no source files here: TVM's parser needs only variables, and
-    files take most of the time of registering CUDA's intrinsics."""
+    """Make inspect.stack() read no source files here: TVM's parser needs only variables,
+    and files take most of the time of registering CUDA's intrinsics."""
     real = inspect.stack
     inspect.stack = _stack
     try:

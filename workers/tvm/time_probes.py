@@ -31,7 +31,7 @@ def shortest(time_runs: Callable[[int], Sequence[Slice]]) -> Slice:
     return min(runs)
 
 
-def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
+def time_probes_here(folder: str, probes: Sequence[Probe]) -> list[Slice]:
     """Return for each of a library's probes the shortest run on this host."""
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     import tvm
@@ -40,7 +40,7 @@ def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
     from workers.device.slice_timer import NEXT_SLICE, SliceTimer
 
     timer = SliceTimer(on_cores=True, has_priority=False)
-    tvm_ffi.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
+    tvm_ffi.register_global_func(NEXT_SLICE, timer.count_slice, override=True)
     library = tvm.runtime.load_module(str(Path(folder, probes[0].library)))
     tensor = cache(lambda *arguments: tvm.runtime.tensor(random_values(*arguments)))
 
@@ -49,6 +49,6 @@ def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
             tensor(shape, dtype, *probe.args.ranges.get(str(n), (0.1, 1.0)), n)
             for n, (_, dtype, shape) in enumerate(probe.args.args)
         ]
-        return shortest(lambda count: timer.times(library, probe.function, "cpu", 1, count, *tensors).slices)
+        return shortest(lambda n: timer.time_slices(library, probe.function, "cpu", 1, n, *tensors).slices)
 
     return [time_probe(probe) for probe in probes]

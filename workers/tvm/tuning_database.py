@@ -58,14 +58,14 @@ def write_database(directory: str, target: str, records: Sequence[Tuned]) -> lis
                 mod = parse_module(record.tir)
                 commit(database, mod, record.trace, record.run_secs, as_tvm_target(target))
             except BROKEN as error:
-                bad_records.append(Skipped(index, words_of(error)))
+                bad_records.append(Skipped(index, describe_error(error)))
         for name in FILES:
             os.replace(Path(scratch, name), Path(directory, name))
-    _written[directory] = target, _state(directory)
+    _written[directory] = target, _file_states(directory)
     return bad_records
 
 
-def words_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the shortened message, without its hint, of one of the errors in BROKEN."""
     words = error.message if isinstance(error, MallornError) else str(error) or repr(error)
     return words[:_LONGEST]
@@ -75,13 +75,13 @@ def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float
     """Add a record. Raises an error of BROKEN if its full trace does not fit `mod`."""
     if not run_secs or not all(0 < seconds < 1e9 for seconds in run_secs):
         raise ValueError("a record needs run times above zero")
-    schedule = replay(mod, trace)
+    schedule = apply_trace(mod, trace)
     arguments = ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
     workload = database.commit_workload(mod)
     database.commit_tuning_record(TuningRecord(schedule.trace, workload, run_secs, target, arguments))
 
 
-def replay(mod: Any, trace: str | list[Any]) -> Any:
+def apply_trace(mod: Any, trace: str | list[Any]) -> Any:
     """Apply a full trace (JSON) and return the schedule. Raises one of BROKEN."""
     value = json.loads(trace) if isinstance(trace, str) else trace
     check_trace(*value)
@@ -100,7 +100,7 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
             raise NotFound(
                 f"no schedules in {directory}: {name} is missing", hint="mallorn tune MODEL --out DIR"
             )
-    if _written.get(directory) == (target, _state(directory)):  # its records were rebuilt then
+    if _written.get(directory) == (target, _file_states(directory)):  # its records were rebuilt then
         for name in FILES:
             shutil.copyfile(source / name, Path(scratch, name))
         return Readable((source / RECORDS).read_bytes().count(b"\n"), [])
@@ -120,7 +120,9 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
         if index not in programs:
             raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
         tvm_target = as_tvm_target(target)
-        if _essence(tvm.target.Target(written_for), target) != _essence(tvm_target, target):
+        if _essential_attributes(tvm.target.Target(written_for), target) != _essential_attributes(
+            tvm_target, target
+        ):
             raise ValueError(f"it is for another target: {json.dumps(written_for)}")
         commit(database, programs[index], trace, run_secs, tvm_target)
 
@@ -128,7 +130,7 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
     return Readable(len(records), problems)
 
 
-def _state(directory: str) -> list[tuple[int, int, int]]:
+def _file_states(directory: str) -> list[tuple[int, int, int]]:
     stats = [os.stat(Path(directory, name)) for name in FILES]
     return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats]
 
@@ -146,7 +148,7 @@ def good_lines(
         try:
             yield number, read(json.loads(line))
         except BROKEN as error:
-            problems.append(BadLine(path.name, number + 1, words_of(error)))
+            problems.append(BadLine(path.name, number + 1, describe_error(error)))
 
 
 def program(line: list[Any]) -> Any:
@@ -158,7 +160,7 @@ def program(line: list[Any]) -> Any:
     return tvm.ir.load_json(text)
 
 
-def _essence(tvm_target: Any, text: str) -> dict[str, object]:
+def _essential_attributes(tvm_target: Any, text: str) -> dict[str, object]:
     """Return a target's attributes except those that TVM adds and `text` does not name."""
     added_by_tvm = {"tag", "keys", "mtriple"} - parse_target(text).attrs.keys()
     attributes = json.loads(str(tvm_target))

@@ -8,13 +8,13 @@ import numpy as np
 from costmodels.base import Matrix
 from costmodels.views import VIEWS
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import Machine, assumed, assumed_gpu
+from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
 from searchers.decision_space import DecisionSpace
 from searchers.loop_nest import Nest
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler, Validate
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
 See = Callable[[str, Sequence[Candidate]], Matrix]  # rows of candidates in a lowered view
@@ -37,7 +37,7 @@ class TvmSpace(DecisionSpace):
         validate: Validate | None = None,
         see: See | None = None,
     ) -> None:
-        super().__init__(sketches, descriptors, machine or assumed_of(target, compiler))
+        super().__init__(sketches, descriptors, machine or assume_machine(target, compiler))
         self._program = program
         self._target = target
         self._compiler = compiler
@@ -51,10 +51,10 @@ class TvmSpace(DecisionSpace):
         except (ChildCrashed, ChildTimeout):
             return ()
 
-    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+    def features_in_view(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
         if self._see is not None and VIEWS[view].lowered:
             return self._see(view, candidates)
-        return super().viewed(view, candidates)
+        return super().features_in_view(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Return which candidates can be built; check each alone if the child crashes."""
@@ -96,8 +96,8 @@ class TvmSpace(DecisionSpace):
         return [c for c, good in zip(candidates, self.valid(candidates), strict=True) if good]
 
 
-def assumed_of(target: Target, compiler: CandidateCompiler) -> Machine:
+def assume_machine(target: Target, compiler: CandidateCompiler) -> Machine:
     """Return the peaks and caches to assume for a target until its machine is measured."""
     if not target.is_cpu:
-        return assumed_gpu(str(target.attrs.get("arch", "")))
-    return assumed(target.num_cores, compiler.vector_lanes(target.text))
+        return assume_typical_gpu(str(target.attrs.get("arch", "")))
+    return assume_typical_cpu(target.num_cores, compiler.vector_lanes(target.text))

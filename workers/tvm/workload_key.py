@@ -1,8 +1,8 @@
 """A tensor program's key, independent of process, platform and the importer's names.
 
 TVM's structural hash differs between platforms and TVM versions, and variable names (`lv5`,
-`param_0`) differ between models. The key is a hash of the program's text in which every name
-is replaced by a number in order of appearance, so equal keys mean equal programs.
+`param_0`) differ between models. The key is a hash of the program's text in which every
+name is replaced by a number in order of appearance, so equal keys mean equal programs.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _INTEGER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _RESERVED = frozenset({*keyword.kwlist, "T", "I", "Module", "main"})
 
 
-def canonical(mod: Any) -> Any:
+def rename_blocks_canonically(mod: Any) -> Any:
     """Return the program with its blocks named b0, b1, ... in order. Traces find blocks by
     name, so these names let a schedule fit all programs with the same key."""
     names = canonical_names(mod)
@@ -44,9 +44,7 @@ def canonical(mod: Any) -> Any:
             block.annotations,
         )
 
-    functions = {
-        var: tvm_ffi.structural_map(function, (SBlock, rename)) for var, function in mod.functions.items()
-    }
+    functions = {var: tvm_ffi.structural_map(f, (SBlock, rename)) for var, f in mod.functions.items()}
     return tvm.IRModule(functions, attrs=mod.attrs)
 
 
@@ -69,8 +67,7 @@ def workload_key(mod: Any) -> str:
 
 def structure_key(mod: Any) -> str:
     """Return a hash of a program without numbers, equal for all sizes of its loops."""
-    text = _INTEGER.sub("_", normalised_text(mod))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(_INTEGER.sub("_", normalised_text(mod)).encode()).hexdigest()[:16]
 
 
 def normalised_text(mod: Any) -> str:
@@ -93,5 +90,5 @@ def normalised_text(mod: Any) -> str:
         return _TOKEN.sub(rename, text)
 
     # With metadata, since constants inside a program are part of its computation.
-    lines = canonical(mod).script(show_meta=True).splitlines()
+    lines = rename_blocks_canonically(mod).script(show_meta=True).splitlines()
     return "\n".join(line(text) for text in lines if not text.lstrip().startswith("#"))

@@ -41,7 +41,7 @@ class IdleEngines:
     def __init__(self) -> None:
         self._waiting: dict[str, list[Engine]] = defaultdict(list)
 
-    def take(self, kind: str) -> Engine | None:
+    def resume_engine(self, kind: str) -> Engine | None:
         """Resume an idle process of this kind and return it, or None if there is none."""
         while self._waiting[kind]:
             engine = self._waiting[kind].pop()
@@ -50,7 +50,7 @@ class IdleEngines:
                 return engine
         return None
 
-    def put(self, kind: str, engine: Engine) -> None:
+    def suspend_engine(self, kind: str, engine: Engine) -> None:
         """Suspend a process and keep it until `take` returns it."""
         engine.suspend()
         self._waiting[kind].append(engine)
@@ -100,16 +100,16 @@ class WholeModel:
     device_pool: DevicePool | None = None  # where TVM's engines run; None: on this host
     idle: IdleEngines | None = None  # None: processes are not reused
 
-    def begin_reading(self) -> PendingCall[None]:
+    def begin_import(self) -> PendingCall[None]:
         """Start importing the model. `graphs` is busy until the result is taken."""
-        return self.graphs.read_ahead.begin(
+        return self.graphs.import_ahead.begin(
             str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
         )
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
-        """Compile the model with a directory of schedules, and write the library. The result
-        counts the tasks with a schedule and lists invalid lines."""
-        with HostLock().shared():
+        """Compile the model with a directory of schedules, and write the library. The
+        result counts the tasks with a schedule and lists invalid lines."""
+        with HostLock().hold_shared():
             return self.graphs.compile_model(
                 model_path=str(self.path),
                 schedules_dir=str(schedules),
@@ -122,7 +122,7 @@ class WholeModel:
 
     def compile_untuned(self, library: Path) -> Untuned:
         """Compile the model to a library with TVM's defaults, without tuned schedules."""
-        with HostLock().shared():
+        with HostLock().hold_shared():
             return self.graphs.compile_default(
                 str(self.path), self.target.text, str(library), self.input_shapes
             )
@@ -143,7 +143,7 @@ class WholeModel:
         return self.graphs.extract(str(self.path), self.target.text, self.recipe, self.input_shapes)
 
     @cached_property
-    def inputs(self) -> Path:
+    def inputs_file(self) -> Path:
         """Path of a file of random inputs for all engines, written at its first use."""
         shapes = sha256(json.dumps(self.input_shapes).encode()).hexdigest()[:16]  # one folder for all shapes
         path = self.folder / f"inputs-{shapes}.npz"
@@ -151,11 +151,11 @@ class WholeModel:
         return path
 
     def engine(self, name: str) -> ModelEngine:
-        """Return an idle engine process, or a new one that starts on demand. If the job uses
-        a device, TVM's engines are models on it; onnxruntime runs on this host."""
+        """Return an idle engine process, or a new one that starts on demand. If the job
+        uses a device, TVM's engines are models on it; onnxruntime runs on this host."""
         if self.device_pool is not None and name != ONNXRUNTIME:
             return DeviceEngine(self.device_pool, name)
-        if self.idle is not None and (waiting := self.idle.take(_kind(name))):
+        if self.idle is not None and (waiting := self.idle.resume_engine(_kind(name))):
             waiting.name = f"{name} engine"
             return waiting
         env = {"TVM_NUM_THREADS": str(self.threads), **self.env}
@@ -168,8 +168,7 @@ class WholeModel:
         )
 
     def _own_folder(self, kind: str) -> Path | None:
-        """Return the only folder that engines of this kind may write, and create it. Return
-        None if engines are not sandboxed."""
+        """Create and return the only folder that these engines may write; None without a sandbox."""
         if self.room is None:
             return None
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)
@@ -179,7 +178,7 @@ class WholeModel:
         """Suspend an engine's process for the next engine of its kind. Kill it if processes
         are not reused, or if `kills` is set."""
         if self.idle is not None and isinstance(engine, Engine) and engine.alive and not kills:
-            self.idle.put(_kind(name), engine)
+            self.idle.suspend_engine(_kind(name), engine)
         else:
             engine.kill()
 
@@ -187,23 +186,23 @@ class WholeModel:
         """Start loading a library into an engine. If `library` is None, the engine is
         onnxruntime, which loads the model's file."""
         if isinstance(engine, DeviceEngine) and library is not None:
-            return engine.begin_loading(library, self.inputs)
+            return engine.begin_loading(library, self.inputs_file)
         if not isinstance(engine, Engine):
             raise TypeError(f"{engine!r} loads no such model")
         if library is None:
-            return engine.load_onnxruntime.begin(str(self.path), str(self.inputs), self.threads)
-        return engine.load_library.begin(str(library), self.target.text, str(self.inputs))
+            return engine.load_onnxruntime.begin(str(self.path), str(self.inputs_file), self.threads)
+        return engine.load_library.begin(str(library), self.target.text, str(self.inputs_file))
 
-    def meter(self, own_pids: Callable[[], Sequence[int]]) -> Meter:
+    def create_load_meter(self, own_pids: Callable[[], Sequence[int]]) -> Meter:
         """Return a meter of other programs' load on the host where TVM's engines run. On
         this host, processes in `own_pids` do not count."""
         return DeviceMeter(self.device_pool) if self.device_pool is not None else LoadMeter(own_pids)
 
     def release_device(self) -> None:
         if self.device_pool is not None and self.device_pool.runner.alive:
-            self.device_pool.runner.release()
+            self.device_pool.runner.release_devices()
 
-    def outputs(self, name: str) -> Path:
+    def outputs_file(self, name: str) -> Path:
         """Return the path of the file to which an engine writes its outputs."""
         if self.device_pool is not None and name != ONNXRUNTIME:
             own_folder = self.device_pool.folder
@@ -211,11 +210,11 @@ class WholeModel:
             own_folder = self._own_folder(_kind(name))
         return (own_folder or self.folder) / f"{name}-outputs.npz"
 
-    def error(self, outputs: Path, expected_outputs: Path) -> float:
+    def compute_output_error(self, outputs: Path, expected_outputs: Path) -> float:
         """Return the largest relative error of one engine's outputs against another's."""
         return self.graphs.compare_models(str(outputs), str(expected_outputs))
 
-    def largest_error(self, own_error: float | None = None) -> float:
+    def accepted_error(self, own_error: float | None = None) -> float:
         """Return the accepted relative error between engines. For a quantised model, the
         error of onnxruntime itself (`own_error`) raises it."""
         return max(LARGEST_ERROR[precision_of(self.recipe)], largest_allowed_error(self.path, own_error))
@@ -223,6 +222,6 @@ class WholeModel:
     def machine(self) -> Machine:
         """Return this host's peak compute and bandwidths. Raises Unavailable, ChildError."""
         # Imported here because only `profile` may load numpy.
-        from workers.hardware_probe.measure_machine import machine_here
+        from workers.hardware_probe.measure_machine import probe_host_machine
 
-        return machine_here(self.target, self.env)
+        return probe_host_machine(self.target, self.env)

@@ -66,27 +66,30 @@ class DeviceEngine:
         self._model = DeviceModel(
             pool.tracker, pool.target.text, str(library), str(inputs), f"model/{self._name}", pool.like
         )
-        return DeferredLoad(lambda: self._ask(lambda model: pool.runner.load_model(model, RUN_TIMEOUT_SEC)))
+        return DeferredLoad(lambda: self._run_on_device(lambda m: pool.runner.load_model(m, RUN_TIMEOUT_SEC)))
 
     def save_outputs(self, outputs_npz: str) -> int:
         """Run the model once, save its outputs, return their number. Raises DeviceFailed."""
         save = self._pool.runner.save_model_outputs
-        return self._ask(lambda model: save(model, outputs_npz, RUN_TIMEOUT_SEC))
+        return self._run_on_device(lambda model: save(model, outputs_npz, RUN_TIMEOUT_SEC))
 
     def time_bursts(self, bursts: int, number: int) -> list[float]:
         """Return the median latency (us) of each burst of calls. Raises DeviceFailed."""
         run = self._pool.runner.time_model
-        return [median(self._ask(lambda model: run(model, number, RUN_TIMEOUT_SEC))) for _ in range(bursts)]
+        return [
+            median(self._run_on_device(lambda model: run(model, number, RUN_TIMEOUT_SEC)))
+            for _ in range(bursts)
+        ]
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
         """Time kernels for `seconds`; return the us per run of each. Raises DeviceFailed."""
         run = self._pool.runner.time_model_kernels
-        return self._ask(lambda model: run(model, seconds, RUN_TIMEOUT_SEC + seconds))
+        return self._run_on_device(lambda model: run(model, seconds, RUN_TIMEOUT_SEC + seconds))
 
-    def _ask(self, work: Callable[[DeviceModel], T]) -> T:
+    def _run_on_device(self, work: Callable[[DeviceModel], T]) -> T:
         if self._model is None:
             raise RuntimeError("no model yet: begin_loading first")
-        with _failing():
+        with _raise_device_failed():
             return work(self._model)
 
 
@@ -103,18 +106,18 @@ class DeviceMeter:
     def __init__(self, pool: DevicePool) -> None:
         self._pool = pool
 
-    def look(self) -> Load:
+    def read_load(self) -> Load:
         """Return the load since the last call. Raises DeviceFailed."""
-        with _failing():
+        with _raise_device_failed():
             return self._pool.runner.host_load(self._pool.tracker, self._pool.target.text, RUN_TIMEOUT_SEC)
 
     def wait_for_quiet(self, patience_sec: float) -> None:
         """Wait until the host is quiet, for at most `patience_sec` seconds."""
-        wait_for_quiet(self.look, patience_sec)
+        wait_for_quiet(self.read_load, patience_sec)
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
+def _raise_device_failed() -> Iterator[None]:
     """Turn any MallornError into DeviceFailed, to be handled like a local engine's crash."""
     try:
         yield

@@ -8,7 +8,7 @@ from typing import Final, NoReturn, Protocol, Self, TypeVar
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.results import speedup
 from workers.host.host_memory import is_large
-from workers.subprocesses.errors import ChildError, twice
+from workers.subprocesses.errors import ChildError, retry_after_crash
 from workers.whole_model.compiled_model import Loading, ModelEngine, WholeModel
 from workers.whole_model.interleaved_timing import (
     PASSES,
@@ -42,8 +42,8 @@ def title(name: str) -> str:
 
 
 class Engines:
-    """The engines of one comparison. Each is a process, or all TVM engines share one device.
-    An engine is dropped if `attempt` returns None for a step on it."""
+    """The engines of one comparison. Each is a process, or all TVM engines share one
+    device. An engine is dropped if `attempt` returns None for a step on it."""
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = raise_failures) -> None:
         self._model = model
@@ -63,35 +63,35 @@ class Engines:
         for group in [[name] for name in pending] if self._large else [pending]:
             for name in group:
                 loads[name] = self._model.begin_loading(self._engines[name], libraries.get(name))
-            for engine in self._for_each(group, "load", lambda name, _engine: loads[name].wait()):
+            for engine in self._run_in_each(group, "load", lambda name, _engine: loads[name].wait()):
                 if engine.own_error is not None:
                     self.own_error = engine.own_error
 
         def save_outputs(name: str, engine: ModelEngine) -> int:
-            count = engine.save_outputs(str(self._model.outputs(name)))
+            count = engine.save_outputs(str(self._model.outputs_file(name)))
             engine.suspend()
             self._ran.add(name)
             return count
 
-        self._for_each(pending, "run", save_outputs)
+        self._run_in_each(pending, "run", save_outputs)
 
     def errors(self, name: str) -> dict[str, float]:
         """Return an engine's relative output error against each other one that ran."""
         error_by_engine: dict[str, float] = {}
         if name not in self._engines:
             return error_by_engine
-        outputs = self._model.outputs(name)
+        outputs = self._model.outputs_file(name)
         for other in [other for other in self._engines if other in self._ran and other != name]:
-            work = partial(self._model.error, outputs, self._model.outputs(other))
-            error = self._attempt(f"compare with {title(other)}", partial(twice, work))
+            work = partial(self._model.compute_output_error, outputs, self._model.outputs_file(other))
+            error = self._attempt(f"compare with {title(other)}", partial(retry_after_crash, work))
             if error is not None:
                 error_by_engine[other] = error
         return error_by_engine
 
     @property
-    def largest_error(self) -> float:
+    def accepted_error(self) -> float:
         """Largest relative error between outputs that is accepted."""
-        return self._model.largest_error(self.own_error)
+        return self._model.accepted_error(self.own_error)
 
     def latencies(self, passes: int = PASSES) -> dict[str, ModelLatency]:
         """Time all engines in turn, disturbed or not, and return their latencies."""
@@ -99,16 +99,15 @@ class Engines:
 
     def kernel_times(self, seconds: float) -> dict[str, dict[str, float]]:
         """Return the microseconds per run of each kernel, by engine and kernel name."""
-        return dict(
-            zip(self._engines, time_kernels_interleaved(list(self._engines.values()), seconds), strict=True)
-        )
+        kernels_us = time_kernels_interleaved(list(self._engines.values()), seconds)
+        return dict(zip(self._engines, kernels_us, strict=True))
 
-    def race(self, is_alone: bool) -> FairRace:
+    def time_undisturbed(self, is_alone: bool) -> FairRace:
         """Time all engines, if possible undisturbed. Return their latencies and the
         disturbances, or an empty result if no engine is left. If an engine fails, it is
         dropped and the rest are timed again. `is_alone` is False if this service does other
         work meanwhile, which is reported as a disturbance."""
-        meter = self._model.meter(lambda: [engine.pid for engine in self._engines.values() if engine.pid])
+        meter = self._model.create_load_meter(lambda: [e.pid for e in self._engines.values() if e.pid])
         while self._engines:
             try:
                 return time_undisturbed(self._engines, meter, is_alone)
@@ -118,10 +117,10 @@ class Engines:
                     raise
                 for name in failed:
                     self._attempt(f"time {title(name)}", partial(_fail, error))
-                    self.leave_out(name)
+                    self.drop_engine(name)
         return FairRace({}, (), 0.0)
 
-    def leave_out(self, name: str) -> None:
+    def drop_engine(self, name: str) -> None:
         """Drop an engine and release its process; the other engines continue."""
         self._model.release(name, self._engines.pop(name), kills=self._large)
 
@@ -135,15 +134,15 @@ class Engines:
 
     def __exit__(self, *_: object) -> None:
         for name in list(self._engines):
-            self.leave_out(name)
+            self.drop_engine(name)
         self._model.release_device()
 
-    def _for_each(self, names: Iterable[str], step: str, work: Callable[[str, ModelEngine], T]) -> list[T]:
+    def _run_in_each(self, names: Iterable[str], step: str, work: Callable[[str, ModelEngine], T]) -> list[T]:
         results = []
         for name in [name for name in names if name in self._engines]:
             result = self._attempt(f"{step} {title(name)}", partial(work, name, self._engines[name]))
             if result is None:
-                self.leave_out(name)
+                self.drop_engine(name)
             else:
                 results.append(result)
         return results

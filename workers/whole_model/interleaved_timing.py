@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final, Protocol
 
 from mallorn.core.values.finish_report import Conditions, ModelLatency
-from mallorn.results.speedup import TUNED, interval, raced
+from mallorn.results.speedup import TUNED, compare_with_rival, median_confidence_interval
 from workers.host.load_meter import Load
 from workers.subprocesses.errors import ChildError
 
@@ -66,14 +66,18 @@ def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> d
     return {name: _latency(values) for name, values in bursts.items()}
 
 
-def tell_apart(
+def time_until_distinguishable(
     engines: Mapping[str, Timeable], latency_us: Mapping[str, ModelLatency]
 ) -> dict[str, ModelLatency]:
     """Time the tuned model and its rival (onnxruntime, else the untuned model) until their
     ratio is known to 3 % or time is up. The precision is checked each time the number of
     pairs of bursts has doubled, because checking more often would stop too early."""
     latencies, until_sec = dict(latency_us), time.monotonic() + PAIRS_SEC
-    while (race := raced(latencies)) is not None and 0 < race.pairs < MOST_PAIRS and not race.precise:
+    while (
+        (race := compare_with_rival(latencies)) is not None
+        and 0 < race.pairs < MOST_PAIRS
+        and not race.precise
+    ):
         bursts = {name: list(latencies[name].bursts) for name in (TUNED, race.rival)}
         for _ in range(race.pairs):
             if time.monotonic() > until_sec:
@@ -95,7 +99,7 @@ def time_kernels_interleaved(
         engine.suspend()
     for _ in range(passes):
         for engine, samples in zip(engines, bursts, strict=True):
-            with _running(engine):
+            with _resume_for_timing(engine):
                 samples.append(engine.time_kernels(seconds / passes))
     return [{name: median(burst[name] for burst in samples) for name in samples[0]} for samples in bursts]
 
@@ -106,17 +110,17 @@ def _calls(once_us: float) -> int:
 
 
 def _latency(bursts_us: list[float]) -> ModelLatency:
-    low, high = interval(bursts_us)
+    low, high = median_confidence_interval(bursts_us)
     return ModelLatency(median=median(bursts_us), low=low, high=high, bursts=bursts_us)
 
 
 def _burst(engine: Timeable, number: int) -> list[float]:
-    with _running(engine):
+    with _resume_for_timing(engine):
         return engine.time_bursts(bursts=1, number=number)
 
 
 @contextmanager
-def _running(engine: Timeable) -> Iterator[None]:
+def _resume_for_timing(engine: Timeable) -> Iterator[None]:
     engine.resume()
     try:
         yield
@@ -129,7 +133,7 @@ def _running(engine: Timeable) -> Iterator[None]:
 class Meter(Protocol):
     """Measures other programs' load since the last look; can wait until a host is quiet."""
 
-    def look(self) -> Load: ...
+    def read_load(self) -> Load: ...
     def wait_for_quiet(self, patience_sec: float) -> None: ...
 
 
@@ -163,12 +167,12 @@ def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, is_alone: bo
     races: list[FairRace] = []
     too_slow: dict[str, ModelLatency] = {}
     while True:
-        meter.look()
+        meter.read_load()
         contenders = {name: engine for name, engine in engines.items() if name not in too_slow}
         latency_us = time_interleaved(contenders) | too_slow
         too_slow = {name: latency for name, latency in latency_us.items() if len(latency.bursts) == 1}
-        load = meter.look()
-        causes = load.words()
+        load = meter.read_load()
+        causes = load.disturbance_phrases()
         spreads = {name: max(latency.bursts) / min(latency.bursts) for name, latency in latency_us.items()}
         widest, spread = max(spreads.items(), key=lambda item: item[1])
         if spread > FAR_APART:
@@ -179,8 +183,8 @@ def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, is_alone: bo
         is_late = time.monotonic() - started_sec > LAST_START_SEC
         if not races[-1].disturbances or is_late or len(races) == MOST_RACES:
             best = min(races, key=lambda race: (bool(race.disturbances), race.disturbance))
-            meter.look()
-            latency_us = tell_apart(engines, best.latency_us)
-            disturbances = best.disturbances or tuple(meter.look().words())
+            meter.read_load()
+            latency_us = time_until_distinguishable(engines, best.latency_us)
+            disturbances = best.disturbances or tuple(meter.read_load().disturbance_phrases())
             return FairRace(latency_us, disturbances, best.disturbance, len(races))
         meter.wait_for_quiet(QUIET_PATIENCE_SEC)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from db.tables import Workload
 from mallorn.core.targets import Target
-from mallorn.core.values.finish_report import Source, Sure
+from mallorn.core.values.finish_report import Confidence, Source
 from searchers.space import Candidate, Sketch, Space
 
 
@@ -31,7 +31,7 @@ class ZeroShotAnswer:
     candidate: Candidate
     source: Source
     because: str  # the reason in words, without the candidate
-    sure: Sure
+    sure: Confidence
     expected_us: float | None = None  # None: no reliable time is known
     sketch: Sketch | None = None  # the sketch as it was measured; None: the space's sketch
 

@@ -6,7 +6,7 @@ from math import exp2, log2
 
 from sqlalchemy.orm import Session
 
-from db.repositories.measuring_contexts import Contexts, count_other_programs, differ
+from db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
@@ -14,7 +14,7 @@ from db.repositories.workloads import Workloads
 from db.tables import Context, Workload
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
-from mallorn.core.values.finish_report import Source, Sure
+from mallorn.core.values.finish_report import Confidence, Source
 from mallorn.core.values.trial import Trial
 from searchers.adapt_candidate_to_shape import adapt_candidate
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
@@ -37,16 +37,18 @@ class SameWorkload(AnswerSource):
         target_id, context_id = question.target_id, question.context_id
         own_trials = [] if context_id is None else trials.best(workload_id, target_id, FEW, context_id)
         for trial in own_trials:
-            yield _answer(session, trial, "the fastest that was measured here", Sure.MEASURED)
-        for trial, conditions in ranked(session, question, workload_id, target_id):
-            yield _answer(session, trial, f"among the fastest that were timed {conditions}", Sure.LIKELY)
+            yield _answer(session, trial, "the fastest that was measured here", Confidence.MEASURED)
+        for trial, conditions in rank_trials_by_context(session, question, workload_id, target_id):
+            yield _answer(
+                session, trial, f"among the fastest that were timed {conditions}", Confidence.LIKELY
+            )
         for similar_id, similar in similar_targets(session, question):
-            for trial, conditions in ranked(session, question, workload_id, similar_id):
+            for trial, conditions in rank_trials_by_context(session, question, workload_id, similar_id):
                 because = f"among the fastest on {describe_target(similar)}, timed {conditions}"
-                yield _answer(session, trial, because, Sure.LIKELY, is_timed_here=False)
+                yield _answer(session, trial, because, Confidence.LIKELY, is_timed_here=False)
 
 
-def ranked(
+def rank_trials_by_context(
     session: Session, question: ZeroShotQuery, workload_id: int, target_id: int, few: int = FEW
 ) -> Iterator[Timed]:
     """Yield a workload's fastest trials from each measuring context (host, threads, code)
@@ -61,15 +63,13 @@ def ranked(
 
     def group_key(context: Context) -> tuple[bool, bool, int]:
         programs = count_other_programs(context)
-        differences = (True, True) if own is None else differ(context, own)
+        differences = (True, True) if own is None else compare_contexts(context, own)
         return *differences, -1 if programs is None else programs
 
     for imported in (False, True):
         read = Trials(session).best_imported if imported else Trials(session).best
         contexts = Contexts(session).of_workload(workload_id, target_id, imported=imported)
-        other_contexts = sorted(
-            (item for item in contexts if own is None or item.id != own.id), key=group_key
-        )
+        other_contexts = sorted((c for c in contexts if own is None or c.id != own.id), key=group_key)
         for _, group in groupby(other_contexts, key=group_key):
             members = list(group)
             rows: dict[int, Sequence[Trial]] = {}
@@ -77,17 +77,13 @@ def ranked(
                 if context.id not in rows:
                     rows[context.id] = read(workload_id, target_id, few, context.id)
                 if rank < len(rows[context.id]):
-                    yield rows[context.id][rank], _conditions(context, imported)
-
-
-def _conditions(context: Context, imported: bool) -> str:
-    """Describe in words the host, load and TVM version of a context's timings."""
-    programs = count_other_programs(context)
-    setting = "alone" if programs is None else "inside a model"
-    load = f" beside {programs} other programs" if programs else ""
-    tvm_version = context.built_by or context.tvm_version
-    host = f"on {context.host_class}, {context.threads} threads, TVM {tvm_version}"
-    return f"{setting}{load} {host}{', in another dataset' if imported else ''}"
+                    programs = count_other_programs(context)
+                    setting = "alone" if programs is None else "inside a model"
+                    load = f" beside {programs} other programs" if programs else ""
+                    tvm_version = context.built_by or context.tvm_version
+                    host = f"on {context.host_class}, {context.threads} threads, TVM {tvm_version}"
+                    conditions = f"{setting}{load} {host}{', in another dataset' if imported else ''}"
+                    yield rows[context.id][rank], conditions
 
 
 def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
@@ -97,7 +93,7 @@ def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple
     for row in Targets(session).list():
         target = Target(row.text)
         gap = None if row.id == question.target_id else distance(question.target, target)
-        if gap is not None and gap.cuts_alike:
+        if gap is not None and gap.has_same_tile_sizes:
             similar.append((gap, row.id, target))
     return [(id_, target) for _, id_, target in sorted(similar, key=lambda item: item[:2])]
 
@@ -109,7 +105,7 @@ def describe_target(target: Target) -> str:
 
 
 def _answer(
-    session: Session, trial: Trial, because: str, sure: Sure, is_timed_here: bool = True
+    session: Session, trial: Trial, because: str, sure: Confidence, is_timed_here: bool = True
 ) -> ZeroShotAnswer:
     """Propose a trial's candidate with the sketch that was measured, since our space may
     lack it. The trial's time is left out unless it is of the query's own target."""
@@ -139,7 +135,9 @@ class SimilarWorkload(AnswerSource):
             if context_id is not None:
                 best = Trials(session).best(neighbour.id, target_id, FEW_NEAR, context_id)
                 trials += [(trial, "here") for trial in best]
-            trials += islice(ranked(session, question, neighbour.id, target_id, FEW_NEAR), MOST_NEAR)
+            trials += islice(
+                rank_trials_by_context(session, question, neighbour.id, target_id, FEW_NEAR), MOST_NEAR
+            )
             sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in trials})
             for trial, conditions in trials:
                 sketch = sketches[trial.candidate.sketch]
@@ -147,7 +145,7 @@ class SimilarWorkload(AnswerSource):
                 if candidate is not None:
                     times_apart = f"{exp2(doublings):.1f} times apart{words}"
                     because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"
-                    yield ZeroShotAnswer(candidate, Source.NEAR, because, Sure.LIKELY)
+                    yield ZeroShotAnswer(candidate, Source.NEAR, because, Confidence.LIKELY)
 
 
 def doublings_between(left: Workload, right: Workload) -> float:

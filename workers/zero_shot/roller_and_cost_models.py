@@ -11,9 +11,9 @@ from costmodels.base import CostModel
 from costmodels.views import DECISIONS
 from db.repositories.cost_models import CostModels
 from mallorn.core.registry import resolve
-from mallorn.core.values.finish_report import Source, Sure
+from mallorn.core.values.finish_report import Confidence, Source
 from searchers.base import DEFAULT, Searcher
-from searchers.fill_batch import Filter, pending, take
+from searchers.fill_batch import Filter, as_pending_trials, propose_first_valid
 from searchers.pooled_searcher import score
 from workers.round.select_cost_model import model_of, own_bases
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
@@ -27,13 +27,13 @@ class FromRoller(AnswerSource):
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         because = "constructed for what the machine computes and moves"
         for candidate in question.space.defaults():
-            yield ZeroShotAnswer(candidate, Source.CONSTRUCTED, because, Sure.GUESSED)
+            yield ZeroShotAnswer(candidate, Source.CONSTRUCTED, because, Confidence.GUESSED)
 
 
 @dataclass(frozen=True)
 class RankedByMachine(AnswerSource):
-    """Ranks default and searched candidates by the job's cost model, if it is one that needs
-    no training (`draft` or `tuna`)."""
+    """Ranks default and searched candidates by the job's cost model, if it is one that
+    needs no training (`draft` or `tuna`)."""
 
     cost_model: str
     search: str
@@ -43,14 +43,15 @@ class RankedByMachine(AnswerSource):
         if not kind.untaught:
             return
         space, model = question.space, kind.made_for(question.space.machine)
-        guesses = take(Filter(space, ()), space.defaults(), FOUND, DEFAULT)
+        guesses = propose_first_valid(Filter(space, ()), space.defaults(), FOUND, DEFAULT)
         searcher: Searcher = resolve("search", self.search)(None)
-        proposals = searcher.propose(space, pending(guesses), model, FOUND, np.random.default_rng(0))
+        rng = np.random.default_rng(0)
+        proposals = searcher.propose(space, as_pending_trials(guesses), model, FOUND, rng)
         candidates = [proposal.candidate for proposal in (*guesses, *proposals)]
         ranking = np.argsort(-score(space, model, candidates).prediction.mean, kind="stable")
         because = f"what {self.cost_model} expects to be fastest on this machine, of what {self.search} found"
         for index in ranking:
-            yield ZeroShotAnswer(candidates[index], Source.MODELLED, because, Sure.GUESSED)
+            yield ZeroShotAnswer(candidates[index], Source.MODELLED, because, Confidence.GUESSED)
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class RankedByModel(AnswerSource):
     """Ranks other sources' candidates by the cost model pretrained for the operator and
     target.
 
-    Models of similar targets are not used, because on recordings they chose worse than
-    Roller. Nor are thousands of candidates sampled, because the one that a model likes best
-    of so many is often misjudged (docs/knowledge.md).
+    Models of similar targets are not used, because on stored measurements they chose worse
+    than Roller. Nor are thousands of candidates sampled, because the one that a model likes
+    best of so many is often misjudged (docs/knowledge.md).
     """
 
     sources: Sequence[AnswerSource]
@@ -69,12 +70,10 @@ class RankedByModel(AnswerSource):
         for head in own_bases(session, question.workload.op, question.target_id):
             model = model_of(CostModels(session).get(head.id))
             if model.view == DECISIONS.name:
-                answers = [
-                    answer.candidate for source in self.sources for answer in source(session, question)
-                ]
+                answers = [a.candidate for source in self.sources for a in source(session, question)]
                 because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
                 distinct = list(dict.fromkeys(answers))
                 scores = score(question.space, model, distinct).prediction.mean
                 for index in np.argsort(-scores, kind="stable"):
-                    yield ZeroShotAnswer(distinct[index], Source.LEARNED, because, Sure.LIKELY)
+                    yield ZeroShotAnswer(distinct[index], Source.LEARNED, because, Confidence.LIKELY)
                 return

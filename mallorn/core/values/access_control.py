@@ -1,6 +1,6 @@
 """API keys, owners, sessions and audit entries, as the coordinator sends them."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -35,18 +35,24 @@ class NewApiKey(ApiKey):
 class OwnerStatus(Value):
     """An owner, and whether the owner is banned."""
 
+    OLD_NAMES: ClassVar = {"put_out_at": "banned_at"}
+
     owner: Annotated[str, Field(description="The name; after `erase` the name that replaced it.")]
-    put_out_at: Annotated[float | None, Field(description="Time of the ban; null: not banned.")] = None
+    banned_at: Annotated[float | None, Field(description="Time of the ban; null: not banned.")] = None
 
 
 class Session(Value):
     """Identity and scopes of a browser or another client."""
 
+    OLD_NAMES: ClassVar = {"keys": "requires_key", "refused": "refusal"}
+
     owner: Annotated[str | None, Field(description="null: nobody is signed in.")] = None
     scopes: Annotated[tuple[Scope, ...], Field(description="Requests that it may make.")] = ()
-    keys: Annotated[bool, Field(description="Whether this service requires a key or a sign-in.")] = False
+    requires_key: Annotated[bool, Field(description="Whether this service requires a key or a sign-in.")] = (
+        False
+    )
     provider: Annotated[str | None, Field(description="Identity provider for sign-in; null: none.")] = None
-    refused: Annotated[str | None, Field(description="Why it was refused just now; null: it was not.")] = None
+    refusal: Annotated[str | None, Field(description="Why it was refused just now; null: it was not.")] = None
 
 
 class AuditEntry(Value):

@@ -43,11 +43,11 @@ class Sketch:
     ordinal: int = 0  # index in the space that generated it
 
     @property
-    def width(self) -> int:
+    def decision_count(self) -> int:
         return sum(choice.width for choice in self.choices)
 
     @property
-    def places(self) -> list[tuple[slice, Choice]]:
+    def decision_slices(self) -> list[tuple[slice, Choice]]:
         """Pairs of a choice's slice of the decision vector and the choice itself."""
         starts = accumulate((choice.width for choice in self.choices), initial=0)
         pairs = zip(starts, self.choices, strict=False)

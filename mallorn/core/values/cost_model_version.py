@@ -1,6 +1,6 @@
 """A cost-model version with its metrics, as the coordinator sends it."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -24,11 +24,17 @@ class SplitFigures(Value):
 class CostModelMetrics(SplitFigures):
     """Training data of a version; for a pretrained base also its metrics on the first split."""
 
-    trained_on: Annotated[int | None, Field(description="Number of training rows.")] = None
-    chosen_from: Annotated[
+    OLD_NAMES: ClassVar = {
+        "trained_on": "training_rows",
+        "chosen_from": "available_rows",
+        "foreign": "foreign_rows",
+    }
+
+    training_rows: Annotated[int | None, Field(description="Number of training rows.")] = None
+    available_rows: Annotated[
         int | None, Field(description="Rows from which these were chosen; null: all used.")
     ] = None
-    foreign: Annotated[int | None, Field(description="Rows of other tuners; null: none.")] = None
+    foreign_rows: Annotated[int | None, Field(description="Rows of other tuners; null: none.")] = None
     groups: Annotated[int | None, Field(description="Groups of comparable rows; null for a base.")] = None
     base: Annotated[str, Field(description="Pretrained model that training began from; may be empty.")] = ""
     view: Annotated[

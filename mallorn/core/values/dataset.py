@@ -1,7 +1,7 @@
 """Models, measurements and schedules in the database, as the coordinator sends them."""
 
 from datetime import date
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -91,15 +91,19 @@ class DayCount(Value):
 class DatasetStats(Value):
     """Counts of measurements; each list of names begins with the largest count."""
 
+    OLD_NAMES: ClassVar = {"imported": "imported_measurements", "foreign": "foreign_records"}
+
     measurements: int = 0
-    imported: Annotated[int, Field(description="Number from other datasets.")] = 0
+    imported_measurements: Annotated[int, Field(description="Number from other datasets.")] = 0
     workloads: Annotated[int, Field(description="Workloads with measurements.")] = 0
     targets: list[NamedCount] = []
     operators: list[NamedCount] = []
     models: Annotated[list[NamedCount], Field(description="By the model of the job that measured.")] = []
     outcomes: list[NamedCount] = []
     days: list[DayCount] = []
-    foreign: Annotated[list[NamedCount], Field(description="Records of other tuners, by log format.")] = []
+    foreign_records: Annotated[
+        list[NamedCount], Field(description="Records of other tuners, by log format.")
+    ] = []
 
 
 class ScheduleScripts(Value):

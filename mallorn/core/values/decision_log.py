@@ -1,7 +1,7 @@
 """Decision log of a job: why each round was planned, its forecast and its result."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field
 
@@ -13,6 +13,8 @@ from mallorn.core.values.disturbance import Disturbance
 class RoundStats(Value):
     """Durations, cost model and disturbance of a finished round."""
 
+    OLD_NAMES: ClassVar = {"rank_own": "own_accuracy", "rank_others": "other_accuracies"}
+
     propose_sec: float = 0.0
     measure_sec: float = 0.0
     candidates: Annotated[int, Field(description="Built in this attempt.")] = 0
@@ -22,10 +24,10 @@ class RoundStats(Value):
     disturbance: Annotated[
         Disturbance | None, Field(description="By other programs on its device; null: unknown.")
     ] = None
-    rank_own: Annotated[
+    own_accuracy: Annotated[
         float | None, Field(description="Share of pairs that its own model ranked correctly; null: too few.")
     ] = None
-    rank_others: Annotated[
+    other_accuracies: Annotated[
         dict[str, float], Field(description="The same for other families' models, by family.")
     ] = {}
 
@@ -33,26 +35,32 @@ class RoundStats(Value):
 class RoundForecast(Value):
     """The forecast for a planned round. Latencies are those of its best candidate."""
 
+    OLD_NAMES: ClassVar = {"promise": "gain_probability"}
+
     expected_us: Annotated[float, Field(description="Median.")]
     low_us: Annotated[float, Field(description="Lower end of the 80 % interval.")]
     high_us: Annotated[float, Field(description="Upper end of that interval.")]
     gain_us: Annotated[
         float | None, Field(description="Expected drop of the task's best latency, for one call.")
     ] = None
-    promise: Annotated[
+    gain_probability: Annotated[
         float | None, Field(description="Probability of a drop that exceeds measurement noise.")
     ] = None
 
 
-class LeftOut(Value):
+class SkippedPart(Value):
     """A searcher or cost model that failed, so that the round went on without it."""
 
+    OLD_NAMES: ClassVar = {"why": "reason"}
+
     name: str
-    why: str = ""
+    reason: str = ""
 
 
 class RoundNotes(Value):
     """Why the policy chose a round, and which searchers or cost models failed and were skipped."""
+
+    OLD_NAMES: ClassVar = {"without": "skipped_parts"}
 
     model_config = ConfigDict(extra="allow")
 
@@ -60,11 +68,17 @@ class RoundNotes(Value):
     score: float | None = None
     why: str = ""
     forecast: RoundForecast | None = None
-    without: list[LeftOut] = []
+    skipped_parts: list[SkippedPart] = []
 
 
 class RoundStatus(Value):
     """A round: why it was planned, its forecast and its result."""
+
+    OLD_NAMES: ClassVar = {
+        "before_us": "previous_best_us",
+        "found_us": "best_us",
+        "in_interval": "is_in_interval",
+    }
 
     id: int = 0
     index: Annotated[int, Field(description="Position among the job's rounds, in planning order.")]
@@ -80,15 +94,14 @@ class RoundStatus(Value):
     )
     why: Annotated[str, Field(description="Why the policy chose this task at this time, as text.")] = ""
     forecast: Annotated[RoundForecast | None, Field(description="null: the planner made none.")] = None
-    before_us: Annotated[
+    previous_best_us: Annotated[
         float | None, Field(description="Best latency of the workload before the round; null: unknown.")
     ] = None
-    found_us: Annotated[float | None, Field(description="Best latency of its own candidates so far.")] = None
+    best_us: Annotated[float | None, Field(description="Best latency of its own candidates so far.")] = None
     gain_us: Annotated[
-        float | None,
-        Field(description="Drop of the job's weighted total; null if `before_us` is null."),
+        float | None, Field(description="Drop of the job's weighted total; null if `before_us` is null.")
     ] = None
-    in_interval: Annotated[
+    is_in_interval: Annotated[
         bool | None,
         Field(description="Whether the result of a done round is in the forecast interval; null: unknown."),
     ] = None

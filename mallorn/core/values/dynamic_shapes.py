@@ -42,14 +42,14 @@ class Dynamic(Value):
     rules: Annotated[list[Rule], Field(description="The first rule that covers the sizes applies.")] = []
 
     @property
-    def grows(self) -> list[str]:
+    def growing_dimensions(self) -> list[str]:
         """Dimensions without tuned sizes: those that may be 0, such as a cache's length."""
         return [name for name, (low, _) in self.ranges.items() if low == 0]
 
     @property
     def largest(self) -> dict[str, int]:
         """The largest size of every dimension."""
-        return self.points[-1] | {name: self.ranges[name][1] for name in self.grows}
+        return self.points[-1] | {name: self.ranges[name][1] for name in self.growing_dimensions}
 
     def shapes(self, sizes: dict[str, int]) -> dict[str, list[int]]:
         """Return the shapes of the inputs that have free dimensions, at these sizes."""

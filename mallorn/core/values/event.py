@@ -1,7 +1,7 @@
 """Events of a job: one class per kind of event, distinguished by `kind`."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, ClassVar, Final, Literal, get_args
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -22,7 +22,7 @@ class JobEvent(Value):
         """Return the fields that are stored next to the kind: those that were set."""
         return self.model_dump(mode="json", exclude={"kind"}, exclude_unset=True)
 
-    def told(self) -> dict[str, object]:
+    def to_client_json(self) -> dict[str, object]:
         """Return all fields with the kind, as sent to clients that follow the job."""
         return self.model_dump(mode="json")
 
@@ -34,20 +34,26 @@ class SubmittedEvent(JobEvent):
 
 
 class ImportedEvent(JobEvent):
+    OLD_NAMES: ClassVar = {"known": "known_measurements"}
+
     kind: Literal["imported"] = "imported"
     tasks: int
-    known: Annotated[int, Field(description="Measurements of these tasks that the dataset already has.")]
+    known_measurements: Annotated[
+        int, Field(description="Measurements of these tasks that the dataset already has.")
+    ]
 
 
 class FamilyChangedEvent(JobEvent):
     """A task moved to another family, whose measurements and cost model it now shares."""
+
+    OLD_NAMES: ClassVar = {"why": "reason"}
 
     kind: Literal["family_changed"] = "family_changed"
     task: int
     name: str
     old: Annotated[str, Field(alias="from")]
     new: Annotated[str, Field(alias="to")]
-    why: str
+    reason: str
 
 
 class RoundPlannedEvent(JobEvent):
@@ -71,12 +77,14 @@ class RoundPlannedEvent(JobEvent):
 class MeasuredEvent(JobEvent):
     """Some candidates of a round have outcomes."""
 
+    OLD_NAMES: ClassVar = {"failed": "failures"}
+
     kind: Literal["measured"] = "measured"
     round: int
     task: int
     name: str
     trials: int
-    failed: int
+    failures: int
     best_us: Annotated[float | None, Field(description="Best latency of these; null: none is valid.")]
 
 
@@ -121,8 +129,10 @@ class WarningEvent(JobEvent):
 
 
 class FinishingEvent(JobEvent):
+    OLD_NAMES: ClassVar = {"why": "reason"}
+
     kind: Literal["finishing"] = "finishing"
-    why: Annotated[str, Field(description="Why tuning ended, as text.")]
+    reason: Annotated[str, Field(description="Why tuning ended, as text.")]
     outlook: Annotated[Outlook | None, Field(description="What more trials would bring; null: unknown.")] = (
         None
     )
@@ -140,9 +150,11 @@ class CheckedEvent(JobEvent):
 class ExportedEvent(JobEvent):
     """A first version, checked as a whole, can be downloaded; the job continues to improve it."""
 
+    OLD_NAMES: ClassVar = {"sec": "seconds", "ratio": "latency_ratio"}
+
     kind: Literal["exported"] = "exported"
-    sec: Annotated[float, Field(description="Seconds since the job was submitted.")]
-    ratio: Annotated[
+    seconds: Annotated[float, Field(description="Seconds since the job was submitted.")]
+    latency_ratio: Annotated[
         float | None, Field(description="The model's time over onnxruntime's; null: not timed.")
     ] = None
 
@@ -153,19 +165,23 @@ class DoneEvent(JobEvent):
 
 
 class FailedEvent(JobEvent):
+    OLD_NAMES: ClassVar = {"why": "reason"}
+
     kind: Literal["failed"] = "failed"
     error: Annotated[str, Field(description="Class of the error; may be empty.")] = ""
     detail: str = ""
     hint: str = ""
     suggest: SuggestedOptions | None = None
-    why: Annotated[str, Field(description="Reason as text, if there is no error.")] = ""
+    reason: Annotated[str, Field(description="Reason as text, if there is no error.")] = ""
 
 
 class PausedEvent(JobEvent):
+    OLD_NAMES: ClassVar = {"why": "reason"}
+
     kind: Literal["paused"] = "paused"
     state: JobState
     trials: int | None = None
-    why: str = ""
+    reason: str = ""
 
 
 class ResumedEvent(JobEvent):
@@ -212,7 +228,7 @@ class OtherEvent(JobEvent):
     def payload(self) -> dict[str, object]:
         return dict(self.data)
 
-    def told(self) -> dict[str, object]:
+    def to_client_json(self) -> dict[str, object]:
         return {"kind": self.kind, **self.data}
 
 

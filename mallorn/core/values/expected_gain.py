@@ -1,7 +1,7 @@
 """Gain expected from more trials of a job, and how far tasks are from hardware limits."""
 
 from math import ceil
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -21,7 +21,9 @@ LITTLE: Final = 0.02  # share of the latency by which two jobs without trials ma
 class Outlook(Value):
     """What the planner expected at its last decision. Latencies are weighted sums over tasks."""
 
-    now_us: Annotated[float, Field(gt=0, description="Best measured latencies.")]
+    OLD_NAMES: ClassVar = {"now_us": "current_us", "end_us": "expected_us"}
+
+    current_us: Annotated[float, Field(gt=0, description="Best measured latencies.")]
     limit_us: Annotated[
         float | None,
         Field(
@@ -30,52 +32,57 @@ class Outlook(Value):
             "whichever takes longer. null: its rates are unknown.",
         ),
     ] = None
-    end_us: Annotated[float, Field(description="Expected at the end of tuning.")]
+    expected_us: Annotated[float, Field(description="Expected at the end of tuning.")]
     gain: Annotated[
-        float,
-        Field(description=f"Share of `now_us` that the next {LOOK_AHEAD} trials are expected to save."),
+        float, Field(description=f"Share of `now_us` that the next {LOOK_AHEAD} trials are expected to save.")
     ]
     trials: Annotated[int, Field(description="Expected number until tuning ends.")] = 0
 
     @property
-    def reached(self) -> float | None:
+    def limit_share(self) -> float | None:
         """Share of the hardware limit that the tasks reach; None if the limit is unknown."""
-        return None if self.limit_us is None else min(1.0, self.limit_us / self.now_us)
+        return None if self.limit_us is None else min(1.0, self.limit_us / self.current_us)
 
     @property
-    def pays(self) -> bool:
+    def is_worth_continuing(self) -> bool:
         """Return whether the next trials are expected to be worth their time."""
         return self.gain >= WORTH
 
     @property
-    def left(self) -> str:
+    def gain_text(self) -> str:
         """Gain that the next trials are expected to bring, as text."""
         gain = percent(self.gain, 1) if self.gain >= SMALLEST else f"under {percent(SMALLEST, 1)}"
         return f"the next {LOOK_AHEAD} trials would bring {gain}"
 
     @property
-    def words(self) -> str:
+    def limit_and_gain_text(self) -> str:
         """Text on the share of the hardware limit, if known, and the expected gain."""
-        share = self.reached
+        share = self.limit_share
         prefix = "" if share is None else f"{percent(share)} of what this machine computes for these tasks; "
-        return f"{prefix}{self.left}"
+        return f"{prefix}{self.gain_text}"
 
 
-class GapClosed(Value):
+class TaskGap(Value):
     """How far a task's first guess was from the machine's limit, and what trials won of it."""
 
-    op: Annotated[str, Field(description="Operator of the task.")] = ""
-    open: Annotated[float, Field(description="Natural logarithm of the guess's time over the limit.")]
-    won: Annotated[float, Field(description="Natural logarithm of the guess's time over the best time.")]
+    OLD_NAMES: ClassVar = {"op": "operator", "open": "initial_gap", "won": "closed_gap"}
+
+    operator: Annotated[str, Field(description="Operator of the task.")] = ""
+    initial_gap: Annotated[float, Field(description="Natural logarithm of the guess's time over the limit.")]
+    closed_gap: Annotated[
+        float, Field(description="Natural logarithm of the guess's time over the best time.")
+    ]
 
     @property
     def share(self) -> float:
         """Share of the gap to the hardware limit that trials closed (log scale)."""
-        return min(1.0, self.won / self.open)
+        return min(1.0, self.closed_gap / self.initial_gap)
 
 
 class TuningGain(Value):
     """Gain that trials would bring after a job without any, as a share of the model's latency."""
+
+    OLD_NAMES: ClassVar = {"unseen": "unseen_operators"}
 
     gain: Annotated[float, Field(description="Expected gain.")]
     low: Annotated[float, Field(description="Lower end of its 80 % interval.")]
@@ -83,18 +90,18 @@ class TuningGain(Value):
     trials: Annotated[int, Field(description="Number that the forecast assumes.")]
     seconds: Annotated[float, Field(description="Duration of these trials.")]
     tasks: Annotated[list[str], Field(description="Tasks with the largest gains, largest first.")] = []
-    unseen: Annotated[
+    unseen_operators: Annotated[
         list[str],
         Field(description="Operators of these tasks without a tuned job in this measuring context."),
     ] = []
 
     @property
-    def pays(self) -> bool:
+    def is_worth_continuing(self) -> bool:
         """Return whether the trials are expected to be worth their time."""
         return self.gain >= LITTLE
 
     @property
-    def left(self) -> str:
+    def gain_text(self) -> str:
         """Gain and duration expected of trials, as text."""
         if self.high <= LITTLE:
             return f"trials would win little: nothing expected above {percent(LITTLE)}"
@@ -105,6 +112,7 @@ class TuningGain(Value):
             name if len(name) <= _NAME_CHARS else f"{name[:_NAME_CHARS]}..." for name in self.tasks
         )
         sentence = f"trials would probably win {gain} {cost}, the most in {names}"
-        if not self.unseen:
+        if not self.unseen_operators:
             return sentence
-        return f"{sentence}; nothing is known of {', '.join(self.unseen)} on such a host, other hosts tell"
+        operators = ", ".join(self.unseen_operators)
+        return f"{sentence}; nothing is known of {operators} on such a host, other hosts tell"

@@ -4,13 +4,13 @@ Every key may be missing: a finish omits what it could not do; earlier versions 
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from mallorn.core.values.base import Value
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.expected_gain import GapClosed, Outlook, TuningGain
+from mallorn.core.values.expected_gain import Outlook, TaskGap, TuningGain
 
 
 class ModelLatency(Value):
@@ -37,19 +37,20 @@ class Limits(Value):
 
     flop: Annotated[float | None, Field(description="Floating-point operations of one run.")] = None
     peak_gflops: Annotated[
-        float | None,
-        Field(description="Peak of the machine; null: not measured, or the host was busy."),
+        float | None, Field(description="Peak of the machine; null: not measured, or the host was busy.")
     ] = None
     peak_share: Annotated[
         float | None, Field(description="Share of the peak that the tuned model reaches; null: unknown.")
     ] = None
 
 
-class NotDone(Value):
+class SkippedStep(Value):
     """A step that the finish skipped."""
 
+    OLD_NAMES: ClassVar = {"why": "reason"}
+
     step: str = "a step"
-    why: str = "for a reason that was not kept"
+    reason: str = "for a reason that was not kept"
     hint: Annotated[str, Field(description="What would make it possible; may be empty.")] = ""
 
 
@@ -82,13 +83,17 @@ class BeforeAfter(Value):
     ] = None
 
 
-class InsideTheModel(Value):
+class ModelContests(Value):
     """The result of deciding close contests inside the whole model."""
+
+    OLD_NAMES: ClassVar = {"taken": "uses_replacements", "guessed": "uses_guesses"}
 
     tasks: Annotated[list[Swap], Field(description="Tasks whose schedules were replaced.")] = []
     latency_us: BeforeAfter | None = None
-    taken: Annotated[bool, Field(description="Whether the replaced schedules are exported.")] = False
-    guessed: Annotated[bool, Field(description="Whether the first guesses are exported.")] = False
+    uses_replacements: Annotated[bool, Field(description="Whether the replaced schedules are exported.")] = (
+        False
+    )
+    uses_guesses: Annotated[bool, Field(description="Whether the first guesses are exported.")] = False
     seconds: float = 0.0
 
     @property
@@ -97,7 +102,13 @@ class InsideTheModel(Value):
         latency = self.latency_us
         if latency is None or latency.guesses is None:
             return None
-        exported = latency.guesses if self.guessed else latency.after if self.taken else latency.before
+        exported = (
+            latency.guesses
+            if self.uses_guesses
+            else latency.after
+            if self.uses_replacements
+            else latency.before
+        )
         return latency.guesses, exported or latency.before
 
 
@@ -111,7 +122,7 @@ class PointTimes(Value):
     ] = None
 
 
-class BesidePrograms(Value):
+class LoadedLatency(Value):
     """Median latency of the whole model while other programs run, in microseconds."""
 
     programs: int
@@ -124,9 +135,11 @@ class BesidePrograms(Value):
 class Contention(Value):
     """The result of looking for a second version of the schedules, for busy hosts."""
 
+    OLD_NAMES: ClassVar = {"wins_from": "min_programs"}
+
     tasks: Annotated[list[Swap], Field(description="Tasks that differ, timed under the highest load.")] = []
-    loads: Annotated[list[BesidePrograms], Field(description="Both versions, timed in turn.")] = []
-    wins_from: Annotated[
+    loads: Annotated[list[LoadedLatency], Field(description="Both versions, timed in turn.")] = []
+    min_programs: Annotated[
         int | None,
         Field(description="Number of programs from which on that version wins and is exported; null: never."),
     ] = None
@@ -143,7 +156,7 @@ class Source(StrEnum):
     CONSTRUCTED = "constructed"  # only the machine's measured or assumed figures
 
 
-class Sure(StrEnum):
+class Confidence(StrEnum):
     """How reliable a schedule is that was chosen without measuring."""
 
     MEASURED = "measured"  # measured on the job's own kind of device
@@ -151,29 +164,48 @@ class Sure(StrEnum):
     GUESSED = "guessed"  # not based on any measurement
 
 
-class Answered(Value):
+class UnmeasuredSchedule(Value):
     """The schedule of a task, chosen without measuring."""
 
+    OLD_NAMES: ClassVar = {"because": "basis", "sure": "confidence", "checked": "is_verified"}
+
     source: Source
-    because: Annotated[str, Field(description="What the choice is based on, as text.")]
-    sure: Sure
+    basis: Annotated[str, Field(description="What the choice is based on, as text.")]
+    confidence: Confidence
     expected_us: Annotated[
         float | None, Field(description="Latency measured earlier on this target; null: none was.")
     ] = None
-    checked: Annotated[bool, Field(description="Whether it was built and run with correct results.")] = False
+    is_verified: Annotated[bool, Field(description="Whether it was built and run with correct results.")] = (
+        False
+    )
 
 
 class FinishReport(Value):
     """The result of a finish."""
 
-    found: Annotated[int | None, Field(description="Workloads of the model that have a schedule.")] = None
-    of: Annotated[int | None, Field(description="Workloads of the model.")] = None
-    missing: Annotated[list[str], Field(description="Workloads without a schedule.")] = []
-    without_schedule: Annotated[list[str], Field(description="Tasks for which no candidate won.")] = []
+    OLD_NAMES: ClassVar = {
+        "found": "schedule_count",
+        "of": "workload_count",
+        "missing": "unscheduled_workloads",
+        "without_schedule": "tasks_without_winner",
+        "without_time": "untimed_tasks",
+        "not_timed": "untimed_reason",
+        "inside_the_model": "model_contests",
+        "found_by": "search_methods",
+        "answers": "unmeasured_schedules",
+        "not_done": "skipped_steps",
+    }
+
+    schedule_count: Annotated[
+        int | None, Field(description="Workloads of the model that have a schedule.")
+    ] = None
+    workload_count: Annotated[int | None, Field(description="Workloads of the model.")] = None
+    unscheduled_workloads: Annotated[list[str], Field(description="Workloads without a schedule.")] = []
+    tasks_without_winner: Annotated[list[str], Field(description="Tasks for which no candidate won.")] = []
     tasks_us: Annotated[
         dict[str, float], Field(description="Median latency of each task's schedule, measured again.")
     ] = {}
-    without_time: Annotated[
+    untimed_tasks: Annotated[
         list[str], Field(description="Tasks whose schedule is exported although its kernel was not timed.")
     ] = []
     latency_us: Annotated[
@@ -185,16 +217,18 @@ class FinishReport(Value):
         Field(description="For a range of shapes: each tuned size; other fields report on the last."),
     ] = []
     conditions: Annotated[Conditions | None, Field(description="null: the model was not timed.")] = None
-    not_timed: Annotated[str, Field(description="Why the model was not timed; of earlier versions.")] = ""
-    inside_the_model: Annotated[
-        InsideTheModel | None, Field(description="null: no close contest, or no time or memory to decide it.")
+    untimed_reason: Annotated[str, Field(description="Why the model was not timed; of earlier versions.")] = (
+        ""
+    )
+    model_contests: Annotated[
+        ModelContests | None, Field(description="null: no close contest, or no time or memory to decide it.")
     ] = None
     contention: Annotated[Contention | None, Field(description="null: not requested, or skipped.")] = None
-    found_by: Annotated[
+    search_methods: Annotated[
         dict[str, int], Field(description="Number of tasks by search method, such as `default`, `mutation`.")
     ] = {}
-    answers: Annotated[
-        dict[str, Answered],
+    unmeasured_schedules: Annotated[
+        dict[str, UnmeasuredSchedule],
         Field(description="By task, of a job with the mode `one-shot` or `zero-shot`."),
     ] = {}
     error_vs_untuned: Annotated[
@@ -211,7 +245,7 @@ class FinishReport(Value):
         Field(description="Expected gain from trials; null: the job had trials, or no measured machine."),
     ] = None
     gaps: Annotated[
-        list[GapClosed], Field(description="One per timed task; empty: no trials, or no measured machine.")
+        list[TaskGap], Field(description="One per timed task; empty: no trials, or no measured machine.")
     ] = []
     limits: Annotated[Limits | None, Field(description="null: the model was not timed.")] = None
     measured_by: Annotated[
@@ -227,15 +261,15 @@ class FinishReport(Value):
             "`decide`, `build`, `check`, `time`, `export`, `compare`, `rest`."
         ),
     ] = {}
-    not_done: Annotated[list[NotDone], Field(description="Steps that were skipped.")] = []
+    skipped_steps: Annotated[list[SkippedStep], Field(description="Steps that were skipped.")] = []
 
     @property
-    def steady(self) -> bool:
+    def is_undisturbed(self) -> bool:
         """Return whether nothing is known to have disturbed the job's timings."""
         return self.conditions is None or self.conditions.steady
 
     @property
-    def note(self) -> str:
+    def disturbance_text(self) -> str:
         """Sentence that says what disturbed the timings; empty if nothing did."""
         return "" if self.conditions is None else self.conditions.note
 
@@ -244,5 +278,9 @@ class FinishReport(Value):
         """Share of the machine's peak that the model or, if untimed, its tasks reach."""
         if self.outlook is not None and self.outlook.limit_us is not None:
             timing = self.latency_us.get("tuned")
-            return self.outlook.reached if timing is None else min(1.0, self.outlook.limit_us / timing.median)
+            return (
+                self.outlook.limit_share
+                if timing is None
+                else min(1.0, self.outlook.limit_us / timing.median)
+            )
         return None if self.limits is None else self.limits.peak_share

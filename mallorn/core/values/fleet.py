@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -42,6 +42,8 @@ AT_WORK: Final = WorkerState.BUSY, WorkerState.IDLE
 class DeviceInfo(Value):
     """What a device reported about itself and its host."""
 
+    OLD_NAMES: ClassVar = {"locks": "lock_file"}
+
     address: str = ""
     hostname: str = ""
     machine: Annotated[str, Field(description="Instruction set, such as `x86_64`.")] = ""
@@ -57,10 +59,9 @@ class DeviceInfo(Value):
     gpu_driver: Annotated[str, Field(description="Driver version of the GPU.")] = ""
     is_local: Annotated[bool, Field(description="Whether its target was detected on its host.")] = False
     sandbox: Annotated[
-        str,
-        Field(description="Sandbox of measured code: `full`, `off`, or what is missing."),
+        str, Field(description="Sandbox of measured code: `full`, `off`, or what is missing.")
     ] = ""
-    locks: Annotated[str, Field(description=LOCKS)] = ""
+    lock_file: Annotated[str, Field(description=LOCKS)] = ""
     busy: bool = False
     stopped: bool = False
 
@@ -75,14 +76,18 @@ class DeviceInfo(Value):
 class DeviceMachine(Value):
     """The measured machine of a device, shared by all devices of its class."""
 
+    OLD_NAMES: ClassVar = {"why": "reason", "at": "probed_at"}
+
     machine: Annotated[Machine | None, Field(description="null: it is not measured.")] = None
-    why: Annotated[str, Field(description="Why it is not measured.")] = ""
-    at: Annotated[float | None, Field(description="When it was last probed, by the database's clock.")] = None
+    reason: Annotated[str, Field(description="Why it is not measured.")] = ""
+    probed_at: Annotated[
+        float | None, Field(description="When it was last probed, by the database's clock.")
+    ] = None
     builder: Annotated[
         str, Field(description="TVM version and digest of the code that measured it; may be empty.")
     ] = ""
 
-    def seen_by(self, builder: str) -> Machine | None:
+    def machine_for_builder(self, builder: str) -> Machine | None:
         """Return the peak rates, as assumed ones if another builder's code took them."""
         if self.machine is None or self.builder == builder:
             return self.machine
@@ -92,32 +97,39 @@ class DeviceMachine(Value):
 class WorkerInfo(Value):
     """What a worker reported about itself."""
 
+    OLD_NAMES: ClassVar = {
+        "tunes": "can_tune",
+        "locks": "lock_file",
+        "resting": "missing_resource",
+        "roll_call_error": "device_list_error",
+    }
+
     pid: int | None = None
-    tunes: Annotated[bool, Field(description="false: it only imports models.")] = True
+    can_tune: Annotated[bool, Field(description="false: it only imports models.")] = True
     cost_models: Annotated[
         list[str] | None, Field(description="Those whose libraries it has; null: not reported.")
     ] = None
     tvm_version: Annotated[str, Field(description="TVM that it builds with; empty: not reported.")] = ""
     builder: Annotated[
-        str,
-        Field(description="TVM version and digest of the code around it; empty: not reported."),
+        str, Field(description="TVM version and digest of the code around it; empty: not reported.")
     ] = ""
     sandbox: Annotated[
-        str,
-        Field(description="Sandbox of its child processes: `full`, `off`, or what is missing."),
+        str, Field(description="Sandbox of its child processes: `full`, `off`, or what is missing.")
     ] = ""
-    locks: Annotated[str, Field(description=LOCKS)] = ""
+    lock_file: Annotated[str, Field(description=LOCKS)] = ""
     stopped: bool = False
-    resting: Annotated[
+    missing_resource: Annotated[
         str, Field(description="What its host lacks, so that it takes no work; empty: nothing.")
     ] = ""
-    roll_call_error: Annotated[
+    device_list_error: Annotated[
         str, Field(description="Why it could not list the devices just now; empty: it could.")
     ] = ""
 
 
 class DeviceStatus(Value):
     """A device that measures candidates."""
+
+    OLD_NAMES: ClassVar = {"seen_sec": "silent_sec"}
 
     id: int
     name: str
@@ -133,7 +145,7 @@ class DeviceStatus(Value):
     busy: Annotated[bool, Field(description="Whether a session holds it right now.")]
     state: DeviceState
     last_seen: float
-    seen_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
+    silent_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
     online: bool
 
 
@@ -158,6 +170,8 @@ class Withdrawn(Value):
 class WorkerStatus(Value):
     """A worker process."""
 
+    OLD_NAMES: ClassVar = {"seen_sec": "silent_sec"}
+
     id: str
     host_id: str
     info: WorkerInfo
@@ -166,17 +180,17 @@ class WorkerStatus(Value):
     started_at: float
     last_seen: float
     uptime_sec: float
-    seen_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
+    silent_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
 
 
-def separate_locks(devices: Sequence[DeviceStatus], workers: Sequence[WorkerStatus]) -> list[str]:
+def find_unshared_locks(devices: Sequence[DeviceStatus], workers: Sequence[WorkerStatus]) -> list[str]:
     """Return `DEVICE and WORKER` for each pair on one host without a common lock file."""
     return [
         f"{device.name} and {worker.id}"
         for device in devices
         for worker in workers
         if device.online and not device.info.accelerator and worker.state in AT_WORK
-        if not share_locks(device.host_id, device.info.locks, worker.host_id, worker.info.locks)
+        if not share_locks(device.host_id, device.info.lock_file, worker.host_id, worker.info.lock_file)
     ]
 
 
@@ -215,10 +229,14 @@ class StageOnWorker(Value):
 class FleetActivity(Value):
     """What ran within a time window that ends now, and what waits."""
 
-    now: Annotated[float, Field(description="By the database's clock.")]
+    OLD_NAMES: ClassVar = {"now": "current_time", "stints": "rounds", "complete": "is_complete"}
+
+    current_time: Annotated[float, Field(description="By the database's clock.")]
     since: float
-    stints: Annotated[list[RoundOnWorker], Field(description="Rounds, by start.")]
+    rounds: Annotated[list[RoundOnWorker], Field(description="Rounds, by start.")]
     stages: Annotated[list[StageOnWorker], Field(description="Other work of workers, by start.")]
-    complete: Annotated[bool, Field(description="false: older rounds or stages in the window were omitted.")]
+    is_complete: Annotated[
+        bool, Field(description="false: older rounds or stages in the window were omitted.")
+    ]
     queued_rounds: Annotated[int, Field(description="Planned rounds that no worker has begun.")]
     jobs: Annotated[dict[str, int], Field(description="Active jobs of all owners, by state.")]

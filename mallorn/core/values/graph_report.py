@@ -1,6 +1,6 @@
 """Report of an import: the model's graph before and after the passes."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, JsonValue
 
@@ -19,21 +19,23 @@ class TensorSpec(Value):
 class GraphStep(Value):
     """One pass, with the numbers of operator calls and functions before and after it."""
 
-    name: Annotated[str, Field(alias="pass", description="Dotted name of the pass, below `tvm`.")]
+    OLD_NAMES: ClassVar = {"skipped": "skip_reason"}
+
+    name: Annotated[str, Field(alias="pass", description="Name of a pass of Mallorn, or dotted below `tvm`.")]
     ops_before: int = 0
     ops_after: int = 0
     functions_before: int = 0
     functions_after: int = 0
-    skipped: Annotated[str, Field(description="Why TVM refused the pass, if it was skipped; else empty.")] = (
-        ""
-    )
+    skip_reason: Annotated[
+        str, Field(description="Why TVM refused the pass, if it was skipped; else empty.")
+    ] = ""
     error: Annotated[str, Field(description="Error on calls that it left unchanged; else empty.")] = ""
 
 
 class RecipeStep(Value):
     """A pass of a recipe, as the exported script applies it."""
 
-    name: Annotated[str, Field(alias="pass", description="Dotted name of the pass, below `tvm`.")]
+    name: Annotated[str, Field(alias="pass", description="Name of a pass of Mallorn, or dotted below `tvm`.")]
     args: list[JsonValue] = []
     optional: Annotated[bool, Field(description="Skipped if TVM refuses the model.")] = False
     left_out: Annotated[str, Field(description="Why it does not run on this model; empty if it does.")] = ""
@@ -48,12 +50,16 @@ class StoredRecipe(Value):
     after: list[RecipeStep] = []
 
 
-class CopyLeft(Value):
+class RemainingCopy(Value):
     """A function that only moves data, such as a transpose, and the operator that requires it."""
+
+    OLD_NAMES: ClassVar = {"asked_by": "required_by"}
 
     function: str
     kind: Annotated[str, Field(description="transpose, concatenation, pad, slice or copy.")]
-    asked_by: Annotated[str, Field(description="Kind of its reader, or of an operator with a fixed layout.")]
+    required_by: Annotated[
+        str, Field(description="Kind of its reader, or of an operator with a fixed layout.")
+    ]
     calls: int = 1
 
 
@@ -71,7 +77,7 @@ class GraphReport(Value):
     ] = {}
     operators_after: Annotated[dict[str, int], Field(description="Calls by operator after the passes.")] = {}
     copies: Annotated[
-        list[CopyLeft], Field(description="Functions that only move data and remain after the passes.")
+        list[RemainingCopy], Field(description="Functions that only move data and remain after the passes.")
     ] = []
     steps: Annotated[list[GraphStep], Field(description="The passes, in the order in which they ran.")] = []
     recipe: StoredRecipe = StoredRecipe()

@@ -1,6 +1,6 @@
 """A job as the coordinator sends it: state, progress, tasks and reports."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, JsonValue
 
@@ -16,10 +16,12 @@ from mallorn.core.values.verdict import Verdict
 class JobProgress(Value):
     """Progress of a job."""
 
+    OLD_NAMES: ClassVar = {"in_flight": "open_candidates", "left_unbuilt": "unbuilt_candidates"}
+
     trials: Annotated[int, Field(description="Candidates passed to a builder so far.")] = 0
-    in_flight: Annotated[int, Field(description="Candidates of open rounds without an outcome.")] = 0
+    open_candidates: Annotated[int, Field(description="Candidates of open rounds without an outcome.")] = 0
     failures: Annotated[dict[str, int], Field(description="Failed candidates by outcome.")] = {}
-    left_unbuilt: Annotated[
+    unbuilt_candidates: Annotated[
         int, Field(description="Candidates left unbuilt on purpose: they unroll too far.")
     ] = 0
     tasks: int = 0
@@ -100,7 +102,7 @@ class JobStatus(Value):
     finished_at: float | None = None
 
     @property
-    def auto(self) -> bool:
+    def has_auto_budget(self) -> bool:
         """Return whether the job has no budget and runs as long as trials are worth it."""
         return self.trials is None and self.minutes is None
 
@@ -116,7 +118,7 @@ class JobStatus(Value):
         """Report of the job's last stage; an empty one if there is none yet."""
         return self.report or FinishReport()
 
-    def chosen(self) -> dict[str, JsonValue]:
+    def sent_options(self) -> dict[str, JsonValue]:
         """Return the options that the coordinator sent, as JSON."""
         return self.options.model_dump(mode="json", exclude_unset=True)
 

@@ -68,7 +68,7 @@ _GPUS: Final = {
 _MIDDLING: Final = "sm_86"
 
 
-def assumed_gpu(arch: str = _MIDDLING) -> Machine:
+def assume_typical_gpu(arch: str = _MIDDLING) -> Machine:
     """Return a typical GPU of a CUDA architecture, or of sm_86 for an unknown one."""
     known_arch = arch if arch in KNOWN_ARCHS and capability(arch).number in _GPUS else _MIDDLING
     limits = capability(known_arch)
@@ -98,7 +98,7 @@ def assumed_gpu(arch: str = _MIDDLING) -> Machine:
     )
 
 
-def assumed(cores: int, lanes: int) -> Machine:
+def assume_typical_cpu(cores: int, lanes: int) -> Machine:
     """Return a typical CPU with these cores and float32 lanes, until one is measured."""
     registers = 28 if lanes >= 16 else 12
     core_gflops = 4.0 * lanes * 2.5
@@ -119,7 +119,7 @@ def assumed(cores: int, lanes: int) -> Machine:
     )
 
 
-def limit_us(machine: Machine | None, flops: float, args: Collection[Argument]) -> float | None:
+def machine_limit_us(machine: Machine | None, flops: float, args: Collection[Argument]) -> float | None:
     """Return a program's least time in us; None if rates or its work are unknown."""
     if machine is None or not machine.measured or not (flops or args):
         return None

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import SEARCH, Mode
-from mallorn.core.storable_json import read_json, told
+from mallorn.core.storable_json import quote_untrusted, read_json
 from mallorn.core.values.base import Value
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
@@ -82,6 +82,6 @@ def read_manifest(path: Path) -> Manifest:
     try:
         return Manifest.model_validate(read_json(path.read_bytes()))
     except ValueError as error:
-        words = " ".join(str(error).splitlines()[1:3]) or told(error)
+        words = " ".join(str(error).splitlines()[1:3]) or quote_untrusted(error)
         message = f"{path} is not a manifest of Mallorn: {words}"
         raise InvalidRequest(message, hint="mallorn tune MODEL --out DIR") from None

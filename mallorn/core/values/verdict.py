@@ -1,7 +1,7 @@
 """Verdict on a job: how good its result is, in one line."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -17,24 +17,27 @@ class Level(StrEnum):
     NONE = "none"
 
 
-class Beside(Value):
+class Comparison(Value):
     """The tuned model compared with onnxruntime, by the same rules as the verdict."""
+
+    OLD_NAMES: ClassVar = {"words": "text"}
 
     level: Annotated[
         Level,
         Field(description="`good`: as fast or faster. `fair`: little slower, or uncertain. `poor`: slower."),
     ]
-    words: Annotated[
-        str,
-        Field(description="For example `as fast`, `7 % slower` or `0.98 to 1.12 times as fast`."),
+    text: Annotated[
+        str, Field(description="For example `as fast`, `7 % slower` or `0.98 to 1.12 times as fast`.")
     ]
 
     def __str__(self) -> str:
-        return self.words
+        return self.text
 
 
 class Verdict(Value):
     """How good a job's result is, and what to do next."""
+
+    OLD_NAMES: ClassVar = {"next": "next_command", "beside": "comparison"}
 
     level: Annotated[
         Level,
@@ -45,9 +48,11 @@ class Verdict(Value):
         ),
     ]
     summary: Annotated[str, Field(description="The verdict in one line.")]
-    next: Annotated[str, Field(description="The next command to type; empty if nothing is left to do.")] = ""
-    beside: Annotated[
-        Beside | None, Field(description="Comparison with onnxruntime; null: it was not timed.")
+    next_command: Annotated[
+        str, Field(description="The next command to type; empty if nothing is left to do.")
+    ] = ""
+    comparison: Annotated[
+        Comparison | None, Field(description="Comparison with onnxruntime; null: it was not timed.")
     ] = None
 
     def __str__(self) -> str:

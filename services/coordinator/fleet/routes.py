@@ -29,7 +29,7 @@ from mallorn.core.values.fleet import (
     WorkerStatus,
 )
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import needs
+from services.coordinator.web.authenticator import required_scopes_extra
 from services.coordinator.web.caller_dependencies import OwnerDep
 from services.coordinator.web.response_types import ListOut
 
@@ -57,7 +57,7 @@ def state_of_worker(worker: Worker, seen_sec: float) -> WorkerState:
         return WorkerState.STOPPED
     if seen_sec > SILENT_SEC:
         return WorkerState.SILENT
-    return WorkerState.BUSY if worker.busy_with and not worker.info.resting else WorkerState.IDLE
+    return WorkerState.BUSY if worker.busy_with and not worker.info.missing_resource else WorkerState.IDLE
 
 
 def local_target(session: Session) -> Target:
@@ -91,9 +91,8 @@ def gpu_target(session: Session) -> Target:
     targets = {Target(Targets(session).get(device.target_id).text) for device in online}
     gpus = sorted(target.text for target in targets if target.kind == CUDA)
     if not gpus:
-        raise NoDevice(
-            "no device with a CUDA GPU is online", hint="mallorn device --target cuda   (where the GPU is)"
-        )
+        message = "no device with a CUDA GPU is online"
+        raise NoDevice(message, hint="mallorn device --target cuda   (where the GPU is)")
     if len(gpus) > 1:
         raise InvalidTarget(f"`cuda` could be {', '.join(gpus)}", hint=f"--target '{gpus[0]}'")
     return Target(gpus[0])
@@ -105,7 +104,7 @@ KEEP_SEC: Final = 24 * 3600.0
 MAX_ROUNDS: Final = 5000
 MAX_STAGES: Final = 5000
 DAY_MINUTES: Final = 24 * 60
-SEES_FLEET: Final = needs(Scope.READ, Scope.DEVICE)
+SEES_FLEET: Final = required_scopes_extra(Scope.READ, Scope.DEVICE)
 
 
 @router.get("/devices", openapi_extra=SEES_FLEET)
@@ -118,7 +117,7 @@ def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
     return ListOut(items=sorted(items, key=lambda device: device.state is DeviceState.STOPPED))
 
 
-@router.post("/devices/{name}/withdraw", openapi_extra=needs(Scope.ADMIN))
+@router.post("/devices/{name}/withdraw", openapi_extra=required_scopes_extra(Scope.ADMIN))
 def withdraw_device(parts: PartsDep, name: str, request: WithdrawIn) -> Withdrawn:
     """Withdraw a device's measurements, and the schedules and cost models based on them."""
     if request.dry_run:
@@ -142,8 +141,7 @@ def fleet_activity(
     parts: PartsDep,
     owner: OwnerDep,
     minutes: Annotated[
-        float,
-        Query(gt=0, le=DAY_MINUTES, allow_inf_nan=False, description="Minutes to look back."),
+        float, Query(gt=0, le=DAY_MINUTES, allow_inf_nan=False, description="Minutes to look back.")
     ] = 60,
 ) -> FleetActivity:
     """Show each worker's recent rounds and stages; count waiting rounds and active jobs."""
@@ -151,13 +149,13 @@ def fleet_activity(
         now_sec = read_clock(session)
         rounds = Activity(session).rounds(owner, minutes * 60, MAX_ROUNDS)
         stages = StageRuns(session).recent(owner, minutes * 60, MAX_STAGES)
-        jobs = Activity(session).queued()
+        jobs = Activity(session).count_waiting()
     return FleetActivity(
-        now=now_sec,
+        current_time=now_sec,
         since=now_sec - minutes * 60,
-        stints=rounds,
+        rounds=rounds,
         stages=stages,
-        complete=len({row.round_id for row in rounds}) < MAX_ROUNDS and len(stages) < MAX_STAGES,
+        is_complete=len({row.round_id for row in rounds}) < MAX_ROUNDS and len(stages) < MAX_STAGES,
         queued_rounds=jobs.pop("rounds"),
         jobs=jobs,
     )
@@ -170,7 +168,7 @@ def _device(device: Device, target: str, now_sec: float) -> DeviceStatus:
         target=target,
         busy=device.info.busy,
         state=state_of_device(device, seen_sec),
-        seen_sec=round(seen_sec, 3),
+        silent_sec=round(seen_sec, 3),
         online=is_online(device, seen_sec),
     )
 
@@ -181,5 +179,5 @@ def _worker(worker: Worker, now_sec: float) -> WorkerStatus:
         worker,
         state=state_of_worker(worker, seen_sec),
         uptime_sec=round(max(0.0, worker.last_seen - worker.started_at), 3),
-        seen_sec=round(seen_sec, 3),
+        silent_sec=round(seen_sec, 3),
     )

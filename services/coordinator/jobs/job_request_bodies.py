@@ -33,8 +33,7 @@ class JobIn(BaseModel):
         ),
     ] = None
     minutes: Annotated[
-        float | None,
-        Field(gt=0, allow_inf_nan=False, description="Time budget from submission to export."),
+        float | None, Field(gt=0, allow_inf_nan=False, description="Time budget from submission to export.")
     ] = None
     seed: Annotated[int, Field(ge=0, le=MAX_INT)] = 0
     name: Annotated[
@@ -45,7 +44,7 @@ class JobIn(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _can_be_stored(cls, value: Any) -> Any:
+    def _require_storable(cls, value: Any) -> Any:
         check_storable(value)
         return value
 
@@ -71,16 +70,13 @@ class ResumeIn(BaseModel):
         },
     )
 
-    trials: Annotated[
-        int,
-        Field(ge=0, le=MAX_INT, description="Candidates to add to the budget."),
-    ] = 0
+    trials: Annotated[int, Field(ge=0, le=MAX_INT, description="Candidates to add to the budget.")] = 0
     auto: Annotated[
         bool, Field(description="Replace any budget: try candidates while they are worth it.")
     ] = False
 
     @model_validator(mode="after")
-    def _is_one_of_both(self) -> "ResumeIn":
+    def _refuse_trials_with_auto(self) -> "ResumeIn":
         if self.auto and self.trials:
             raise ValueError("give `trials` or `auto`, not both")
         return self

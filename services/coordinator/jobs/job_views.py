@@ -15,7 +15,7 @@ from mallorn.core.states import JobState, TaskState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
-from mallorn.results.verdict import judge
+from mallorn.results.judge_job import judge_job
 
 PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "state"} | {
     f"{moment}_at" for moment in ("created", "started", "finished")
@@ -27,8 +27,8 @@ def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | No
     reports = [(job.id, job.report) for job in jobs if job.state == JobState.DONE]
     finishing_ids = [job.id for job in jobs if job.state == JobState.FINISHING]
     other_ids = [job.id for job in jobs if job.state not in (JobState.DONE, JobState.FINISHING)]
-    ends = Events(session).newest_of(finishing_ids, FinishingEvent)
-    plans = Events(session).newest_of(other_ids, RoundPlannedEvent)
+    ends = Events(session).find_newest_by_job(finishing_ids, FinishingEvent)
+    plans = Events(session).find_newest_by_job(other_ids, RoundPlannedEvent)
     return {
         **{job_id: report.outlook for job_id, report in reports if report is not None},
         **{job_id: event.outlook for job_id, event in ends.items()},
@@ -57,14 +57,14 @@ def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
         )
         for job in jobs
     ]
-    return [status.model_copy(update={"verdict": judge(status)}) for status in statuses]
+    return [status.model_copy(update={"verdict": judge_job(status)}) for status in statuses]
 
 
-def shown_to(owner: str, job: JobStatus) -> JobStatus:
+def hide_private_results(owner: str, job: JobStatus) -> JobStatus:
     """Return a job as `owner` sees it; other owners' private jobs lose name and results."""
-    if job.owner == owner or not job.options.is_private:
+    if job.owner == owner or not job.options.private:
         return job
-    progress = JobProgress(trials=job.progress.trials, in_flight=job.progress.in_flight)
+    progress = JobProgress(trials=job.progress.trials, open_candidates=job.progress.open_candidates)
     options = KeptOptions(private=job.options.private)
     return JobStatus(**job.model_dump(include=PUBLIC), name="private", options=options, progress=progress)
 
@@ -92,7 +92,7 @@ def task_out(task: TaskSummary, job_state: JobState, stock_us: float | None) -> 
     best_us = task.best_us
     if task.in_flight:
         state = TaskState.MEASURING
-    elif job_state.final:
+    elif job_state.is_final:
         state = TaskState.DONE
     else:
         state = TaskState.RETIRED if task.retired else TaskState.WAITING

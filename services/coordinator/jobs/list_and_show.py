@@ -17,7 +17,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from services.coordinator.jobs.job_views import job_out, jobs_out, shown_to, task_out
+from services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
 from services.coordinator.web.response_types import MAX_INT, CursorQuery, LimitQuery, ListOut, PageOut
@@ -27,7 +27,7 @@ LEAST_BYTES: Final = 256 * 1024
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 
-def full_disk_words(settings: Settings) -> str:
+def describe_full_disk(settings: Settings) -> str:
     """Return the disk-full message if the SQLite database has no room; otherwise empty."""
     url = make_url(settings.database_url)
     if url.get_backend_name() != "sqlite" or not url.database:
@@ -48,25 +48,25 @@ def list_jobs(
 ) -> PageOut[JobStatus]:
     """List the caller's jobs, newest first, or with `all_owners` those of every owner."""
     if all_owners:
-        caller.check((Scope.ADMIN,))
+        caller.require_any_scope((Scope.ADMIN,))
     with parts.database.session() as session:
         owner = None if all_owners else caller.owner
         page = Jobs(session).list(owner, state, cursor, limit, archived=archived)
-        items = [shown_to(caller.owner, job) for job in jobs_out(session, page.items)]
+        items = [hide_private_results(caller.owner, job) for job in jobs_out(session, page.items)]
     return PageOut(items=items, next_cursor=page.cursor)
 
 
 @router.get("/{job_id}")
 def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
     """Show the job with this id or unique id prefix: state, progress and reports."""
-    return shown_to(caller.owner, get_job(parts, owner, job_id))
+    return hide_private_results(caller.owner, get_job(parts, owner, job_id))
 
 
 def get_job(parts: AppContext, owner: str, job_id: str) -> JobStatus:
     """Return a job as its owner sees it; if the disk is full, its `reason` says so."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
-    if job.state in ACTIVE and (words := full_disk_words(parts.settings)):
+    if job.state in ACTIVE and (words := describe_full_disk(parts.settings)):
         return job.model_copy(update={"reason": words, "cause": Cause.OTHER})
     return job
 
@@ -76,7 +76,7 @@ def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskSta
     """List a job's tasks like MetaSchedule's task table; empty until the import ends."""
     with parts.database.session() as session:
         state = JobState(Jobs(session).get(job_id, owner).state)
-        stock_us = Stock(session).best_us(job_id)
+        stock_us = Stock(session).best_us_by_task(job_id)
         tasks = Tasks(session).summaries(job_id)
         return ListOut(items=[task_out(task, state, stock_us.get(task.id)) for task in tasks])
 

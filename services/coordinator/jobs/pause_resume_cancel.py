@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from db.repositories.access_control import Usage
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_removal import Removals
 from db.repositories.job_transitions import cancel
 from db.repositories.jobs import Jobs, has_incomplete_finish, has_reached_finish
 from db.tables import Job
@@ -19,10 +19,10 @@ from mallorn.core.values.event import PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
 from services.artifact_removal import remove_export
 from services.coordinator.jobs.job_request_bodies import ResumeIn
-from services.coordinator.jobs.job_views import job_out, shown_to
+from services.coordinator.jobs.job_views import hide_private_results, job_out
 from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
-from services.coordinator.web.quotas import check_work
+from services.coordinator.web.quotas import check_work_quotas
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 # The task to wake after a job is put back into a state.
@@ -42,7 +42,7 @@ def cancel_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: s
     """Cancel a job; its measurements stay. Admins may cancel any job."""
     reason = "by its owner" if owner == caller.owner else BY_ADMIN
     with parts.database.transaction() as session:
-        return shown_to(caller.owner, job_out(session, cancel(session, job_id, owner, reason)))
+        return hide_private_results(caller.owner, job_out(session, cancel(session, job_id, owner, reason)))
 
 
 @router.post("/{job_id}/pause")
@@ -50,8 +50,8 @@ def pause_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: st
     """Pause a job: no further rounds. Admins may pause any job; only its owner resumes it."""
     reason = () if owner == caller.owner else (f"paused {BY_ADMIN}", Cause.OWNER)
     with parts.database.transaction() as session:
-        paused = _announce(session, PausedEvent, Jobs(session).pause(job_id, owner, *reason))
-        return shown_to(caller.owner, paused)
+        paused = _append_state_event(session, PausedEvent, Jobs(session).pause(job_id, owner, *reason))
+        return hide_private_results(caller.owner, paused)
 
 
 @router.post("/{job_id}/resume")
@@ -61,16 +61,16 @@ def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn 
     request = request or ResumeIn()
     with parts.database.transaction() as session:
         _check_resumable(Jobs(session).get(job_id, owner), request)
-        Usage(session).hold(owner)
+        Usage(session).lock_owner_usage(owner)
         job = Jobs(session).resume(job_id, owner, request.trials, auto=request.auto)
-        check_work(session, parts.settings, owner)
-        answer = _announce(session, ResumedEvent, job)
+        check_work_quotas(session, parts.settings, owner)
+        answer = _append_state_event(session, ResumedEvent, job)
     parts.waker.wake(NEXT_TASK[answer.state], job_id)
     return answer
 
 
 def _check_resumable(job: Job, request: ResumeIn) -> None:
-    adds_trials = request.trials > 0 or (request.auto and not job.auto)
+    adds_trials = request.trials > 0 or (request.auto and not job.has_auto_budget)
     mode = job.options.get("mode", SEARCH)
     is_incomplete = has_incomplete_finish(job)
     if mode != SEARCH and (adds_trials or (job.state == JobState.DONE and not is_incomplete)):
@@ -80,17 +80,16 @@ def _check_resumable(job: Job, request: ResumeIn) -> None:
         return
     if job.state == JobState.DONE and not adds_trials:
         budget = "minutes" if job.trials is None else f"{job.trials} trials"
-        reason = f"ended by itself: {job.tuning_ended}" if job.auto else f"has spent its {budget}"
+        reason = f"ended by itself: {job.tuning_ended}" if job.has_auto_budget else f"has spent its {budget}"
         raise Conflict(f"job {job.id} {reason}", hint=f"mallorn resume {job.id} --trials 100")
     if job.state in (JobState.FAILED, JobState.CANCELLED):
-        raise Conflict(
-            f"job {job.id} has ended: {job.state}", hint="submit the model again; its results are reused"
-        )
+        message = f"job {job.id} has ended: {job.state}"
+        raise Conflict(message, hint="submit the model again; its results are reused")
     if job.state not in (JobState.PAUSED, JobState.DONE):
         raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
 
 
-def _announce(session: Session, event: Steered, job: Job) -> JobStatus:
+def _append_state_event(session: Session, event: Steered, job: Job) -> JobStatus:
     Events(session).append(job.id, event(state=JobState(job.state), trials=job.trials))
     return job_out(session, job)
 

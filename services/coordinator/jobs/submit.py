@@ -14,24 +14,23 @@ from db.repositories.jobs import Jobs, NewJob
 from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
-from db.tables import Model
 from mallorn.core import queues
 from mallorn.core.check_option_kwargs import check_mode, check_options
+from mallorn.core.check_plugin_classes import ANY, check_allowed_classes
 from mallorn.core.errors import MissingPackage
-from mallorn.core.install_command import install_line
-from mallorn.core.plugins import ANY, check_classes
-from mallorn.core.registry import extras_of, libraries_of
-from mallorn.core.stand_in_measurers import ANY_RECORDING, measured_target, recording_place
+from mallorn.core.install_command import pip_install_command
+from mallorn.core.registry import find_pip_extras, libraries_of
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
+from mallorn.core.virtual_devices import add_virtual_device, check_files
 from services.coordinator.fleet.routes import SILENT_SEC, gpu_target, local_target
 from services.coordinator.jobs.job_request_bodies import JobIn
 from services.coordinator.jobs.job_views import job_out
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.caller_dependencies import OwnerDep
-from services.coordinator.web.quotas import check_work
+from services.coordinator.web.quotas import check_work_quotas
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 KeyHeader = Annotated[
@@ -53,13 +52,13 @@ def submit_job(
     parts: PartsDep, owner: OwnerDep, request: JobIn, response: Response, idempotency_key: KeyHeader = None
 ) -> JobStatus:
     """Submit a job for an uploaded model."""
-    job, is_new = submit(parts, owner, request, idempotency_key)
+    job, is_new = create_or_find_job(parts, owner, request, idempotency_key)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     response.headers["Location"] = f"/api/v1/jobs/{job.id}"
     return job
 
 
-def submit(
+def create_or_find_job(
     parts: AppContext, owner: str, request: JobIn, idempotency_key: str | None
 ) -> tuple[JobStatus, bool]:
     """Create a job, or find it by idempotency key; return the job and whether it is new.
@@ -71,51 +70,45 @@ def submit(
     TooMany over a quota.
     """
     check_options(request.options)
-    if request.options.recording:
-        recordings = parts.settings.recordings
-        is_ignored = recordings == ANY_RECORDING and parts.door.asks()
-        recording_place(request.options, "" if is_ignored else recordings)
+    asks_keys = parts.door.needs_credentials()
+    check_files(request.options, parts.settings, asks_keys)
     plugins = parts.settings.plugins
     # With API keys, the list entry that allows any class is ignored.
-    if ANY in plugins and parts.door.asks():
+    if ANY in plugins and asks_keys:
         plugins = [plugin for plugin in plugins if plugin != ANY]
-    check_classes(request.options, plugins)
+    check_allowed_classes(request.options, plugins)
     check_mode(request.options, request.trials, request.minutes)
     with parts.database.transaction() as session:
-        Models(session).hold(request.model_id)
-        Usage(session).hold(owner)
+        Models(session).lock_model(request.model_id)
+        Usage(session).lock_owner_usage(owner)
         model = Models(session).get(request.model_id, owner)
-        new_job = _new_job(session, model, request, idempotency_key)
+        if request.target == LOCAL:
+            requested = local_target(session)
+        else:
+            requested = gpu_target(session) if request.target == CUDA else parse_target(request.target)
+        target = add_virtual_device(requested, request.options.measurer)
+        new_job = NewJob(
+            owner=model.owner,
+            name=request.name or model.name,
+            model_id=model.id,
+            target_id=Targets(session).ensure(target).id,
+            trials=request.trials if request.options.needs_measurements else 0,
+            minutes=request.minutes,
+            seed=request.seed,
+            options=request.options.model_dump(mode="json"),
+            priority=request.priority,
+            idempotency_key=idempotency_key,
+            request_hash=hashlib.sha256(request.model_dump_json().encode()).hexdigest(),
+        )
         job, is_new = Jobs(session).create(new_job)
         if is_new:
             check_cost_model(session, request.options.cost_model)
-            check_work(session, parts.settings, owner)
+            check_work_quotas(session, parts.settings, owner)
             Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))
         answer = job_out(session, job)
     if is_new:
         parts.waker.wake(queues.IMPORT_MODEL, answer.id)
     return answer, is_new
-
-
-def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:
-    if request.target == LOCAL:
-        requested = local_target(session)
-    else:
-        requested = gpu_target(session) if request.target == CUDA else parse_target(request.target)
-    target = measured_target(requested, request.options.measurer)
-    return NewJob(
-        owner=model.owner,
-        name=request.name or model.name,
-        model_id=model.id,
-        target_id=Targets(session).ensure(target).id,
-        trials=request.trials if request.options.searches else 0,
-        minutes=request.minutes,
-        seed=request.seed,
-        options=request.options.model_dump(mode="json"),
-        priority=request.priority,
-        idempotency_key=idempotency_key,
-        request_hash=hashlib.sha256(request.model_dump_json().encode()).hexdigest(),
-    )
 
 
 def check_cost_model(session: Session, name: str) -> None:
@@ -125,13 +118,13 @@ def check_cost_model(session: Session, name: str) -> None:
     its cost models, counts as able.
     """
     live = [worker for worker in Workers(session).list(SILENT_SEC) if not worker.info.stopped]
-    tuning = [worker for worker in live if worker.info.tunes]
+    tuning = [worker for worker in live if worker.info.can_tune]
     if libraries := missing_libraries(name, [worker.info for worker in tuning]):
         hosts = ", ".join(sorted({worker.id.rsplit("-", 2)[0] for worker in tuning}))
         words = " and ".join(libraries)
         raise MissingPackage(
             f"the cost model {name} needs {words}, which no worker has; they run on {hosts}",
-            hint=f"{install_line(extras_of(libraries))}   (on a worker's host; then restart it)",
+            hint=f"{pip_install_command(find_pip_extras(libraries))}   (on a worker's host; then restart it)",
         )
 
 

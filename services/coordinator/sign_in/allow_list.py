@@ -29,12 +29,10 @@ class AllowList:
         domains = frozenset(name[1:] for name in names if name.startswith("@"))
         people = frozenset(name for name in names if not name.startswith("@"))
         admins = frozenset(name.casefold() for name in settings.oidc_admins)
-        groups = {name: _scopes(name, words) for name, words in settings.oidc_groups.items()}
+        groups = {name: _parse_scopes(name, words) for name, words in settings.oidc_groups.items()}
         if not all(domains):
-            raise InvalidRequest(
-                "MALLORN_OIDC_ALLOWED contains an @ without a domain",
-                hint="write MALLORN_OIDC_ALLOWED=@example.org",
-            )
+            message = "MALLORN_OIDC_ALLOWED contains an @ without a domain"
+            raise InvalidRequest(message, hint="write MALLORN_OIDC_ALLOWED=@example.org")
         if not (people or domains or admins or groups):
             raise InvalidRequest(
                 f"the allow-list is empty, so {settings.oidc_issuer} could sign in all users",
@@ -63,12 +61,10 @@ class AllowList:
         return tuple(sorted(scopes))
 
 
-def _scopes(group: str, words: str) -> frozenset[Scope]:
+def _parse_scopes(group: str, words: str) -> frozenset[Scope]:
     try:
         return frozenset(Scope(word) for word in words.split("+"))
     except ValueError:
         names = ", ".join(Scope)
-        raise InvalidRequest(
-            f"MALLORN_OIDC_GROUPS, group {group}: unknown scope in {words!r}; known: {names}",
-            hint=f"write MALLORN_OIDC_GROUPS={group}=read+submit",
-        ) from None
+        message = f"MALLORN_OIDC_GROUPS, group {group}: unknown scope in {words!r}; known: {names}"
+        raise InvalidRequest(message, hint=f"write MALLORN_OIDC_GROUPS={group}=read+submit") from None

@@ -10,13 +10,13 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from db.repositories.access_control import SignIns
-from mallorn.core.api_keys import Scope, digest_of
+from mallorn.core.api_keys import Scope, hash_secret
 from mallorn.core.errors import MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
 from services.coordinator.sign_in.oidc_provider import ProviderDep
 from services.coordinator.web.app_context import PartsDep, get_parts
-from services.coordinator.web.authenticator import Caller, needs
-from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, cookie_name, shown
+from services.coordinator.web.authenticator import Caller, required_scopes_extra
+from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, cookie_name, read_credentials
 
 SIGNED_IN_SEC: Final = 12 * 3600.0
 router = APIRouter(prefix="/session", tags=["session"])
@@ -40,7 +40,7 @@ class OnThePage(APIRoute):
                 if "text/html" not in request.headers.get("Accept", ""):
                     raise
                 # In a cookie, not in the URL: a forged link must not choose what the page says.
-                response = RedirectResponse(home(request), HTTPStatus.SEE_OTHER)
+                response = RedirectResponse(web_page_url(request), HTTPStatus.SEE_OTHER)
                 reason = quote(error.message[:MOST_CHARS], safe="")
                 set_cookie(request, response, REFUSED_COOKIE, reason, TOLD_SEC)
                 return response
@@ -48,12 +48,12 @@ class OnThePage(APIRoute):
         return handle_or_redirect
 
 
-def home(request: Request) -> str:
+def web_page_url(request: Request) -> str:
     """Return the web page's URL: the setting MALLORN_URL or, if unset, the request's."""
     return f"{(get_parts(request).settings.url or str(request.base_url)).rstrip('/')}/"
 
 
-def why_refused(request: Request) -> str | None:
+def read_sign_in_failure(request: Request) -> str | None:
     """Return why this browser's last sign-in failed, as its cookie says; None if unknown."""
     return unquote(request.cookies.get(cookie_name(request, REFUSED_COOKIE), "")) or None
 
@@ -76,42 +76,46 @@ def set_cookie(
 def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Session:
     """Show who this browser is signed in as, and whether this service requires API keys."""
     try:
-        caller = parts.door.caller(None, *shown(request)[1:])
+        caller = parts.door.authenticate(None, *read_credentials(request)[1:])
     except Unauthorized as error:
         name = provider.name if provider else None
-        reason = why_refused(request) if parts.door.asks() else f"{error.message}: {error.hint}"
-        return Session(keys=True, provider=name, refused=reason)
-    return _session(caller, parts.door.asks())
+        reason = (
+            read_sign_in_failure(request)
+            if parts.door.needs_credentials()
+            else f"{error.message}: {error.hint}"
+        )
+        return Session(requires_key=True, provider=name, refusal=reason)
+    return _session(caller, parts.door.needs_credentials())
 
 
-@router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(*Scope))
+@router.post("", status_code=HTTPStatus.CREATED, openapi_extra=required_scopes_extra(*Scope))
 def sign_in(request: Request, response: Response, parts: PartsDep, caller: CallerDep) -> Session:
     """Sign this browser in with the request's API key; the cookie is valid for 12 hours."""
-    key, *_ = shown(request)
-    if key is None or not parts.door.asks():
-        return _session(caller, parts.door.asks())
+    key, *_ = read_credentials(request)
+    if key is None or not parts.door.needs_credentials():
+        return _session(caller, parts.door.needs_credentials())
     with parts.database.transaction() as session:
-        digest = digest_of(key)
+        digest = hash_secret(key)
         cookie = SignIns(session).create(caller.owner, caller.scopes, SIGNED_IN_SEC, digest)
-    hand_out(request, response, cookie)
+    set_session_cookie(request, response, cookie)
     return _session(caller, True)
 
 
 @open_router.delete("", status_code=HTTPStatus.NO_CONTENT)
 def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
     """Sign this browser out; its session cookie becomes invalid."""
-    if cookie := shown(request)[1]:
+    if cookie := read_credentials(request)[1]:
         with parts.database.transaction() as session:
             SignIns(session).end(cookie)
     response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="strict")
 
 
-def hand_out(request: Request, response: Response, cookie: str) -> None:
+def set_session_cookie(request: Request, response: Response, cookie: str) -> None:
     """Set the session cookie, and delete the cookie that tells why a sign-in failed."""
-    if why_refused(request):
+    if read_sign_in_failure(request):
         response.delete_cookie(cookie_name(request, REFUSED_COOKIE), httponly=True, samesite="strict")
     set_cookie(request, response, COOKIE, cookie, SIGNED_IN_SEC)
 
 
 def _session(caller: Caller, asks: bool) -> Session:
-    return Session(owner=caller.owner, scopes=caller.scopes, keys=asks)
+    return Session(owner=caller.owner, scopes=caller.scopes, requires_key=asks)

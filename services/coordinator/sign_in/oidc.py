@@ -10,10 +10,16 @@ from db.repositories.access_control import Owners, SignIns
 from mallorn.core.api_keys import new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.version import API
-from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC, OnThePage, hand_out, home, set_cookie
+from services.coordinator.sign_in.browser_sessions import (
+    SIGNED_IN_SEC,
+    OnThePage,
+    set_cookie,
+    set_session_cookie,
+    web_page_url,
+)
 from services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, Refused
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import LET_IN
+from services.coordinator.web.authenticator import READMIT_HINT
 from services.coordinator.web.caller_dependencies import cookie_name
 
 #: Cookie with the secrets of a sign-in while the browser is at the provider.
@@ -28,7 +34,7 @@ def _open_provider(request: Request, provider: ProviderDep) -> Provider:
     if provider is None:
         raise NotFound("this service has no identity provider", hint="set MALLORN_OIDC_ISSUER")
     address = request.client.host if request.client else "this client"
-    provider.visits.take(address, address)
+    provider.visits.count_request(address, address)
     return provider
 
 
@@ -37,10 +43,10 @@ router = APIRouter(prefix="/session/oidc", tags=["session"], route_class=OnThePa
 
 
 @router.get("", status_code=REDIRECT, response_class=RedirectResponse)
-def leave(request: Request, provider: OpenProvider) -> RedirectResponse:
+def redirect_to_provider(request: Request, provider: OpenProvider) -> RedirectResponse:
     """Redirect to the identity provider, which redirects to `/session/oidc/callback`."""
     secrets = {name: new_secret() for name in KEPT}
-    response = RedirectResponse(provider.address(_callback(request), **secrets), REDIRECT)
+    response = RedirectResponse(provider.login_url(_callback_url(request), **secrets), REDIRECT)
     # Secrets contain no dot and no character that a cookie must escape.
     # Lax: the browser returns by a navigation that another site started.
     set_cookie(request, response, COOKIE, ".".join(secrets.values()), AWAY_SEC, is_lax=True)
@@ -48,7 +54,7 @@ def leave(request: Request, provider: OpenProvider) -> RedirectResponse:
 
 
 @router.get("/callback", status_code=REDIRECT, response_class=RedirectResponse)
-def come_back(
+def complete_sign_in(
     request: Request,
     parts: PartsDep,
     provider: OpenProvider,
@@ -67,16 +73,16 @@ def come_back(
         reason = error[:200] or "its answer has no authorization code"
         raise Refused(f"{provider.name} did not sign you in: {reason}", hint="sign in again")
     nonce, verifier = secrets["nonce"], secrets["verifier"]
-    owner, scopes = provider.person(code, _callback(request), nonce, verifier)
+    owner, scopes = provider.exchange_code_for_owner(code, _callback_url(request), nonce, verifier)
     with parts.database.transaction() as session:
         if Owners(session).is_banned(owner):
-            raise Refused(f"{owner} was put out of this service", hint=LET_IN)
+            raise Refused(f"{owner} is banned from this service", hint=READMIT_HINT)
         cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
-    response = RedirectResponse(home(request), REDIRECT)
+    response = RedirectResponse(web_page_url(request), REDIRECT)
     response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="lax")
-    hand_out(request, response, cookie)
+    set_session_cookie(request, response, cookie)
     return response
 
 
-def _callback(request: Request) -> str:
-    return f"{home(request).rstrip('/')}{API}/session/oidc/callback"
+def _callback_url(request: Request) -> str:
+    return f"{web_page_url(request).rstrip('/')}{API}/session/oidc/callback"

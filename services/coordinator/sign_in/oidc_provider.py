@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import MallornError, Unauthorized, Unavailable
-from mallorn.core.install_command import need
+from mallorn.core.install_command import import_optional_module
 from mallorn.core.settings import Settings
 from services.coordinator.sign_in.allow_list import EMAIL, AllowList
 from services.coordinator.web.quotas import RateLimit
@@ -36,10 +36,10 @@ class ProviderMetadata(Generic[Document]):
         self._last_error: MallornError = Unavailable()
         self._fetched_sec = self._tried_sec = -math.inf
 
-    def read(self, *, anew: bool = False) -> Document:
+    def read(self, *, must_refetch: bool = False) -> Document:
         """Return the document, up to KEPT_SEC old; `anew` refetches. Raises Unavailable."""
         with self._lock:
-            if (anew or not self._is_fresh()) and self._clock() - self._tried_sec >= AGAIN_SEC:
+            if (must_refetch or not self._is_fresh()) and self._clock() - self._tried_sec >= AGAIN_SEC:
                 try:
                     self._document, self._fetched_sec = self._fetch(), self._clock()
                 except MallornError as error:
@@ -117,7 +117,7 @@ class Provider:
     def name(self) -> str:
         return urlsplit(self.issuer).netloc
 
-    def address(self, redirect_uri: str, state: str, nonce: str, verifier: str) -> str:
+    def login_url(self, redirect_uri: str, state: str, nonce: str, verifier: str) -> str:
         """Return the provider's login URL. Raises Unavailable if it cannot be reached."""
         digest = hashlib.sha256(verifier.encode()).digest()
         query = {
@@ -132,7 +132,9 @@ class Provider:
         }
         return f"{self._description.read().authorization_endpoint}?{urlencode(query)}"
 
-    def person(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> tuple[str, Scopes]:
+    def exchange_code_for_owner(
+        self, code: str, redirect_uri: str, nonce: str, verifier: str
+    ) -> tuple[str, Scopes]:
         """Exchange a code for the owner and their scopes. Raises Refused or Unavailable."""
         form = {
             "grant_type": "authorization_code",
@@ -143,7 +145,20 @@ class Provider:
         auth = self._client_id, self._client_secret
         url = self._description.read().token_endpoint
         tokens = self._ask("POST", url, Tokens, data=form, auth=auth)
-        claims = self._checked_claims(tokens.id_token, nonce)
+        jwt = import_optional_module("joserfc.jwt", "OIDC", "oidc")
+        errors = import_optional_module("joserfc.errors", "OIDC", "oidc")
+        rules = jwt.JWTClaimsRegistry(
+            leeway=LEEWAY_SEC,
+            iss={"essential": True, "value": self._description.read().issuer},
+            aud={"essential": True, "value": self._client_id},
+            exp={"essential": True},
+            nonce={"essential": True, "value": nonce},
+        )
+        try:
+            claims = self._decode_token(tokens.id_token)
+            rules.validate(claims)
+        except (errors.JoseError, ValueError) as error:
+            raise Refused(f"{self.name} sent no good token: {error}", hint="sign in again") from error
         owner = claims.get(self._claim)
         if not isinstance(owner, str) or not owner:
             raise Refused(f"{self.name} sent no claim `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
@@ -160,35 +175,20 @@ class Provider:
             raise Unavailable(f"{self.issuer} names another issuer", hint="check MALLORN_OIDC_ISSUER")
         return discovery
 
-    def _checked_claims(self, token: str, nonce: str) -> Claims:
-        """Verify a token's signature, issuer, audience, expiry, nonce; return its claims."""
-        jwt, errors = (need(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwt", "errors"))
-        rules = jwt.JWTClaimsRegistry(
-            leeway=LEEWAY_SEC,
-            iss={"essential": True, "value": self._description.read().issuer},
-            aud={"essential": True, "value": self._client_id},
-            exp={"essential": True},
-            nonce={"essential": True, "value": nonce},
-        )
-        try:
-            claims = self._read(token)
-            rules.validate(claims)
-        except (errors.JoseError, ValueError) as error:
-            raise Refused(f"{self.name} sent no good token: {error}", hint="sign in again") from error
-        return claims
-
-    def _read(self, token: str) -> Claims:
+    def _decode_token(self, token: str) -> Claims:
         """Decode a token with the cached keys, or with refetched ones after a key rotation."""
-        jwk, jwt, errors = (need(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwk", "jwt", "errors"))
+        jwk, jwt, errors = (
+            import_optional_module(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwk", "jwt", "errors")
+        )
 
-        def claims(keys: KeySet) -> Claims:
+        def decode_with_keys(keys: KeySet) -> Claims:
             key_set = jwk.KeySet.import_key_set(keys.model_dump())
             return dict(jwt.decode(token, key_set, algorithms=list(ALGORITHMS)).claims)
 
         try:
-            return claims(self._keys.read())
+            return decode_with_keys(self._keys.read())
         except (errors.JoseError, ValueError):
-            return claims(self._keys.read(anew=True))
+            return decode_with_keys(self._keys.read(must_refetch=True))
 
     def _ask(self, method: str, url: str, kind: type[Reply], **arguments: Any) -> Reply:
         try:
@@ -205,9 +205,8 @@ class Provider:
             if isinstance(error, ValidationError):  # field and message, but without the value
                 first = error.errors(include_input=False)[0]
                 problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise Unavailable(
-                f"{self.name} does not answer as an identity provider: {problem}", hint=f"curl {url}"
-            ) from error
+            message = f"{self.name} does not answer as an identity provider: {problem}"
+            raise Unavailable(message, hint=f"curl {url}") from error
 
 
 def get_provider(request: Request) -> Provider | None:

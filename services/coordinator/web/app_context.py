@@ -52,9 +52,8 @@ class Waker:
             with self._celery.connection_for_write() as connection:
                 connection.ensure_connection(max_retries=1, interval_start=0, timeout=CONNECT_TIMEOUT_SEC)
         except OperationalError as error:
-            raise Unavailable(
-                f"the broker does not answer: {error}", hint="check MALLORN_REDIS_URL"
-            ) from None
+            message = f"the broker does not answer: {error}"
+            raise Unavailable(message, hint="check MALLORN_REDIS_URL") from None
 
     def close(self) -> None:
         self._celery.close()

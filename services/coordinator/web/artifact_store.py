@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import IO, Final, Self
 from uuid import uuid4
 
-from mallorn.core.artifact_uris import away, model_uri, open_store, scripts_uri
+from mallorn.core.artifact_uris import model_uri, open_store, scripts_uri, store_away_error
 from mallorn.core.errors import InvalidRequest, TooLarge
-from mallorn.core.os_errors import os_error
+from mallorn.core.os_errors import explain_os_error
 from mallorn.core.values.dataset import ScheduleScripts
 
 CHUNK_BYTES: Final = 1 << 20
@@ -29,7 +29,7 @@ class Store:
         """Return an upload that receives a model of at most `limit_bytes`."""
         return Upload(self._url, limit_bytes)
 
-    def sweep(self) -> None:
+    def remove_stale_uploads(self) -> None:
         """Remove incomplete uploads that are older than a day (LONGEST_UPLOAD_SEC)."""
         fs, pattern = open_store(model_uri(self._url, f"{INCOMING}*"))
         for path in fs.glob(pattern):
@@ -46,7 +46,7 @@ class Store:
         except ValueError:  # a killed finish wrote a part of it; the next one rewrites it
             return None
 
-    def holds(self, model_id: str) -> bool:
+    def has_model(self, model_id: str) -> bool:
         """Return whether the bytes of a model are stored."""
         fs, path = open_store(model_uri(self._url, model_id))
         return bool(fs.exists(path))
@@ -60,11 +60,11 @@ class Store:
                 member = zipfile.ZipInfo(path.removeprefix(root).lstrip("/"), time.localtime()[:6])
                 member.compress_type, member.file_size = zipfile.ZIP_DEFLATED, info["size"]
                 with fs.open(path, "rb") as source, archive.open(member, "w") as file:
-                    yield buffer.take()
+                    yield buffer.take_written_bytes()
                     while chunk := source.read(CHUNK_BYTES):
                         file.write(chunk)
-                        yield buffer.take()
-        yield buffer.take()
+                        yield buffer.take_written_bytes()
+        yield buffer.take_written_bytes()
 
 
 class _ArchiveBuffer:
@@ -83,7 +83,7 @@ class _ArchiveBuffer:
     def close(self) -> None:
         """Do nothing: the last bytes are still available from `take`."""
 
-    def take(self) -> bytes:
+    def take_written_bytes(self) -> bytes:
         content, self._bytes = bytes(self._bytes), bytearray()
         return content
 
@@ -100,7 +100,7 @@ class Upload:
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        with full_disk_explained(self._path):
+        with convert_store_errors(self._path):
             self._fs.makedirs(posixpath.dirname(self._path), exist_ok=True)
             self._file = self._fs.open(self._path, "wb")
         return self
@@ -110,7 +110,7 @@ class Upload:
         if self._fs.exists(self._path):
             self._fs.rm_file(self._path)
 
-    def expect(self, size_bytes: int) -> None:
+    def check_size(self, size_bytes: int) -> None:
         """Raise TooLarge if this many bytes, announced or received, exceed the limit."""
         if size_bytes > self._limit_bytes:
             raise TooLarge(
@@ -121,25 +121,24 @@ class Upload:
     def write(self, chunk: bytes) -> None:
         """Write the next bytes. Raises TooLarge above the limit, else the store's errors."""
         self.size_bytes += len(chunk)
-        self.expect(self.size_bytes)
+        self.check_size(self.size_bytes)
         self._hash.update(chunk)
         assert self._file is not None  # noqa: S101 - entered
-        with full_disk_explained(self._path):
+        with convert_store_errors(self._path):
             self._file.write(chunk)
 
-    def close(self) -> str:
+    def close_and_hash(self) -> str:
         """Close the file; return its SHA-256. Raises InvalidRequest for an empty upload."""
         if self.size_bytes == 0:
-            raise InvalidRequest(
-                "the upload is empty", hint="curl -T model.onnx URL/api/v1/models?name=model.onnx"
-            )
-        with full_disk_explained(self._path):
+            message = "the upload is empty"
+            raise InvalidRequest(message, hint="curl -T model.onnx URL/api/v1/models?name=model.onnx")
+        with convert_store_errors(self._path):
             self._close()
         return self._hash.hexdigest()
 
-    def keep(self) -> None:
+    def move_to_final_path(self) -> None:
         """Move the complete upload to its final place, which is named by its SHA-256."""
-        with full_disk_explained(self._path):
+        with convert_store_errors(self._path):
             _, final_path = open_store(model_uri(self._artifacts, self._hash.hexdigest()))
             self._fs.mv(self._path, final_path)
 
@@ -150,11 +149,11 @@ class Upload:
 
 
 @contextmanager
-def full_disk_explained(file: str) -> Iterator[None]:
+def convert_store_errors(file: str) -> Iterator[None]:
     """Convert an OSError to StorageFull or HostFault if this host failed, else StoreAway."""
     try:
         yield
     except OSError as error:
-        if (host_error := os_error(error, file)) is not None:
+        if (host_error := explain_os_error(error, file)) is not None:
             raise host_error from error
-        raise away(file, error) from error
+        raise store_away_error(file, error) from error

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
 from db.session import Database, read_clock
 from mallorn.core.address_checks import peer_uid, user_name
-from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, digest_of
+from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, hash_secret
 from mallorn.core.errors import Forbidden, Unauthorized, Unavailable
 from mallorn.core.settings import Settings
 
@@ -40,16 +40,16 @@ class Caller:
     scopes: tuple[Scope, ...] = ALL_SCOPES
 
     @property
-    def sees(self) -> str | None:
+    def visible_owner(self) -> str | None:
         """Owner whose keys and audit entries the caller may list; None: all owners'."""
         return None if allows(self.scopes, Scope.ADMIN) else self.owner
 
-    def check(self, scopes: tuple[Scope, ...]) -> None:
+    def require_any_scope(self, scopes: tuple[Scope, ...]) -> None:
         """Raise Forbidden unless one of these scopes is among the caller's."""
         if not any(allows(self.scopes, scope) for scope in scopes):
             raise self._refusal(" or ".join(scopes), scopes[0])
 
-    def check_all(self, scopes: tuple[Scope, ...]) -> None:
+    def require_all_scopes(self, scopes: tuple[Scope, ...]) -> None:
         """Raise Forbidden unless all of these scopes are among the caller's."""
         if lacking := [scope for scope in scopes if not allows(self.scopes, scope)]:
             raise self._refusal(" and ".join(lacking), lacking[0])
@@ -64,7 +64,7 @@ class Caller:
 LOCAL: Final = Caller(LOCAL_OWNER)
 
 
-def needs(*scopes: Scope) -> dict[str, Any]:
+def required_scopes_extra(*scopes: Scope) -> dict[str, Any]:
     """Return the `openapi_extra` of a route that needs one of these scopes."""
     return {SCOPES: [str(scope) for scope in scopes]}
 
@@ -74,12 +74,12 @@ def set_default_scopes(router: APIRouter) -> None:
     for route in router.routes:
         assert isinstance(route, APIRoute)  # noqa: S101 - these routers hold nothing else
         default = Scope.READ if SAFE_METHODS.issuperset(route.methods or ()) else Scope.SUBMIT
-        route.openapi_extra = needs(default) | (route.openapi_extra or {})
+        route.openapi_extra = required_scopes_extra(default) | (route.openapi_extra or {})
 
 
 AGAIN_SEC: Final = 5.0
 MOST_KNOWN: Final = 10_000
-LET_IN: Final = "ask an admin: mallorn owners let-in OWNER"
+READMIT_HINT: Final = "ask an admin: mallorn owners readmit OWNER"
 ANOTHER: Final = "ask an admin for a new key: mallorn keys create NAME"
 ROOT: Final = 0
 
@@ -115,33 +115,33 @@ class Authenticator:
         self._use_noted_sec: dict[str, float] = {}
         self._admitted_sec: dict[tuple[str | None, str | None], float] = {}
 
-    def asks(self) -> bool:
+    def needs_credentials(self) -> bool:
         """Return whether this service requires an API key or a sign-in."""
         if not self._asks:
             with self._database.session() as session:
-                self._asks = ApiKeys(session).exist()
+                self._asks = ApiKeys(session).has_ever_existed()
         return self._asks
 
-    def caller(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
+    def authenticate(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
         """Authenticate by key or cookie or, if no keys are required, by the peer process.
 
         Raises Unauthorized if that fails.
         """
-        if not self.asks():
+        if not self.needs_credentials():
             if peer is None or peer.uid in (os.getuid(), ROOT):
                 return LOCAL
             raise _foreign_user_error(peer.uid)
         with self._database.session() as session:
             caller: Caller | None = None
             if key is not None:
-                caller = self._by_digest(session, digest_of(key))
-            elif (sign_in := SignIns(session).of(cookie) if cookie else None) is not None:
+                caller = self._by_digest(session, hash_secret(key))
+            elif (sign_in := SignIns(session).find_by_cookie(cookie) if cookie else None) is not None:
                 if sign_in.key_digest is None:
                     caller = Caller(sign_in.owner, scopes=sign_in.scopes)
                 else:
                     caller = self._by_digest(session, sign_in.key_digest)
             if caller is not None and Owners(session).is_banned(caller.owner):
-                raise Unauthorized(f"{caller.owner} was put out of this service", hint=LET_IN)
+                raise Unauthorized(f"{caller.owner} is banned from this service", hint=READMIT_HINT)
         if caller is None and key is None:
             raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
         if caller is None:
@@ -155,13 +155,13 @@ class Authenticator:
                 ApiKeys(session).record_use(key_id)
         return caller
 
-    def still_open(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
+    def is_still_valid(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
         """Return whether the credentials are valid, or were at most AGAIN_SEC ago."""
         now_sec = time.monotonic()
         if now_sec - self._admitted_sec.get((key, cookie), -math.inf) < AGAIN_SEC:
             return True
         try:
-            self.caller(key, cookie, peer)
+            self.authenticate(key, cookie, peer)
         except Unauthorized:
             return False
         except Unavailable:

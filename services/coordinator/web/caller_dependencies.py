@@ -17,8 +17,7 @@ from services.coordinator.web.authenticator import SCOPES, Caller, LocalPeer
 COOKIE: Final = "mallorn_session"
 PEER: Final = "peer"  # key in a request's state for the connection's LocalPeer
 _bearer = HTTPBearer(
-    auto_error=False,
-    description="An API key. Until one exists, the user who runs the service needs none.",
+    auto_error=False, description="An API key. Until one exists, the user who runs the service needs none."
 )
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
@@ -29,7 +28,7 @@ def cookie_name(request: Request, name: str) -> str:
     return f"{name}_{port}" if port.isascii() and port.isdigit() and len(port) <= 5 else name
 
 
-def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
+def read_credentials(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
     """Return a request's API key and cookie, neither checked yet, and its peer process."""
     scheme, key = get_authorization_scheme_param(request.headers.get("authorization"))
     cookie = request.cookies.get(cookie_name(request, COOKIE))
@@ -37,23 +36,23 @@ def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
     return key if scheme.lower() == "bearer" and key else None, cookie, peer
 
 
-def admit(parts: AppContext, request: Request) -> Caller:
+def authenticate_request(parts: AppContext, request: Request) -> Caller:
     """Authenticate the caller of a request, and count the request once for the rate limit.
 
     Raises Unauthorized if no valid credentials are given, TooMany above the rate limit.
     """
     caller: Caller | None = getattr(request.state, "caller", None)
     if caller is None:
-        caller = parts.door.caller(*shown(request))
-        parts.rates.take((caller.owner, caller.key_id), caller.owner)
+        caller = parts.door.authenticate(*read_credentials(request))
+        parts.rates.count_request((caller.owner, caller.key_id), caller.owner)
         request.state.caller = caller
     return caller
 
 
 def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
-    """Admit the caller. Raises Forbidden if a scope is missing, or what `admit` raises."""
-    caller = admit(parts, request)
-    caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
+    """Admit the caller. Raises Forbidden if a scope is missing, or what `authenticate_request` raises."""
+    caller = authenticate_request(parts, request)
+    caller.require_any_scope(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
     return caller
 
 
@@ -67,19 +66,19 @@ def get_owner(caller: CallerDep) -> str:
 OwnerDep = Annotated[str, Depends(get_owner)]
 
 
-def take_turn(parts: PartsDep, owner: OwnerDep) -> Iterator[None]:
+def limit_slow_requests(parts: PartsDep, owner: OwnerDep) -> Iterator[None]:
     """Limit the owner's concurrent slow requests. Raises TooMany if all are taken."""
-    with parts.few.one(owner):
+    with parts.few.hold_request_slot(owner):
         yield
 
 
 #: Dependency for routes with slow responses.
-FewAtOnce = Depends(take_turn)
+FewAtOnce = Depends(limit_slow_requests)
 
 
 def get_job_owner(parts: PartsDep, caller: CallerDep, job_id: str) -> str:
     """Return a job's owner: the caller or, if an admin gives the whole id, any owner."""
-    if caller.sees is not None:
+    if caller.visible_owner is not None:
         return caller.owner
     with parts.database.session() as session:
         with suppress(NotFound):

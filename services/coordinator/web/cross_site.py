@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
-from mallorn.core.storable_json import told
+from mallorn.core.storable_json import quote_untrusted
 from services.coordinator.web.authenticator import SAFE_METHODS, Authenticator
 from services.coordinator.web.error_responses import error_body
 
@@ -57,10 +57,10 @@ class CrossSiteMiddleware:
         requires_key = False  # also if the database does not answer
         if not names_loopback(host):
             with suppress(Unavailable):
-                requires_key = await run_in_threadpool(self._door.asks)
+                requires_key = await run_in_threadpool(self._door.needs_credentials)
         if not names_loopback(host) and not requires_key:
             return Forbidden(
-                f"without API keys, only loopback host names are accepted, not {told(host)!r}",
+                f"without API keys, only loopback host names are accepted, not {quote_untrusted(host)!r}",
                 hint="use http://127.0.0.1, or on its host: mallorn keys create NAME --here",
             )
         if scope["method"] not in SAFE_METHODS and is_cross_site(headers, host):

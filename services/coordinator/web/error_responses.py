@@ -14,9 +14,9 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route
 
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
-from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions
-from mallorn.core.os_errors import os_error
-from mallorn.core.storable_json import told
+from mallorn.core.job_options import JobOptions
+from mallorn.core.os_errors import explain_os_error
+from mallorn.core.storable_json import quote_untrusted
 
 log = logging.getLogger(__name__)
 CLIENT_CLOSED_REQUEST: Final = 499
@@ -25,10 +25,9 @@ ANSWER_HEADERS: Final[dict[int, dict[str, str]]] = {
     503: {"Retry-After": "5"},
 }
 MOST_PROBLEMS: Final = 10
-NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {
-    "options": JobOptions,
-    "evaluator": EvaluatorOptions,
-    "simulated": SimulatedOptions,
+#: Schemas of the objects in a request whose unknown fields get a hint, by field name.
+NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {"options": JobOptions} | {
+    name: type(value) for name, value in JobOptions() if isinstance(value, BaseModel)
 }
 
 
@@ -89,15 +88,15 @@ def _on_invalid(request: Request, error: Exception) -> Response:
 
 def _problem(problem: ErrorDetails) -> str:
     _, *path = problem["loc"]
-    field = told(".".join(str(part) for part in path)) or "the body"
+    field = quote_untrusted(".".join(str(part) for part in path)) or "the body"
     if problem["type"] == "extra_forbidden":
         return f"{field}: there is no such field"
     if problem["type"] == "json_invalid":
-        return f"the body is not JSON: {_clause(problem['ctx']['error'])} at character {path[0]}"
-    return f"{field}: {_clause(problem['msg'])}"
+        return f"the body is not JSON: {_lower_first_letter(problem['ctx']['error'])} at character {path[0]}"
+    return f"{field}: {_lower_first_letter(problem['msg'])}"
 
 
-def _clause(sentence: str) -> str:
+def _lower_first_letter(sentence: str) -> str:
     return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
@@ -106,7 +105,9 @@ def _on_http_error(request: Request, error: Exception) -> Response:
     if isinstance(error, BodyRefused):
         return _respond(request, error.error)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return _respond(request, NotFound(f"there is no {told(request.url.path)}", hint="see /docs"))
+        return _respond(
+            request, NotFound(f"there is no {quote_untrusted(request.url.path)}", hint="see /docs")
+        )
     if error.status_code == HTTPStatus.BAD_REQUEST:  # no text, or nested too deeply
         return _respond(request, InvalidRequest(f"the body cannot be read: {error.detail}", hint="see /docs"))
     headers = dict(error.headers or {})
@@ -114,10 +115,9 @@ def _on_http_error(request: Request, error: Exception) -> Response:
         routes = (route for route in request.app.routes if isinstance(route, Route))
         fitting = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
         headers["Allow"] = ", ".join(sorted({method for route in fitting for method in route.methods or ()}))
-    name = HTTPStatus(error.status_code).phrase.title().replace(" ", "")
     body = {
-        "error": name,
-        "detail": f"{told(request.method)} {told(request.url.path)}: {error.detail}",
+        "error": HTTPStatus(error.status_code).phrase.title().replace(" ", ""),
+        "detail": f"{quote_untrusted(request.method)} {quote_untrusted(request.url.path)}: {error.detail}",
         "hint": "see /docs",
     }
     return JSONResponse(body, error.status_code, headers)
@@ -128,7 +128,7 @@ def _on_disconnect(_request: Request, _error: Exception) -> Response:
 
 
 def _on_host_error(request: Request, error: Exception) -> Response:
-    host_error = os_error(error)
+    host_error = explain_os_error(error)
     if host_error is None:
         raise error
     return _respond(request, host_error)

@@ -14,8 +14,8 @@ from fastapi.concurrency import run_in_threadpool
 from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.errors import Unavailable
+from mallorn.core.log_loop_errors import log_survived_error
 from mallorn.core.states import FINAL
-from mallorn.core.surviving_loop import tell
 
 log = logging.getLogger(__name__)
 FRESH_SEC: Final = 0.25
@@ -37,7 +37,7 @@ class EventPoller:
         self.trouble = ""  # why the last poll failed, in words
 
     @contextmanager
-    def following(self, job_id: str) -> Iterator[None]:
+    def follow_job(self, job_id: str) -> Iterator[None]:
         """Include this job in the polls as long as the block runs."""
         self._followed[job_id] += 1
         try:
@@ -47,7 +47,7 @@ class EventPoller:
             if not self._followed[job_id]:
                 del self._followed[job_id]
 
-    async def moved(self, job_id: str, last_event: int, within_sec: float = 0.0) -> bool:
+    async def wait_for_events(self, job_id: str, last_event: int, within_sec: float = 0.0) -> bool:
         """Wait up to `within_sec` for a job's later events; return whether any may exist."""
         if self._poll_task is None or self._poll_task.done():
             self._poll_task = asyncio.create_task(self._poll())
@@ -57,7 +57,7 @@ class EventPoller:
             await self._moves.setdefault(job_id, anyio.Event()).wait()
         return self._may_have(job_id, last_event)
 
-    async def together(self, key: Hashable, read: Callable[[], Awaitable[Any]]) -> Any:
+    async def share_concurrent_call(self, key: Hashable, read: Callable[[], Awaitable[Any]]) -> Any:
         """Return the result of `read`; concurrent calls with the same key share one call."""
         if key not in self._reading:
             self._reading[key] = reading = asyncio.ensure_future(read())
@@ -80,7 +80,7 @@ class EventPoller:
                 log.warning("the events of %s jobs wait for the database: %s", count, error.message)
             except Exception as error:  # streams would break, reconnect and break again
                 self.trouble = f"{type(error).__name__}: {error}"
-                tell("event streams get no new events", error)
+                log_survived_error("event streams get no new events", error)
             for job_id in [*self._moves]:
                 if self._stopping.is_set() or marks.get(job_id) != self._marks.get(job_id, UNKNOWN):
                     self._moves.pop(job_id).set()
@@ -90,4 +90,4 @@ class EventPoller:
 
     def _read_marks(self, job_ids: Sequence[str]) -> dict[str, Mark]:
         with self._database.session() as session:
-            return dict.fromkeys(job_ids) | Jobs(session).marks(job_ids)
+            return dict.fromkeys(job_ids) | Jobs(session).read_event_marks(job_ids)

@@ -18,16 +18,13 @@ AGAIN_SEC: Final = 60
 MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
 
 
-def check_work(session: Session, settings: Settings, owner: str) -> None:
+def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's jobs, including uncommitted ones, exceed a quota."""
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
-    if jobs and (total := usage.jobs(owner)) > jobs:
-        raise TooMany(
-            f"{owner} may have {jobs} active jobs, and this would make {total}",
-            hint="wait until a job ends, or: mallorn pause JOB",
-            retry_sec=AGAIN_SEC,
-        )
-    if trials and (total := usage.trials(owner)) > trials:
+    if jobs and (total := usage.count_active_jobs(owner)) > jobs:
+        message = f"{owner} may have {jobs} active jobs, and this would make {total}"
+        raise TooMany(message, hint="wait until a job ends, or: mallorn pause JOB", retry_sec=AGAIN_SEC)
+    if trials and (total := usage.count_remaining_trials(owner)) > trials:
         raise TooMany(
             f"{owner} may have {trials:,} pending trials, and this would make {total:,}",
             hint="ask for fewer with --trials, or wait until a job ends",
@@ -51,11 +48,11 @@ class ArrivingBytes:
         self._arriving: Counter[str] = Counter()
 
     @contextmanager
-    def upload(self, owner: str) -> Iterator[Callable[[int], None]]:
+    def track_upload(self, owner: str) -> Iterator[Callable[[int], None]]:
         """Yield a function to report the upload's current size, which may raise TooMany."""
         counted_bytes = 0
 
-        def grow(size_bytes: int) -> None:
+        def report_size(size_bytes: int) -> None:
             nonlocal counted_bytes
             new_bytes = max(0, size_bytes - counted_bytes)
             _check_bytes(owner, self._most_bytes, self._arriving[owner] + new_bytes)
@@ -63,7 +60,7 @@ class ArrivingBytes:
             counted_bytes += new_bytes
 
         try:
-            yield grow
+            yield report_size
         finally:
             self._arriving[owner] -= counted_bytes
             self._arriving += Counter()  # drops owners with a count of 0
@@ -77,15 +74,12 @@ class FewAtOnce:
         self._lock = Lock()
 
     @contextmanager
-    def one(self, owner: str) -> Iterator[None]:
+    def hold_request_slot(self, owner: str) -> Iterator[None]:
         """Count a slow request until the block ends. Raises TooMany above MOST_AT_ONCE."""
         with self._lock:
             if self._running[owner] >= MOST_AT_ONCE:
-                raise TooMany(
-                    f"{owner} already waits for {MOST_AT_ONCE} slow requests",
-                    hint="retry in a second",
-                    retry_sec=1,
-                )
+                message = f"{owner} already waits for {MOST_AT_ONCE} slow requests"
+                raise TooMany(message, hint="retry in a second", retry_sec=1)
             self._running[owner] += 1
         try:
             yield
@@ -97,11 +91,8 @@ class FewAtOnce:
 
 def _check_bytes(owner: str, quota: int, total: int) -> None:
     if quota and total > quota:
-        raise TooMany(
-            f"{owner} may store {quota:,} bytes of models, and this would make {total:,}",
-            hint="mallorn models rm MODEL",
-            retry_sec=AGAIN_SEC,
-        )
+        message = f"{owner} may store {quota:,} bytes of models, and this would make {total:,}"
+        raise TooMany(message, hint="mallorn models rm MODEL", retry_sec=AGAIN_SEC)
 
 
 # Above this number the least recently used bucket is dropped, as addresses are unlimited.
@@ -117,7 +108,7 @@ class RateLimit:
         self._lock = Lock()
         self._left: dict[Hashable, tuple[float, float]] = {}  # (requests left, time)
 
-    def take(self, caller: Hashable, name: str) -> None:
+    def count_request(self, caller: Hashable, name: str) -> None:
         """Count a request of `caller` (`name` in errors). Raises TooMany with a retry delay."""
         if not self._most:
             return
@@ -130,8 +121,5 @@ class RateLimit:
                 del self._left[next(iter(self._left))]
         if left < 1:
             wait_sec = math.ceil((1 - left) * 60 / self._most)
-            raise TooMany(
-                f"{name} may make {self._most} requests a minute",
-                hint=f"retry in {wait_sec} s",
-                retry_sec=wait_sec,
-            )
+            message = f"{name} may make {self._most} requests a minute"
+            raise TooMany(message, hint=f"retry in {wait_sec} s", retry_sec=wait_sec)

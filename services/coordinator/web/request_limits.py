@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow, Unavailable
 from mallorn.core.version import API
 from services.coordinator.web.app_context import AppContext
-from services.coordinator.web.caller_dependencies import admit
+from services.coordinator.web.caller_dependencies import authenticate_request
 from services.coordinator.web.error_responses import BodyRefused, error_body
 
 LONGEST_ADDRESS: Final = 16 * 1024  # bytes
@@ -81,7 +81,7 @@ class _LimitedBody:
             return {"type": "http.disconnect"}
         try:
             if not self._received_bytes:
-                await run_in_threadpool(admit, self._parts, self._request)
+                await run_in_threadpool(authenticate_request, self._parts, self._request)
             message = await self._receive_in_time()
             self._received_bytes += len(message.get("body", b""))
             self.check_size(self._received_bytes)

@@ -14,7 +14,7 @@ TEXT: Final[Schema] = {"type": "string"}
 BYTES: Final[Schema] = {"type": "string", "format": "binary"}
 
 
-def described(media_type: str, words: str, schema: Schema) -> Responses:
+def describe_response(media_type: str, words: str, schema: Schema) -> Responses:
     """Return the description of a 200 response with a body of this type."""
     return {200: {"description": words, "content": {media_type: {"schema": schema}}}}
 

@@ -14,7 +14,7 @@ ROUNDS: Final = 2  # consecutive rounds of evidence that a change needs
 PREFIX_CHARS: Final = 8
 
 
-def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
+def find_splits(members: Sequence[Member]) -> Mapping[int, Placement]:
     """Return new families for workloads whose candidates their family's model ranks badly.
 
     A family whose model ranks all its workloads badly stays whole: the model is new or
@@ -25,11 +25,11 @@ def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
         families[member.family].append(member)
     placements: dict[int, Placement] = {}
     for family in families.values():
-        newest = [share for member in family for share in _own_shares(member)[-1:]]
+        newest = [share for member in family for share in _own_model_rank_shares(member)[-1:]]
         if max(newest, default=0.0) < BADLY_RANKED:
             continue
         for member in family:
-            last = _own_shares(member)[-ROUNDS:]
+            last = _own_model_rank_shares(member)[-ROUNDS:]
             is_misjudged = len(last) == ROUNDS and max(last) < BADLY_RANKED
             if is_misjudged and (name := _split_family(member, family)):
                 placements[member.id] = Placement(
@@ -41,7 +41,7 @@ def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
     return placements
 
 
-def _own_shares(member: Member) -> list[float]:
+def _own_model_rank_shares(member: Member) -> list[float]:
     """Return the shares of pairs that the family's own model ordered correctly, by round."""
     own_rankings = [ranking for ranking in member.rankings if ranking.model == member.family]
     return [ranking.own for ranking in own_rankings if ranking.own is not None]
@@ -61,7 +61,7 @@ def operator_family(op: str) -> str:
     return f"dynamic:{op}"
 
 
-def merges(members: Sequence[Member]) -> Mapping[int, Placement]:
+def find_merges(members: Sequence[Member]) -> Mapping[int, Placement]:
     """Return placements that merge one family into another; empty if no two fit."""
     # The shares by which families' models ranked other families' batches, in order.
     shares: dict[tuple[str, str], list[float]] = {}
@@ -83,7 +83,7 @@ def merges(members: Sequence[Member]) -> Mapping[int, Placement]:
     return {}
 
 
-REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]] = (splits, merges)
+REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]] = (find_splits, find_merges)
 
 
 class ByEvidence(Families):

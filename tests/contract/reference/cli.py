@@ -32,7 +32,9 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield name, command
         return
     for each in command.list_commands(None):
-        yield from _commands(f"{name} {each}", command.get_command(None, each))
+        subcommand = command.get_command(None, each)
+        if not subcommand.hidden:
+            yield from _commands(f"{name} {each}", subcommand)
 
 
 def _command(name: str, command: Any) -> list[str]:

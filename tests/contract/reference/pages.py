@@ -33,7 +33,7 @@ def options_page() -> str:
 
     rows = []
     for option in list_options().items:
-        words = described(f"the option {option.name}", option.words)
+        words = described(f"the option {option.name}", option.description)
         default = "" if option.default is None else json.dumps(option.default)
         rows.append((code(option.name), _choices(option), code(default), words))
     return page("Job options", *OPTION_WORDS, "", *table(["option", "values", "default", "meaning"], rows))
@@ -42,7 +42,7 @@ def options_page() -> str:
 def _choices(option: "OptionOut") -> str:
     if option.choices:
         return ", ".join(code(name) for name in option.choices)
-    bounds = {"above": option.above, "from": option.minimum, "to": option.maximum}
+    bounds = {"above": option.exclusive_minimum, "from": option.minimum, "to": option.maximum}
     told = [f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None]
     return " ".join([option.kind, *told])
 

@@ -8,7 +8,7 @@ from tests.contract.reference.markdown import code, described, page, table
 WORDS: Final = (
     "Passes that turn a network into tasks.",
     "`mallorn passes MODEL` reports where each fires and why it leaves the rest.",
-    "Recipes store the second name, which `--without` takes, too.",
+    "Recipes, manifests, reports and `--without` use the same names.",
 )
 
 
@@ -20,7 +20,6 @@ def passes_page() -> str:
     entries = [
         (
             code(entry.name),
-            code(entry.stored_name),
             ", ".join(entry.phases),
             described(entry.name, entry.purpose),
         )
@@ -31,5 +30,5 @@ def passes_page() -> str:
         *WORDS,
         "",
         *table(["phase", "what it is for"], in_order),
-        *table(["pass", "in recipes", "phases", "what it does"], entries),
+        *table(["pass", "phases", "what it does"], entries),
     )

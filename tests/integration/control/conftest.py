@@ -43,14 +43,14 @@ class Yard:
         at = target_id or self.workshop.target_id
         for number in range(count):
             seen = SeenDevice(f"d{at}.{number}", at, "host", "made-up", 2, "0.27.0")
-            self.write(lambda session, seen=seen: Devices(session).seen(seen))
+            self.write(lambda session, seen=seen: Devices(session).record_seen(seen))
         self.workers(count)
 
     def workers(self, count: int) -> None:
         """So many workers answer."""
         for number in range(count):
             name = f"w{number}"
-            self.write(lambda session, name=name: Workers(session).seen(name, "host", {}))
+            self.write(lambda session, name=name: Workers(session).record_seen(name, "host", {}))
         self._stay()
 
     def _stay(self) -> None:

@@ -13,6 +13,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from services.control import plan_target as planning
 from services.control.plan_target import plan_target
+from tests.fixtures.database import BOTH
 from tests.integration.control.conftest import Yard
 
 
@@ -43,6 +44,7 @@ def two(yard: Yard) -> tuple[Yard, str, str]:
     return yard, bad, good
 
 
+@BOTH
 @pytest.mark.parametrize("error", [KeyError("row"), ValueError("a float is no int"), AssertionError()])
 def test_a_job_whose_turn_raises_rests_in_words_and_the_others_have_theirs(two, monkeypatch, error):
     yard, bad, good = two
@@ -73,6 +75,7 @@ def test_a_database_that_goes_away_is_nobodys_fault_and_rounds_that_were_opened_
     assert {yard.workshop.state(job) for job in (first, away)} == {JobState.TUNING}
 
 
+@BOTH
 @pytest.mark.parametrize("leave", [SystemExit(1), type("Odd", (BaseException,), {})()])
 def test_a_policy_that_ends_its_process_fails_its_job_alone(two, monkeypatch, leave):
     yard, bad, good = two
@@ -85,8 +88,8 @@ def test_a_policy_that_ends_its_process_fails_its_job_alone(two, monkeypatch, le
 
     store(yard, bad, policy="tests.integration.control.test_alone:Policy")
     monkeypatch.setitem(globals(), "Policy", Policy)
-    monkeypatch.setattr("mallorn.core.registry._own_class", lambda *_: Policy)
-    monkeypatch.setattr("services.control.plan_job.check_classes", lambda *_: None)
+    monkeypatch.setattr("mallorn.core.registry._import_user_class", lambda *_: Policy)
+    monkeypatch.setattr("services.control.plan_job.check_allowed_classes", lambda *_: None)
     opened = yard.opened(bad)
     assert yard.workshop.state(bad) == JobState.FAILED
     assert "test_alone:Policy raised" in yard.workshop.reason(bad)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from db import backups
-from db.backups import listed
+from db.backups import list_backups
 from db.migrate import upgrade
 from db.session import Database
 from mallorn.core import queues
+from mallorn.core.log_loop_errors import Turn
 from mallorn.core.settings import Settings
-from mallorn.core.surviving_loop import Turn
 from services.control import celery_tasks as tasks
 from services.control.app import app
 
@@ -33,9 +33,9 @@ def test_the_timer_asks_control_to_look_more_than_once_a_day() -> None:
 
 def test_one_backup_is_made_however_often_it_is_asked(file: Path) -> None:
     tasks.back_up()
-    (made,) = listed(file)
+    (made,) = list_backups(file)
     tasks._back_up(Turn())
-    assert listed(file) == [made]
+    assert list_backups(file) == [made]
 
 
 def test_without_room_control_says_so_and_goes_on(
@@ -44,6 +44,6 @@ def test_without_room_control_says_so_and_goes_on(
     monkeypatch.setattr(backups, "ROOM_LEFT_BYTES", 1 << 60)
     with caplog.at_level(logging.ERROR):
         tasks.back_up()
-    assert listed(file) == []
+    assert list_backups(file) == []
     assert "no backup was made" in caplog.text
     assert "MALLORN_KEEP_BACKUPS" in caplog.text

@@ -18,11 +18,12 @@ from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from services.control import plan_job as turn
 from services.control import plan_target as planning
-from services.control.periodic_tasks import STALE_SEC, reap, sweep
+from services.control.periodic_tasks import STALE_SEC, collect_overdue_messages, requeue_expired_leases
 from services.control.plan_target import plan_target
+from tests.fixtures.database import BOTH
 
 
 def kinds(workshop, job):
@@ -37,7 +38,7 @@ def age_messages(workshop, seconds):
 
 def lose_lease(workshop, round_id):
     workshop.write(lambda session: Rounds(session).claim(round_id, "w", -1))
-    return reap(workshop.database)
+    return requeue_expired_leases(workshop.database)
 
 
 def spent(workshop, job):
@@ -60,7 +61,7 @@ def test_without_a_device_a_job_says_what_it_waits_for_and_goes_on_when_one_come
 
 def test_one_planner_at_a_time(workshop):
     job = workshop.job()
-    turn = WorkItem.plan(workshop.target_id)
+    turn = WorkItem.for_planning(workshop.target_id)
     hold = workshop.write(lambda session: Leases(session).claim(turn, "other", 60))
     assert plan_target(workshop.database, job, "me") is None
     workshop.write(lambda session: Leases(session).end(hold))
@@ -69,7 +70,7 @@ def test_one_planner_at_a_time(workshop):
 
 def test_a_planner_that_died_holds_nobody_up_for_long(workshop):
     job = workshop.job()
-    turn = WorkItem.plan(workshop.target_id)
+    turn = WorkItem.for_planning(workshop.target_id)
     workshop.write(lambda session: Leases(session).claim(turn, "dead", -1))
     assert plan_target(workshop.database, job, "me")
 
@@ -84,12 +85,13 @@ def slow(decide):
     return decide_late
 
 
+@BOTH
 def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypatch):
     monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     job = workshop.job([f"w{i}" for i in range(9)], trials=24)
     workshop.plan(job)  # the first plan also writes what is settled once
     monkeypatch.setattr(planning, "_slots", lambda _devices, _workers: 8)
-    monkeypatch.setattr(turn, "plan", slow(turn.plan))
+    monkeypatch.setattr(turn, "plan_rounds", slow(turn.plan_rounds))
     start = threading.Barrier(4)
 
     def race(holder):
@@ -98,7 +100,7 @@ def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypat
 
     with ThreadPoolExecutor(4) as pool:
         plans = list(pool.map(race, range(4)))
-    assert spent(workshop, job).in_flight == 24
+    assert spent(workshop, job).open_candidates == 24
     sent = [message for plan in plans for message in plan or [] if message[0] == queues.RUN_ROUND]
     assert len(sent) == len(set(sent)) == 4
 
@@ -106,10 +108,10 @@ def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypat
 def test_a_round_whose_message_got_lost_is_sent_again_once_in_a_while(workshop):
     round_id = workshop.next_round(workshop.job(("w0",)))
     message = (queues.RUN_ROUND, round_id)
-    assert message not in sweep(workshop.database)
+    assert message not in collect_overdue_messages(workshop.database)
     age_messages(workshop, STALE_SEC + 1)
-    assert message in sweep(workshop.database)
-    assert message not in sweep(workshop.database)
+    assert message in collect_overdue_messages(workshop.database)
+    assert message not in collect_overdue_messages(workshop.database)
 
 
 @pytest.mark.parametrize(
@@ -122,17 +124,17 @@ def test_a_round_whose_message_got_lost_is_sent_again_once_in_a_while(workshop):
 )
 def test_a_stage_whose_message_got_lost_is_sent_again_once_in_a_while(workshop, state, task):
     job = workshop.job()
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], state))
-    assert sweep(workshop.database) == []
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], state))
+    assert collect_overdue_messages(workshop.database) == []
     age_messages(workshop, STALE_SEC + 1)
-    assert sweep(workshop.database) == [(task, job)]
-    assert sweep(workshop.database) == []
+    assert collect_overdue_messages(workshop.database) == [(task, job)]
+    assert collect_overdue_messages(workshop.database) == []
 
 
 def test_every_tuning_job_is_looked_at_by_the_sweeper(workshop):
     jobs = [workshop.job(("w0",)), workshop.job(("w1",))]
     workshop.write(lambda session: Jobs(session).pause(jobs[0], "ada"))
-    assert sweep(workshop.database) == [(queues.PLAN, jobs[1])]
+    assert collect_overdue_messages(workshop.database) == [(queues.PLAN, jobs[1])]
 
 
 def test_a_dead_workers_round_returns_and_its_job_hears_of_it(workshop):
@@ -183,7 +185,7 @@ def test_a_task_whose_every_candidate_fails_is_retired(workshop):
 
 def test_a_space_that_is_exhausted_ends_the_job(workshop):
     workshop.use_space(2, 2, 1)
-    job = workshop.job(("w0",), trials=1000, policy="round-robin")
+    job = workshop.job(("w0",), trials=1000, policy="round-robin", round_size=64)
     workshop.work(job)
     assert workshop.state(job) == JobState.FINISHING
     assert "nothing left to try" in retired(workshop, job)[0]
@@ -201,6 +203,7 @@ def test_no_task_gets_more_than_its_own_budget(workshop):
     assert [task.trials for task in workshop.read(lambda session: Tasks(session).summaries(job))] == [12, 12]
 
 
+@BOTH
 def test_a_task_that_costs_nothing_is_tuned_like_any_other(workshop):
     job = workshop.job(("w0",), trials=8, flops=0.0)
     workshop.work(job)
@@ -228,8 +231,8 @@ def test_a_round_that_runs_when_the_time_is_over_is_waited_for(workshop):
 def test_trials_asked_for_after_the_export_have_no_deadline(workshop):
     job = workshop.job(("w0",), trials=8, minutes=60)
     workshop.work(job)
-    workshop.write(lambda session: Jobs(session).record(job, export_uri="somewhere"))
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.FINISHING], JobState.DONE))
+    workshop.write(lambda session: Jobs(session).store_report_columns(job, export_uri="somewhere"))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.FINISHING], JobState.DONE))
     workshop.write(lambda session: session.execute(update(Job).values(created_at=Job.created_at - 7200)))
     workshop.write(lambda session: Jobs(session).resume(job, "ada", 8))
     workshop.work(job)
@@ -242,17 +245,22 @@ def test_a_job_without_a_budget_ends_by_itself_and_keeps_what_it_expected(worksh
     assert spent(workshop, job).spent > 16
     assert workshop.state(job) == JobState.FINISHING
     ended = workshop.read(lambda session: Events(session).newest(job, FinishingEvent))
-    assert ended.outlook.now_us > 0
+    assert ended.outlook.current_us > 0
     assert ended.outlook.trials == 0
-    assert ended.why.endswith(ended.outlook.words), "also where the most trials a task were spent"
+    assert ended.reason.endswith(ended.outlook.limit_and_gain_text), (
+        "also where the most trials a task were spent"
+    )
     planned = workshop.read(lambda session: Events(session).newest(job, RoundPlannedEvent))
-    assert planned.outlook.end_us <= planned.outlook.now_us
+    assert planned.outlook.expected_us <= planned.outlook.current_us
 
 
+@BOTH
 @pytest.mark.parametrize(("measured", "limit_us"), [(True, 3 * 1e5 / 100 / 1e3), (False, None)])
 def test_a_job_whose_machine_was_measured_knows_its_limit(workshop, measured, limit_us):
     job = workshop.job(("w0", "w1"), trials=64, flops=1e5)
-    machine = assumed(2, 16).model_copy(update={"gflops": {}, "core_gflops": 50.0, "measured": measured})
+    machine = assume_typical_cpu(2, 16).model_copy(
+        update={"gflops": {}, "core_gflops": 50.0, "measured": measured}
+    )
     workshop.write(lambda session: Jobs(session).bind_machine(job, machine))
     workshop.work(job)
     ended = workshop.read(lambda session: Events(session).newest(job, FinishingEvent))
@@ -264,15 +272,16 @@ def test_a_paused_job_keeps_nobody_from_its_workload(workshop):
     queued = workshop.next_round(paused)
     assert workshop.plan(other) == []
     workshop.write(lambda session: Jobs(session).pause(paused, "ada"))
-    sweep(workshop.database)
+    collect_overdue_messages(workshop.database)
     assert workshop.round(queued).state == RoundState.CANCELLED
     assert workshop.plan(other) != []
 
 
+@BOTH
 def test_a_resumed_job_waits_while_another_measures_its_workload_and_then_goes_on(workshop):
     done = workshop.job(("w0",), trials=8)
     workshop.work(done)
-    workshop.write(lambda session: Jobs(session).move(done, [JobState.FINISHING], JobState.DONE))
+    workshop.write(lambda session: Jobs(session).move_to_state(done, [JobState.FINISHING], JobState.DONE))
     holder = workshop.next_round(workshop.job(("w0",)))
     workshop.write(lambda session: Jobs(session).resume(done, "ada", 8))
     assert workshop.plan(done) == []
@@ -285,14 +294,14 @@ def test_a_resumed_job_waits_while_another_measures_its_workload_and_then_goes_o
 @pytest.mark.parametrize("stage", [JobState.IMPORTING, JobState.FINISHING])
 def test_the_last_worker_lost_in_a_stage_fails_the_job_and_says_so(workshop, stage):
     job = workshop.job()
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], stage))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], stage))
     for _ in range(MAX_DEATHS):
         assert workshop.state(job) == stage
         workshop.write(lambda session: Jobs(session).claim_stage(job, stage, "w", -1))
-        reap(workshop.database)
+        requeue_expired_leases(workshop.database)
     assert workshop.state(job) == JobState.FAILED
     assert kinds(workshop, job)[-1] == "failed"
-    assert sweep(workshop.database) == []
+    assert collect_overdue_messages(workshop.database) == []
 
 
 def test_a_job_may_ask_for_some_of_its_tasks_only(workshop):

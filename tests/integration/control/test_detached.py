@@ -10,7 +10,9 @@ def detached(yard: Yard) -> str:
 
 
 def carried(yard: Yard, job: str, slots: int) -> int:
-    return int(yard.write(lambda session: plan_job(session, job, slots, (), USUAL, carried=True).opened))
+    return int(
+        yard.write(lambda session: plan_job(session, job, slots, (), USUAL, is_carried_in_files=True).opened)
+    )
 
 
 def test_rounds_are_opened_only_for_who_carries_them(yard: Yard) -> None:

@@ -10,11 +10,12 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core import queues
-from mallorn.core.cost_model_name import scope_of
+from mallorn.core.cost_model_name import private_family_prefix
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import parse_target
 from mallorn.core.values.decision_log import PlannedRound
-from services.control.plan_job import group
+from services.control.plan_job import group_into_families
+from tests.fixtures.database import BOTH
 from workers.round.train_cost_model import train
 
 MATMUL, SPLIT = "dynamic:matmul", "dynamic:matmul/ssssssss"
@@ -41,7 +42,7 @@ def a_job(workshop, structures=("s", "s", "t"), **options):
 def regroup(workshop, job_id):
     def action(session):
         job = Jobs(session).get(job_id, None)
-        return group(session, job, JobOptions.model_validate(job.options))
+        return group_into_families(session, job, JobOptions.model_validate(job.options))
 
     return workshop.write(action)
 
@@ -72,7 +73,7 @@ def close_round(workshop, round_id, own=None, **others):
 
     def note(session):
         row = Rounds(session).get(round_id)
-        row.stats = row.stats.model_copy(update={"rank_own": own, "rank_others": others})
+        row.stats = row.stats.model_copy(update={"own_accuracy": own, "other_accuracies": others})
 
     workshop.write(note)
 
@@ -112,8 +113,8 @@ def test_new_tasks_get_a_family_and_the_reason(workshop, job):
 
 def test_private_jobs_share_families_with_those_of_their_owner_alone(workshop, job):
     with_models(workshop, job)
-    scope = scope_of("ada")
-    hidden = with_models(workshop, a_job(workshop, private="on"))
+    scope = private_family_prefix("ada")
+    hidden = with_models(workshop, a_job(workshop, private=True))
     assert families_of(workshop, hidden) == [f"{scope}{MATMUL}"] * 3
     assert head(workshop, f"{scope}{MATMUL}").rows > 0
     before = head(workshop, MATMUL)
@@ -125,12 +126,13 @@ def test_private_jobs_share_families_with_those_of_their_owner_alone(workshop, j
 
 
 def test_private_families_split_by_their_own_evidence(workshop):
-    hidden = a_job(workshop, private="on")
+    hidden = a_job(workshop, private=True)
     split(workshop, hidden)
-    scope = scope_of("ada")
+    scope = private_family_prefix("ada")
     assert families_of(workshop, hidden) == [f"{scope}{SPLIT}", f"{scope}{MATMUL}", f"{scope}{MATMUL}"]
 
 
+@BOTH
 def test_a_fixed_grouping_is_asked_once(workshop):
     job = a_job(workshop, families="structure")
     regroup(workshop, job)
@@ -146,7 +148,7 @@ def test_a_member_that_is_ranked_badly_twice_is_split_off_and_the_job_hears_why(
     assert families_of(workshop, job) == [SPLIT, MATMUL, MATMUL]
     assert messages == [(queues.TRAIN_COST_MODEL, job, moved.id)]
     (event,) = [e for e in workshop.read(lambda s: Events(s).after(job, 0)) if e.kind == "family_changed"]
-    assert (event.payload["from"], event.payload["to"], event.payload["why"]) == (
+    assert (event.payload["from"], event.payload["to"], event.payload["reason"]) == (
         MATMUL,
         SPLIT,
         moved.family_why,

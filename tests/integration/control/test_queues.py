@@ -15,7 +15,8 @@ from mallorn.core import queues
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.fleet import WorkerInfo
-from services.control.periodic_tasks import SENT_PER_HAND, STALE_SEC, sweep
+from services.control.periodic_tasks import SENT_PER_HAND, STALE_SEC, collect_overdue_messages
+from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import MODEL, Workshop
 
 MANY = 10_000
@@ -47,6 +48,7 @@ def owner_of(workshop: Workshop, job_id: str) -> str:
     return str(workshop.read(lambda session: Jobs(session).get(job_id, None).owner))
 
 
+@BOTH
 def test_one_job_is_imported_soon_beside_ten_thousand_of_another_owner(workshop: Workshop) -> None:
     adas = submit(workshop, "ada", MANY)
     assert begin(workshop, adas[0]) == adas[0]
@@ -75,6 +77,7 @@ def test_of_an_owner_the_urgent_job_is_imported_first_and_else_the_oldest(worksh
     assert [begin(workshop, each) for each in (old, young, urgent)] == [urgent, old, young]
 
 
+@BOTH
 def test_workers_that_begin_at_once_begin_different_imports(workshop: Workshop) -> None:
     messages = submit(workshop, "ada", 4) + submit(workshop, "bob", 4)
     with ThreadPoolExecutor(4) as pool:
@@ -87,19 +90,24 @@ def test_an_import_that_came_back_has_its_own_message_and_holds_up_no_other(work
     for attempt in (1, 2, 3):
         assert begin(workshop, back) == back
         hold = LeaseToken(WorkItem(WorkKind.IMPORT, back), Token(attempt, "w"))
-        assert workshop.write(lambda session, hold=hold: Leases(session).give_back(hold))
+        assert workshop.write(lambda session, hold=hold: Leases(session).return_work(hold))
     assert begin(workshop, waits) == waits
 
 
 def sent(workshop: Workshop) -> list[Any]:
-    return [subject for name, subject in sweep(workshop.database) if name == queues.IMPORT_MODEL]
+    return [
+        subject
+        for name, subject in collect_overdue_messages(workshop.database)
+        if name == queues.IMPORT_MODEL
+    ]
 
 
+@BOTH
 def test_what_is_sent_again_is_what_hands_can_take_and_each_owner_has_a_part(workshop: Workshop) -> None:
     adas = submit(workshop, "ada", MANY)
     (bobs,) = submit(workshop, "bob")
     for name in ("w0", "w1", "w2"):
-        workshop.write(lambda session, name=name: Workers(session).seen(name, "host", WorkerInfo()))
+        workshop.write(lambda session, name=name: Workers(session).record_seen(name, "host", WorkerInfo()))
     assert sent(workshop) == [adas[0], bobs, *adas[1 : 3 * SENT_PER_HAND - 1]]
     assert sent(workshop)[0] == adas[3 * SENT_PER_HAND - 1], "and then the next"
 

@@ -17,14 +17,15 @@ from db.repositories.tasks import TaskHistories
 from db.repositories.workers import Workers
 from db.tables import Device, Job, Tick
 from mallorn.core import queues
-from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
-from mallorn.core.stand_in_measurers import measured_target
+from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
 from mallorn.core.states import Cause, JobState
 from mallorn.core.targets import parse_target
+from mallorn.core.virtual_devices import add_virtual_device
 from services.control import plan_target as planning
-from services.control.periodic_tasks import LOOKS_PER_TARGET, sweep
+from services.control.periodic_tasks import LOOKS_PER_TARGET, collect_overdue_messages
 from services.control.plan_target import plan_target
 from services.control.wait_for_device import WaitLimit
+from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import QUICK
 
 NINE = '{"kind":"llvm","num-cores":9}'
@@ -135,8 +136,8 @@ def test_a_job_whose_target_has_no_device_waits_and_says_so_while_others_go_on(y
 
 def test_who_only_imports_or_has_left_is_no_worker_to_tune_with(yard):
     yard.devices(2)
-    for name, info in (("importer", {"tunes": False}), ("gone", {"stopped": True})):
-        yard.write(lambda session, name=name, info=info: Workers(session).seen(name, "host", info))
+    for name, info in (("importer", {"can_tune": False}), ("gone", {"stopped": True})):
+        yard.write(lambda session, name=name, info=info: Workers(session).record_seen(name, "host", info))
     job = yard.job()
     assert len(yard.opened(job)) == 3  # a round for each worker that tunes, and one more
 
@@ -149,10 +150,11 @@ def test_who_waits_is_told_the_whole_command(yard):
     assert command == f"mallorn device --target '{NINE}' --tracker 10.0.0.2:9190 --host ITS_ADDRESS"
 
 
+@BOTH
 def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     why = "the target has 9 cores, this machine has 2"
-    words = waiting_words(NINE, ServiceAddress("127.0.0.1:1"), why)
+    words = describe_waiting(NINE, ServiceAddress("127.0.0.1:1"), why)
     yard.write(lambda session: JobsWaitingForDevice(session).set_reason(NINE, words, why))
     yard.plan(waits)
     assert yard.workshop.reason(waits) == words
@@ -194,7 +196,9 @@ def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     long_ago = update(Job).where(Job.id == waits).values(created_at=1.0)
     yard.write(lambda session: session.execute(long_ago))
-    yard.write(lambda session: LoopTicks(session).begin(queues.SWEEP, 5.0))  # somebody begins to look now
+    yard.write(
+        lambda session: LoopTicks(session).begin_turn(queues.SWEEP, 5.0)
+    )  # somebody begins to look now
     for away_sec in (0.0, 3600.0):  # and again, before the first sweep after an hour in which all was stopped
         moved = {"begun_at": Tick.begun_at - away_sec, "since": 1.0 if away_sec else Tick.since}
         yard.write(lambda session, moved=moved: session.execute(update(Tick).values(moved)))
@@ -202,6 +206,7 @@ def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
         assert yard.workshop.state(waits) == JobState.TUNING
 
 
+@BOTH
 def test_a_job_that_loses_its_devices_says_so_and_opens_no_rounds_until_one_is_back(yard):
     job = yard.job()
     oldest, *_ = yard.opened(job)
@@ -240,6 +245,7 @@ def test_times_of_a_machine_that_changed_are_not_mixed_with_those_that_a_job_has
     assert yard.workshop.reason(job) == ""
 
 
+@BOTH
 def test_a_job_whose_machine_stays_another_is_paused_with_what_to_type(yard):
     job = yard.job()
     yard.plan(job)
@@ -303,6 +309,7 @@ def test_a_step_reads_no_more_jobs_than_it_plans_for_however_many_there_are(yard
     assert many == few
 
 
+@BOTH
 def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yard, monkeypatch):
     monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     yard.devices(8)
@@ -314,7 +321,7 @@ def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yar
         start.wait()
         for _ in range(4):
             yard.plan(job)
-            yard.write(lambda session: WorkItems(session).expire(job))
+            yard.write(lambda session: WorkItems(session).end_expired_leases(job))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(race, jobs))
@@ -323,7 +330,11 @@ def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yar
 
 
 def woken(yard):
-    return [message[1] for message in sweep(yard.workshop.database) if message[0] == queues.PLAN]
+    return [
+        message[1]
+        for message in collect_overdue_messages(yard.workshop.database)
+        if message[0] == queues.PLAN
+    ]
 
 
 def test_of_many_jobs_the_sweeper_wakes_those_with_news_and_the_next_few_of_each_target(yard):
@@ -350,8 +361,8 @@ def test_the_sweeper_wakes_a_job_whose_time_is_over(yard):
     assert late in woken(yard)
 
 
-def test_where_something_stands_in_for_devices_every_worker_has_one(yard):
-    text = measured_target(parse_target('{"kind":"llvm","num-cores":2}'), "simulated")
+def test_every_worker_counts_as_a_virtual_device(yard):
+    text = add_virtual_device(parse_target('{"kind":"llvm","num-cores":2}'), "simulated")
     target_id = yard.write(lambda session: Targets(session).ensure(text).id)
     job = yard.job(*[f"w{at}" for at in range(20)], target_id=target_id)
     yard.workers(12)

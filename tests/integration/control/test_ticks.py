@@ -13,10 +13,11 @@ from db.repositories.rounds import Rounds
 from db.tables import Device, Job, LeaseRow, Tick, Worker
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
-from mallorn.core.surviving_loop import Turn
+from mallorn.core.log_loop_errors import Turn
 from services.control import app as control
 from services.control import celery_tasks as tasks
-from services.control.periodic_tasks import reap, sweep
+from services.control.periodic_tasks import collect_overdue_messages, requeue_expired_leases
+from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import Workshop
 
 MINUTES = 300.0
@@ -24,7 +25,7 @@ LEASE_SEC = 60.0
 
 
 def begin(workshop: Workshop, name: str = "loop") -> float | None:
-    return workshop.write(lambda session: LoopTicks(session).begin(name, 5.0))
+    return workshop.write(lambda session: LoopTicks(session).begin_turn(name, 5.0))
 
 
 def step(workshop: Workshop, seconds: float) -> None:
@@ -82,11 +83,11 @@ def test_after_a_gap_or_a_step_of_the_clock_they_begin_anew_at_once(
 def test_where_turns_are_rare_the_dead_lose_their_work_all_the_same(
     workshop: Workshop, lease_sec: float
 ) -> None:
-    item = WorkItem.plan(1)
+    item = WorkItem.for_planning(1)
     workshop.write(lambda session: Leases(session).claim(item, "w", 1.0))
     for _ in range(3):
         step(workshop, GAP_SEC + 10)
-        reap(workshop.database, Turn(begin(workshop) or 0.0), lease_sec)
+        requeue_expired_leases(workshop.database, Turn(begin(workshop) or 0.0), lease_sec)
     assert not held(workshop, item)
 
 
@@ -94,7 +95,7 @@ def test_where_turns_are_rare_the_dead_lose_their_work_all_the_same(
 def test_the_living_keep_their_work_when_the_clock_steps_and_the_dead_lose_theirs(
     workshop: Workshop, turns: Callable[[], None], seconds: float
 ) -> None:
-    living, dead = WorkItem.plan(1), WorkItem.plan(2)
+    living, dead = WorkItem.for_planning(1), WorkItem.for_planning(2)
     for item in (living, dead):
         workshop.write(lambda session, item=item: Leases(session).claim(item, "w", LEASE_SEC))
     turns()
@@ -123,8 +124,8 @@ def test_what_lies_ahead_of_a_clock_that_was_set_back_is_not_waited_for(
     step(workshop, -MINUTES)
     turns()
     step(workshop, 25.0)  # longer than a message is waited for
-    assert (queues.RUN_ROUND, round_id) in sweep(workshop.database)
-    assert (queues.PLAN, job) in sweep(workshop.database)
+    assert (queues.RUN_ROUND, round_id) in collect_overdue_messages(workshop.database)
+    assert (queues.PLAN, job) in collect_overdue_messages(workshop.database)
     step(workshop, 10.0)
     assert workshop.read(lambda session: Devices(session).list(30.0)) == []
 
@@ -132,7 +133,7 @@ def test_what_lies_ahead_of_a_clock_that_was_set_back_is_not_waited_for(
 def test_while_nobody_looked_leases_run_out_that_the_living_renew_first(
     workshop: Workshop, turns: Callable[[], None]
 ) -> None:
-    item = WorkItem.plan(1)
+    item = WorkItem.for_planning(1)
     hold = workshop.write(lambda session: Leases(session).claim(item, "w", LEASE_SEC))
     turns()
     step(workshop, 5.0)
@@ -148,11 +149,11 @@ def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     job = workshop.job()
-    monkeypatch.setattr("mallorn.core.surviving_loop._logged_sec", {})
-    monkeypatch.setattr("services.control.periodic_tasks.Rounds.withdraw", _raise(error))
+    monkeypatch.setattr("mallorn.core.log_loop_errors._logged_sec", {})
+    monkeypatch.setattr("services.control.periodic_tasks.Rounds.cancel_queued", _raise(error))
     turn = Turn()
     for _ in range(3):
-        assert (queues.PLAN, job) in sweep(workshop.database, turn)
+        assert (queues.PLAN, job) in collect_overdue_messages(workshop.database, turn)
     assert not turn.whole
     told = [each for each in caplog.records if "are not withdrawn: " in each.getMessage()]
     assert len(told) == 1
@@ -170,26 +171,28 @@ def test_a_job_that_cannot_be_told_of_its_loss_keeps_no_other_from_its_work(
     tell = "db.repositories.claim_and_release_work.WorkItems._record_loss"
     monkeypatch.setattr(tell, _raise(ValueError("row"), when=lambda loss: loss.job_id == jobs[place]))
     turn = Turn()
-    reap(workshop.database, turn)
-    assert [held(workshop, WorkItem.round(each)) for each in rounds] == [place == 0, place == 1]
+    requeue_expired_leases(workshop.database, turn)
+    assert [held(workshop, WorkItem.for_round(each)) for each in rounds] == [place == 0, place == 1]
     assert not turn.whole
 
 
+@BOTH
 def test_work_of_a_kind_that_a_newer_version_holds_is_left_to_it(workshop: Workshop) -> None:
     job = workshop.job(("w0",))
     new = {"kind": "of tomorrow", "subject": "1", "job_id": job, "attempt": 1, "losses": 0, "deaths": 0}
     for times in ({"until": 0.0}, {"sent_at": 0.0}):
         row = LeaseRow(**new | times | {"subject": str(times)})
         workshop.write(lambda session, row=row: session.add(row))
-    reap(workshop.database)
-    assert sweep(workshop.database) == [(queues.PLAN, job)]
+    requeue_expired_leases(workshop.database)
+    assert collect_overdue_messages(workshop.database) == [(queues.PLAN, job)]
 
 
+@BOTH
 def test_a_turn_that_did_not_do_all_counts_as_none(
     workshop: Workshop, turns: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(tasks, "reap", _raise(Unavailable("gone")))
+        patch.setattr(tasks, "requeue_expired_leases", _raise(Unavailable("gone")))
         with pytest.raises(Unavailable):
             turns()
     ages = lambda: workshop.read(lambda session: LoopTicks(session).ages_sec([queues.REAP]))  # noqa: E731

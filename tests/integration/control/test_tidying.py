@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from db.repositories.access_control import Audit, NewAuditEntry
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
@@ -19,7 +19,8 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.event import OtherEvent
 from services.control import periodic_tasks
-from services.control.periodic_tasks import tidy
+from services.control.periodic_tasks import delete_expired_data
+from tests.fixtures.database import BOTH
 from tests.fixtures.rows import MODEL, Rows, new_job
 
 LONG_AGO_SEC = 30 * 86400
@@ -38,15 +39,15 @@ class Kept:
         rows.write(self._end)
 
     def _end(self, session: Any) -> None:
-        Jobs(session).record(self.rows.job_id, export_uri=str(self.export))
-        Jobs(session).move(self.rows.job_id, list(JobState), JobState.DONE)
+        Jobs(session).store_report_columns(self.rows.job_id, export_uri=str(self.export))
+        Jobs(session).move_to_state(self.rows.job_id, list(JobState), JobState.DONE)
         Events(session).append(self.rows.job_id, OtherEvent(kind="done", data={}))
         session.execute(update(Job).values(finished_at=Job.finished_at - LONG_AGO_SEC))
         session.execute(update(Model).values(created_at=Model.created_at - LONG_AGO_SEC))
 
     def tidy(self, **changes: Any) -> None:
         url = self.rows.database.url
-        tidy(self.rows.database, Settings(data_dir=self.data, database_url=url, **changes))
+        delete_expired_data(self.rows.database, Settings(data_dir=self.data, database_url=url, **changes))
 
     def jobs(self) -> int:
         return len(self.rows.read(lambda session: Jobs(session).list(None)).items)
@@ -81,6 +82,7 @@ def test_logs_may_go_before_their_jobs(kept: Kept) -> None:
     assert kept.export.exists()
 
 
+@BOTH
 def test_a_model_goes_once_no_job_refers_to_it(kept: Kept) -> None:
     kept.tidy(keep_models_days=29)
     assert kept.model.exists()
@@ -90,6 +92,7 @@ def test_a_model_goes_once_no_job_refers_to_it(kept: Kept) -> None:
     assert not kept.model.exists()
 
 
+@BOTH
 def test_entries_of_the_audit_log_go_when_they_are_old_enough(kept: Kept) -> None:
     entry = NewAuditEntry("ada", "", "PUT", "/api/v1/models", 200)
     kept.rows.write(lambda session: Audit(session).add(entry))
@@ -100,6 +103,7 @@ def test_entries_of_the_audit_log_go_when_they_are_old_enough(kept: Kept) -> Non
     assert kept.count(AuditRow) == 0
 
 
+@BOTH
 def test_a_deleted_job_that_measured_nothing_leaves_neither_row_nor_target(
     rows: Rows, tmp_path: Path
 ) -> None:
@@ -129,22 +133,27 @@ def test_a_deleted_job_that_measured_nothing_leaves_neither_row_nor_target(
     assert rows.read(lambda session: Targets(session).texts([rows.target_id]))
 
 
+@BOTH
 def test_files_of_a_deleted_export_go_if_the_coordinator_died_before(kept: Kept) -> None:
     kept.rows.write(lambda session: Removals(session).delete_export(kept.rows.job_id, "ada"))
-    kept.rows.write(lambda session: Jobs(session).move(kept.rows.job_id, list(JobState), JobState.TUNING))
+    kept.rows.write(
+        lambda session: Jobs(session).move_to_state(kept.rows.job_id, list(JobState), JobState.TUNING)
+    )
     kept.tidy()
     assert kept.export.exists(), "it may come to export anew"
-    kept.rows.write(lambda session: Jobs(session).move(kept.rows.job_id, list(JobState), JobState.DONE))
+    kept.rows.write(
+        lambda session: Jobs(session).move_to_state(kept.rows.job_id, list(JobState), JobState.DONE)
+    )
     kept.tidy()
     assert not kept.export.parent.exists()
     assert kept.jobs() == 1
-    assert kept.rows.read(lambda session: Removals(session).leftovers(5)) == []
+    assert kept.rows.read(lambda session: Removals(session).list_leftover_exports(5)) == []
 
 
 def test_only_so_many_go_at_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(periodic_tasks, "AT_A_TIME", 1)
     other = kept.rows.write(lambda session: kept.rows.add_job(session, "ada", ("w0",)))
-    kept.rows.write(lambda session: Jobs(session).move(other, list(JobState), JobState.FAILED))
+    kept.rows.write(lambda session: Jobs(session).move_to_state(other, list(JobState), JobState.FAILED))
     kept.rows.write(lambda session: session.execute(update(Job).values(finished_at=1.0)))
     kept.tidy(keep_jobs_days=1)
     assert kept.jobs() == 1
@@ -157,7 +166,7 @@ def test_files_that_a_dead_process_left_behind_go_later(kept: Kept) -> None:
     assert kept.export.exists()
     kept.tidy()
     assert not kept.export.exists()
-    assert kept.rows.read(lambda session: Removals(session).leftovers(5)) == []
+    assert kept.rows.read(lambda session: Removals(session).list_leftover_exports(5)) == []
 
 
 def batch_record(kept: Kept, job_id: str) -> Path:
@@ -217,6 +226,6 @@ def test_an_owners_models_are_their_own(kept: Kept) -> None:
 def test_what_was_measured_long_ago_is_counted_for_statistics(rows: Rows, tmp_path: Path) -> None:
     rows.measured_round(rows.ok(0))
     rows.write(lambda session: session.execute(update(Measurement).values(created_at=0.0)))
-    tidy(rows.database, Settings(data_dir=tmp_path))
+    delete_expired_data(rows.database, Settings(data_dir=tmp_path))
     counted = select(func.sum(MeasurementCount.rows)).where(MeasurementCount.facet == "kind")
     assert rows.read(lambda session: session.scalar(counted)) == 1

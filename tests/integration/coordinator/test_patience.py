@@ -18,14 +18,14 @@ pytestmark = [
 NOTHING = Withdrawn(measurements=0, schedules=0, cost_models=0, jobs=[])
 EMPTY = DatasetStats(
     measurements=0,
-    imported=0,
+    imported_measurements=0,
     workloads=0,
     targets=[],
     operators=[],
     models=[],
     outcomes=[],
     days=[],
-    foreign=[],
+    foreign_records=[],
 )
 
 

@@ -6,12 +6,13 @@ import httpx
 import pytest
 
 from db.repositories.jobs import Jobs
-from mallorn.core.api_keys import digest_of
+from mallorn.core.api_keys import hash_secret
 from mallorn.core.states import JobState
 from tests.fixtures.coordinator import Coordinator, Start
+from tests.fixtures.database import BOTH
 
 ADA, BOB = ({"Authorization": f"Bearer {name}"} for name in ("ada", "bob"))
-KEYS = {name: digest_of(name) for name in ("ada", "bob")}
+KEYS = {name: hash_secret(name) for name in ("ada", "bob")}
 
 
 def submit(coordinator: Coordinator, owner: dict[str, str] = ADA, **changes: object) -> httpx.Response:
@@ -21,7 +22,7 @@ def submit(coordinator: Coordinator, owner: dict[str, str] = ADA, **changes: obj
 
 def end(coordinator: Coordinator, job_id: str) -> None:
     with coordinator.database.transaction() as session:
-        Jobs(session).move(job_id, list(JobState), JobState.DONE)
+        Jobs(session).move_to_state(job_id, list(JobState), JobState.DONE)
 
 
 def refused(answer: httpx.Response, *words: str) -> None:
@@ -31,6 +32,7 @@ def refused(answer: httpx.Response, *words: str) -> None:
     assert int(answer.headers["Retry-After"]) > 0
 
 
+@BOTH
 def test_an_owner_has_so_many_jobs_at_a_time(start: Start) -> None:
     guarded = start(api_keys=KEYS, quota_jobs=2)
     first, second = (submit(guarded).json()["id"] for _ in range(2))
@@ -45,6 +47,7 @@ def test_an_owner_has_so_many_jobs_at_a_time(start: Start) -> None:
     assert guarded.http.get(f"/jobs/{second}", headers=ADA).json()["state"] == "paused"
 
 
+@BOTH
 def test_what_is_refused_leaves_nothing(start: Start) -> None:
     guarded = start(api_keys=KEYS, quota_jobs=1)
     submit(guarded)
@@ -71,6 +74,7 @@ def test_trials_ahead_are_counted_together(start: Start) -> None:
     )
 
 
+@BOTH
 def test_two_at_once_do_not_slip_through_together(start: Start) -> None:
     guarded = start(api_keys=KEYS, quota_jobs=1)
     model = guarded.http.put("/models", content=b"a model", headers=ADA).json()["id"]
@@ -83,6 +87,7 @@ def test_two_at_once_do_not_slip_through_together(start: Start) -> None:
         end(guarded, made[0])
 
 
+@BOTH
 def test_models_take_so_many_bytes(start: Start) -> None:
     guarded = start(api_keys=KEYS, quota_model_bytes=10)
     for _ in range(2):

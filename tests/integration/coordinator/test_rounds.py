@@ -9,6 +9,7 @@ from db.repositories.rounds import Rounds
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
 from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.database import BOTH
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, open_round, run_round
 
 
@@ -28,19 +29,19 @@ def test_a_round_tells_what_was_known_expected_and_found(log: Any, owned: OwnedR
     run_round(owned, "w1", [40.0, 30.0], FIRST_PASS)
     run_round(owned, "w1", [25.0, None], looked_ahead(24.0, 29.0))
     second, first = log()
-    assert (first["policy"], first["why"], first["forecast"], first["in_interval"]) == (
+    assert (first["policy"], first["why"], first["forecast"], first["is_in_interval"]) == (
         "first-pass",
         "first visit: expects 9 us",
         None,
         None,
     )
-    assert (first["before_us"], first["found_us"], first["gain_us"]) == (None, 30.0, None)
+    assert (first["previous_best_us"], first["best_us"], first["gain_us"]) == (None, 30.0, None)
     assert (second["index"], second["task_index"], second["task_name"], second["weight"]) == (1, 1, "w1", 2)
     assert (second["size"], second["trials"], second["failures"]) == (2, 2, 1)
     assert (second["policy"], second["score"], second["why"]) == ("dynatune", 2.5, "worth most")
     assert second["forecast"]["low_us"] == 24.0
-    assert (second["forecast"]["gain_us"], second["forecast"]["promise"]) == (1.5, 0.4)
-    assert (second["before_us"], second["found_us"], second["in_interval"]) == (30.0, 25.0, True)
+    assert (second["forecast"]["gain_us"], second["forecast"]["gain_probability"]) == (1.5, 0.4)
+    assert (second["previous_best_us"], second["best_us"], second["is_in_interval"]) == (30.0, 25.0, True)
     assert second["gain_us"] == 2 * (30.0 - 25.0)
     assert (second["worker"], second["searcher"], second["state"]) == ("w", "evolutionary", "done")
     assert second["seconds"] >= 0
@@ -50,13 +51,13 @@ def test_a_round_tells_what_was_known_expected_and_found(log: Any, owned: OwnedR
 def test_a_round_without_progress_gained_nothing(log: Any, owned: OwnedRows) -> None:
     run_round(owned, "w0", [30.0], FIRST_PASS)
     run_round(owned, "w0", [50.0], looked_ahead(20.0, 29.0))
-    assert (log()[0]["gain_us"], log()[0]["in_interval"]) == (0.0, False)
+    assert (log()[0]["gain_us"], log()[0]["is_in_interval"]) == (0.0, False)
 
 
 def test_later_rounds_do_not_change_what_an_earlier_one_knew(log: Any, owned: OwnedRows) -> None:
     for latency_us in (30.0, 20.0, 10.0):
         run_round(owned, "w0", [latency_us], FIRST_PASS)
-    assert [row["before_us"] for row in log()] == [20.0, 30.0, None]
+    assert [row["previous_best_us"] for row in log()] == [20.0, 30.0, None]
 
 
 def test_a_forecast_is_not_judged_by_a_round_that_was_cut_short_or_brought_nothing(
@@ -66,9 +67,9 @@ def test_a_forecast_is_not_judged_by_a_round_that_was_cut_short_or_brought_nothi
     run_round(owned, "w0", [None, None], looked_ahead(24.0, 29.0))
     open_round(owned, "w0", looked_ahead(24.0, 29.0))
     waiting, failed, lost = log()
-    assert [row["in_interval"] for row in (waiting, failed, lost)] == [None, None, None]
+    assert [row["is_in_interval"] for row in (waiting, failed, lost)] == [None, None, None]
     assert (waiting["state"], waiting["seconds"], waiting["trials"]) == ("queued", None, 0)
-    assert (failed["found_us"], failed["failures"]) == (None, 2)
+    assert (failed["best_us"], failed["failures"]) == (None, 2)
     assert lost["error"].startswith("worker died")
 
 
@@ -77,9 +78,10 @@ def test_a_candidate_that_computes_wrong_results_was_no_gain(log: Any, owned: Ow
     run_round(owned, "w0", [25.0, 1.0], looked_ahead(24.0, 29.0))
     refuted = owned.failed(1, Outcome.WRONG_RESULT)
     owned.measured_round(refuted)
-    assert (log()[1]["found_us"], log()[1]["gain_us"]) == (25.0, 5.0)
+    assert (log()[1]["best_us"], log()[1]["gain_us"]) == (25.0, 5.0)
 
 
+@BOTH
 def test_a_round_names_the_version_of_the_model_it_searched_with(log: Any, owned: OwnedRows) -> None:
     new = NewCostModel("matmul", owned.target_id, "xgboost", 0, 0, {}, b"")
     versions = [owned.write(lambda session: CostModels(session).add(new).id) for _ in range(2)]
@@ -88,6 +90,7 @@ def test_a_round_names_the_version_of_the_model_it_searched_with(log: Any, owned
     assert [row["cost_model_version"] for row in log()] == [2, None]
 
 
+@BOTH
 def test_rounds_are_paged_in_both_orders_and_by_task(
     log: Any, coordinator: Coordinator, owned: OwnedRows
 ) -> None:

@@ -12,8 +12,8 @@ from celery import Celery
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from services.coordinator.web.app_context import Waker
-from stack.readiness_probes import redis_answers
-from stack.valkey import socket_url, valkey_command
+from stack.readiness_probes import make_redis_probe
+from stack.valkey import broker_url, valkey_command
 from tests.fixtures.coordinator import Start
 from tests.fixtures.waiting import wait_for
 
@@ -29,7 +29,7 @@ def socket() -> Iterator[Path]:
 def broker(socket: Path, *words: str) -> Iterator[None]:
     process = subprocess.Popen([*valkey_command(socket), *words], stdout=subprocess.DEVNULL)
     try:
-        wait_for(redis_answers(socket), "the broker")
+        wait_for(make_redis_probe(socket), "the broker")
         yield
     finally:
         process.kill()
@@ -39,7 +39,7 @@ def broker(socket: Path, *words: str) -> Iterator[None]:
 
 def waiting(socket: Path, queue: str) -> list[str]:
     """The names of the tasks in a queue, taken out."""
-    with Celery(broker=socket_url(socket), set_as_current=False).connection_for_read() as connection:
+    with Celery(broker=broker_url(socket), set_as_current=False).connection_for_read() as connection:
         channel = connection.channel()
         found = []
         while message := channel.basic_get(queue, no_ack=True):
@@ -48,7 +48,7 @@ def waiting(socket: Path, queue: str) -> list[str]:
 
 
 def test_a_message_reaches_the_queue_that_serves_its_task(socket: Path) -> None:
-    waker = Waker(socket_url(socket))
+    waker = Waker(broker_url(socket))
     with broker(socket):
         waker.ping()
         waker.wake(queues.IMPORT_MODEL, "j")
@@ -61,7 +61,7 @@ def test_a_message_reaches_the_queue_that_serves_its_task(socket: Path) -> None:
 def test_a_broker_that_went_away_and_came_back_is_used_again(
     socket: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    waker = Waker(socket_url(socket))
+    waker = Waker(broker_url(socket))
     with broker(socket):
         waker.wake(queues.PLAN, "first")
     waker.wake(queues.PLAN, "lost")
@@ -83,11 +83,11 @@ FULL = ("--maxmemory", "1")
 def test_a_job_is_taken_while_the_broker_takes_no_message(
     start: Start, socket: Path, words: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    coordinator = start(redis_url=socket_url(socket))
+    coordinator = start(redis_url=broker_url(socket))
     with broker(socket, *words):
         assert coordinator.submit().status_code == 201
     assert "the sweeper will" in caplog.text
 
 
 def test_a_job_is_taken_while_the_broker_is_away(start: Start, socket: Path) -> None:
-    assert start(redis_url=socket_url(socket)).submit().status_code == 201
+    assert start(redis_url=broker_url(socket)).submit().status_code == 201

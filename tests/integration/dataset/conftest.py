@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from db.dataset.export import export
-from db.dataset.snapshots import take_snapshot
+from db.dataset.take_snapshots import take_snapshot
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.sketches import NewSketch, Sketches
@@ -40,7 +40,7 @@ class Filled(Rows):
 
     def finish(self, session: Session, batch: list[NewMeasurement]) -> None:
         """Repeats of the best, at the end of the job."""
-        Jobs(session).move(self.job_id, [JobState.TUNING], JobState.FINISHING)
+        Jobs(session).move_to_state(self.job_id, [JobState.TUNING], JobState.FINISHING)
         hold = Jobs(session).claim_stage(self.job_id, JobState.FINISHING, "w", 60)
         assert hold is not None
         program = self.workloads["w0"], self.target_id

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from db.dataset.dataset_reader import DatasetReader
+from db.dataset.export_schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY
 from db.dataset.import_dataset import import_dataset
-from db.dataset.schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY
 from db.session import Database
 from db.tables import SourceDataset, Workload
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound

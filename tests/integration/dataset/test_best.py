@@ -2,9 +2,11 @@
 
 from db.repositories.trials import Trials
 from mallorn.core.outcomes import Outcome
+from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 
 
+@BOTH
 def test_the_next_best_stands_behind_all_repeats_of_the_best(filled: Filled) -> None:
     def best(count: int) -> list[tuple[tuple[int, ...], float | None]]:
         with filled.database.session() as session:

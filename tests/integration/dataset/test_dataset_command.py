@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from db.tables import Measurement
-from mallorn.core.install_command import install_line
+from mallorn.core.install_command import pip_install_command
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.database import BOTH
 from tests.fixtures.parcels import small_parcel
 from tests.integration.dataset.conftest import Filled
 
@@ -51,6 +52,7 @@ def test_a_snapshot_freezes_what_an_export_writes(filled: Filled, tmp_path: Path
     assert [row["name"] for row in data(dataset("snapshot", "--json"))] == ["before"]
 
 
+@BOTH
 def test_rows_that_are_gone_are_noticed(filled: Filled) -> None:
     dataset("snapshot", "all")
     with filled.database.transaction() as session:
@@ -58,6 +60,7 @@ def test_rows_that_are_gone_are_noticed(filled: Filled) -> None:
     refused(dataset("snapshot", "all", "--check"), "not those that were frozen")
 
 
+@BOTH
 def test_the_same_rows_are_frozen_under_the_same_name(tmp_path: Path) -> None:
     names = [
         data(dataset("export", tmp_path / out, "--model", "mlp", "--json"))["snapshot"]["name"]
@@ -67,21 +70,18 @@ def test_the_same_rows_are_frozen_under_the_same_name(tmp_path: Path) -> None:
     assert len(data(dataset("snapshot", "--json"))) == 1
 
 
-def test_an_import_makes_the_dataset_where_there_is_none(tmp_path: Path) -> None:
-    parcel, home = small_parcel(tmp_path / "out"), tmp_path / "home"
-    refused(dataset("stats", "--data", home), "there is no dataset at")
-    told = data(dataset("import", parcel, "--data", home, "--json"))
-    assert (told["added"], told["known"], told["skipped"]) == (6, 0, {})
-    assert "0 added, 6 known already; skipped: none" in dataset("import", parcel, "--data", home).stdout
-    assert data(dataset("stats", "--data", home, "--json"))["imported"] == 6
-
-
-def test_programs_of_others_whose_keys_are_made_up_are_left_out(filled: Filled, tmp_path: Path) -> None:
+def test_an_import_makes_the_dataset_where_there_is_none_and_leaves_out_programs_whose_keys_are_made_up(
+    filled: Filled, tmp_path: Path
+) -> None:
+    parcel, home = small_parcel(tmp_path / "parcel"), tmp_path / "home"
     filled.exported(tmp_path / "out")  # its programs are none
-    told = data(dataset("import", tmp_path / "out", "--data", tmp_path / "home", "--json"))
-    assert (told["added"], sum(told["skipped"].values())) == (0, 5)
+    refused(dataset("stats", "--data", home), "there is no dataset at")
+    told = data(dataset("import", parcel, tmp_path / "out", "--data", home, "--json"))
+    assert (told["added"], told["known"], sum(told["skipped"].values())) == (6, 0, 5)
+    assert data(dataset("stats", "--data", home, "--json"))["imported_measurements"] == 6
 
 
+@BOTH
 def test_logs_of_others_come_in_by_the_same_command(tmp_path: Path) -> None:
     log = tmp_path / "records.json"
     good = {"i": [["task", "llvm"], [[], []]], "r": [[1e-3], 0, 1.0, 1600000000]}
@@ -106,4 +106,4 @@ def test_where_pyarrow_is_missing_the_command_says_what_to_install(
     for name in [name for name in sys.modules if name.startswith(("db.dataset.export", "pyarrow"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused(dataset("export", tmp_path / "out"), "pyarrow", install_line("server"))
+    refused(dataset("export", tmp_path / "out"), "pyarrow", pip_install_command("server"))

@@ -11,7 +11,7 @@ from db.repositories.dataset_statistics import Statistics
 from db.session import Database
 from db.tables import ForeignRecord, ForeignTask
 from mallorn.core.outcomes import Outcome
-from research.tuner_logs.read_lines import LoadedLog, Problem
+from research.tuner_logs.read_json_lines import LoadedLog, Problem
 from research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.integration.dataset.conftest import stored
 
@@ -60,5 +60,5 @@ def test_others_records_are_no_measurements(database: Database, log: Path) -> No
     assert stored(database) == []
     with database.session() as session:
         everything, mine = Statistics(session).of(None), Statistics(session).of("ada")
-    assert [(count.name, count.count) for count in everything.foreign] == [("tenset", 3)]
-    assert (everything.measurements, mine.foreign) == (0, [])
+    assert [(count.name, count.count) for count in everything.foreign_records] == [("tenset", 3)]
+    assert (everything.measurements, mine.foreign_records) == (0, [])

@@ -22,7 +22,7 @@ LOWEST = 15  # decisions that come to more cannot be lowered
 class Lowered:
     """Stands for the compiler: the first statement of a candidate says its decisions."""
 
-    def see(self, task: TaskData, view: str) -> FeatureRows:
+    def compute_features(self, task: TaskData, view: str) -> FeatureRows:
         rows = np.zeros((len(task.candidates), VIEWS[view].width), dtype=np.float32)
         rows[:, 0] = 1
         rows[:, 1] = [sum(candidate.decisions) for candidate in task.candidates]

@@ -13,6 +13,7 @@ from db.tables import Context, Measurement
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
+from tests.fixtures.database import BOTH
 from tests.fixtures.rows import MODEL
 from tests.fixtures.stored import workload_named
 from tests.integration.dataset.conftest import TILED, Filled, stored
@@ -84,6 +85,7 @@ def test_a_second_import_adds_nothing(filled: Filled, elsewhere: Database, tmp_p
     assert (more.added, more.known) == (1, 5)
 
 
+@BOTH
 def test_rows_that_come_back_are_known(filled: Filled, elsewhere: Database, tmp_path) -> None:
     filled.exported(tmp_path / "out")
     assert import_dataset(filled.database, tmp_path / "out").added == 0
@@ -95,6 +97,7 @@ def test_rows_that_come_back_are_known(filled: Filled, elsewhere: Database, tmp_
     assert kinds == [MeasurementKind.TRIAL] * 5 + [MeasurementKind.FOREIGN] * 5
 
 
+@BOTH
 def test_a_copy_that_counted_on_is_not_taken_for_the_original(filled: Filled, tmp_path) -> None:
     filled.exported(tmp_path / "before")
     with filled.database.transaction() as session:
@@ -106,6 +109,7 @@ def test_a_copy_that_counted_on_is_not_taken_for_the_original(filled: Filled, tm
 SELECTED = {"op": ("matmul", 5), "target": (None, 5), "model": (MODEL, 5)}
 
 
+@BOTH
 @pytest.mark.parametrize("name", SELECTED)
 def test_a_selection_must_exist(name: str, filled: Filled, tmp_path) -> None:
     value, count = SELECTED[name]
@@ -116,6 +120,7 @@ def test_a_selection_must_exist(name: str, filled: Filled, tmp_path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@BOTH
 def test_dates_select_from_the_first_up_to_the_second(filled: Filled, tmp_path) -> None:
     dates = sorted(row.created_at for row in stored(filled.database))
     some = filled.exported(tmp_path / "some", since=dates[1], until=dates[-1])
@@ -126,7 +131,7 @@ def test_dates_select_from_the_first_up_to_the_second(filled: Filled, tmp_path) 
 
 def test_row_groups_stay_small_however_many_rows_there_are(filled: Filled, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("db.dataset.export.GROUP_ROWS", 3)
-    monkeypatch.setattr("db.dataset.snapshots.PAGE_ROWS", 2)
+    monkeypatch.setattr("db.dataset.take_snapshots.PAGE_ROWS", 2)
     filled.exported(tmp_path / "out")
     file = pq.ParquetFile(tmp_path / "out" / "measurements.parquet")
     assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [4, 1]

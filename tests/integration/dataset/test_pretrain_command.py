@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from db.migrate import check
+from db.migrate import check_table_version
 from db.repositories.cost_models import CostModelVersions
 from db.session import Database
 from research.pretraining import pretrain as bases
@@ -57,9 +57,9 @@ def test_models_snapshots_and_filters_are_taken_by_name(enough: Filled) -> None:
 
 def test_a_base_may_learn_from_chosen_rows_alone(enough: Filled) -> None:
     [told] = data(pretrain("--choose", "0.8", "--json"))
-    assert (told["rows"], told["chosen_from"], told["trained_on"]) == (45, 45, 36)
+    assert (told["rows"], told["available_rows"], told["training_rows"]) == (45, 45, 36)
     [all_of_them] = data(pretrain("--json"))
-    assert "chosen_from" not in all_of_them
+    assert "available_rows" not in all_of_them
 
 
 @pytest.mark.parametrize("share", ["0", "-0.5", "1.5", "nan"])
@@ -83,7 +83,7 @@ def test_an_export_teaches_a_database_that_has_nothing(enough: Filled, tmp_path:
     told = data(pretrain("draft", "--from", tmp_path / "out", "--data", tmp_path / "new", "--json"))
     assert told[0]["model"] == "base:matmul/draft@1"
     fresh = Database(f"sqlite:///{tmp_path / 'new' / 'mallorn.db'}")
-    check(fresh)
+    check_table_version(fresh)
     assert stored_bases(fresh) == ["base:matmul/draft@1"]
     fresh.dispose()
 

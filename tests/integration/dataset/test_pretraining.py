@@ -8,23 +8,24 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel, Groups, Matrix, Vector
-from costmodels.lgbm import LightGBM
+from costmodels.lightgbm_models import LightGBM
 from costmodels.transfer_model_base import ManyDomains
-from db.dataset.snapshots import take_snapshot
+from db.dataset.take_snapshots import take_snapshot
 from db.repositories.cost_models import CostModels, CostModelVersions
 from db.repositories.snapshots import Selection
 from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import REGISTRY, resolve
-from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelMetrics, CostModelVersion
+from mallorn.core.virtual_devices import add_virtual_device
 from research.pretraining import pretrain as bases
 from research.pretraining.feature_rows import rows_for
-from research.pretraining.from_database import training_data_of
+from research.pretraining.from_database import read_measurements
 from research.pretraining.pretrain import PretrainedBase, pretrain
 from research.pretraining.training_data import TaskData, TrainingData
+from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
 
@@ -40,8 +41,8 @@ def tasks(target: str = CPU, **changes: str) -> list[TaskData]:
     return [task_data(shape, target=target, **changes) for shape in SHAPES]
 
 
-def fit(database: Database, *known: TaskData) -> list[PretrainedBase]:
-    return list(pretrain(database, taught(*known), "lightgbm"))
+def fit(database: Database, *known: TaskData, name: str = "lightgbm") -> list[PretrainedBase]:
+    return list(pretrain(database, taught(*known), name))
 
 
 def versions(database: Database) -> list[CostModelVersion]:
@@ -50,14 +51,19 @@ def versions(database: Database) -> list[CostModelVersion]:
 
 
 def test_every_operator_and_target_gets_a_base(database: Database) -> None:
-    found = fit(database, *tasks(), *tasks(LARGE), *tasks(op="conv2d"))
+    found = fit(database, *tasks(), *tasks(LARGE), *tasks(op="conv2d"), name="draft")
     assert [(base.op, base.target) for base in found] == [("conv2d", CPU), ("matmul", CPU), ("matmul", LARGE)]
-    assert [str(base.name) for base in found] == ["base:conv2d/lightgbm@1", f"{BASE}@1", f"{BASE}@1"]
+    of_matmul = "base:matmul/draft@1"
+    assert [str(base.name) for base in found] == ["base:conv2d/draft@1", of_matmul, of_matmul]
     assert [version.target for version in versions(database)] == [CPU, CPU, LARGE]
 
 
-def test_a_base_is_stored_with_its_figures_its_snapshot_and_its_parent(database: Database) -> None:
-    fit(database, *tasks())
+def test_a_base_is_stored_with_its_figures_of_every_split_its_snapshot_and_its_parent(
+    database: Database,
+) -> None:
+    [base] = fit(database, *tasks())
+    assert list(base.metrics.splits) == ["by-task", "within-task"]
+    assert base.metrics.splits["by-task"].pairwise == base.metrics.pairwise
     fit(database, *tasks())
     first, second = versions(database)
     assert (second.version, second.parent_id, second.active, first.active) == (2, first.id, True, False)
@@ -65,15 +71,10 @@ def test_a_base_is_stored_with_its_figures_its_snapshot_and_its_parent(database:
     figures = second.metrics
     assert figures.pairwise is not None
     assert figures.pairwise > 0.6
-    assert (figures.split, figures.tasks, figures.trained_on) == ("by-task", 4, 240)
+    assert (figures.split, figures.tasks, figures.training_rows) == ("by-task", 4, 240)
 
 
-def test_a_base_is_judged_on_every_split_that_its_rows_allow(database: Database) -> None:
-    [base] = fit(database, *tasks())
-    assert list(base.metrics.splits) == ["by-task", "within-task"]
-    assert base.metrics.splits["by-task"].pairwise == base.metrics.pairwise
-
-
+@BOTH
 def test_a_base_orders_the_tasks_it_learned_from(database: Database) -> None:
     fit(database, *tasks())
     [stored] = versions(database)
@@ -110,15 +111,18 @@ def mixed(task: TaskData, rng: np.random.Generator) -> TaskData:
     return replace(task, trials=[replace(trial, latency_us=latency_us) for trial, latency_us in dealt])
 
 
-def test_a_base_that_orders_by_chance_is_stored_and_not_activated(database: Database) -> None:
+def test_a_base_that_orders_by_chance_is_stored_and_activated_by_hand_alone(database: Database) -> None:
     [base] = fit(database, *noise())
     assert base.metrics.pairwise < bases.WORTH_PAIRS
     assert not base.active
-    assert [version.active for version in versions(database)] == [False]
+    [stored] = versions(database)
+    assert not stored.active
     with database.session() as session:
         home = Targets(session).find(parse_target(CPU).key)
         assert home is not None
         assert CostModels(session).bases("matmul", home.id) == []
+    with database.transaction() as session:
+        assert CostModelVersions(session).activate(stored.id).active
 
 
 def test_a_worse_successor_leaves_the_base_that_was_worth_it_in_its_place(database: Database) -> None:
@@ -127,13 +131,6 @@ def test_a_worse_successor_leaves_the_base_that_was_worth_it_in_its_place(databa
     assert [version.active for version in versions(database)] == [True, False]
     fit(database, *tasks())
     assert [version.active for version in versions(database)] == [False, False, True]
-
-
-def test_a_base_that_was_given_up_can_be_activated_by_hand(database: Database) -> None:
-    fit(database, *noise())
-    [stored] = versions(database)
-    with database.transaction() as session:
-        assert CostModelVersions(session).activate(stored.id).active
 
 
 @pytest.mark.parametrize(("pairwise", "worth"), [(None, False), (0.549, False), (0.55, True), (0.9, True)])
@@ -147,9 +144,10 @@ def test_progress_reaches_its_end(database: Database) -> None:
     assert seen == [(0, 2), (1, 2), (2, 2)]
 
 
+@BOTH
 def test_what_a_snapshot_froze_is_what_a_base_learns_from(enough: Filled) -> None:
     taken = take_snapshot(enough.database, "mine", Selection())
-    [base] = pretrain(enough.database, training_data_of(enough.database, "mine", Selection()), "draft")
+    [base] = pretrain(enough.database, read_measurements(enough.database, "mine", Selection()), "draft")
     [stored] = versions(enough.database)
     assert (stored.snapshot, stored.seen_upto, stored.rows) == ("mine", taken.upto, 45)
     assert base.tasks == 2
@@ -185,7 +183,7 @@ class TwoHeads(LightGBM, ManyDomains):
         self.fit(features, labels, groups, seed=how["seed"])
 
     @classmethod
-    def on(cls, base: CostModel) -> Self:
+    def from_base(cls, base: CostModel) -> Self:
         raise NotImplementedError
 
 
@@ -216,8 +214,8 @@ def test_rows_that_the_model_cannot_see_make_no_base(
 
 
 def test_what_no_device_measured_teaches_no_real_target(database: Database) -> None:
-    made_up = measured_target(parse_target(LARGE), "simulated")
-    [base] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "lightgbm", home=parse_target(SMALL))
+    made_up = add_virtual_device(parse_target(LARGE), "simulated")
+    [base] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "draft", home=parse_target(SMALL))
     assert base.rows == 240
-    [own, _] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "lightgbm")
+    [own, _] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "draft")
     assert (own.target, own.rows) == (made_up.text, 240)

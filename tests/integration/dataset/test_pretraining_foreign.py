@@ -11,8 +11,8 @@ import pytest
 from typer.testing import Result
 
 from costmodels.views import PRIMITIVES
-from costmodels.xgb import XGBoost
-from db.dataset.snapshots import silent
+from costmodels.xgboost_models import XGBoost
+from db.dataset.take_snapshots import ignore_progress
 from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.snapshots import Selection
 from db.repositories.tuner_log_records import ForeignRecords
@@ -20,12 +20,13 @@ from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.candidate import Choice, ChoiceKind, Sketch
 from research.pretraining.feature_rows import rows_for
-from research.pretraining.from_database import training_data_of
-from research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, with_foreign
+from research.pretraining.from_database import read_measurements
+from research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, add_tuner_log_records
 from research.pretraining.training_data import TrainingData
 from research.tuner_logs.store_tuner_logs import find_logs, load_log
 from research.tuner_logs.tenset import FORMAT
 from tests.fixtures.answers import data, mallorn, refused
+from tests.fixtures.database import BOTH
 from tests.fixtures.rows import Rows
 from tests.fixtures.tenset_log import TARGETS, product_steps, record, write_products
 
@@ -54,8 +55,8 @@ def products(database: Database, tmp_path: Path) -> Database:
 
 
 def taught(database: Database, op: str | None = None, limit: int = 100) -> TrainingData:
-    nothing = training_data_of(database, None, Selection(), silent)
-    return with_foreign(database, nothing, MODEL, op, limit)
+    nothing = read_measurements(database, None, Selection(), ignore_progress)
+    return add_tuner_log_records(database, nothing, MODEL, op, limit)
 
 
 def test_records_are_tasks_of_the_operator_that_their_tiles_tell(products: Database) -> None:
@@ -72,12 +73,13 @@ def test_records_are_tasks_of_the_operator_that_their_tiles_tell(products: Datab
 
 
 def test_they_stand_beside_what_was_measured_here(products: Database) -> None:
-    before = training_data_of(products, None, Selection(), silent)
-    after = with_foreign(products, before, MODEL)
+    before = read_measurements(products, None, Selection(), ignore_progress)
+    after = add_tuner_log_records(products, before, MODEL)
     assert after.snapshot != before.snapshot
     assert taught(products, op="conv2d").tasks == []
 
 
+@BOTH
 def test_of_many_records_a_share_teaches_and_the_best_of_each_task(products: Database) -> None:
     with products.session() as session:
         every = list(ForeignRecords(session).sample(FORMAT, 100))
@@ -140,9 +142,9 @@ def test_the_operator_is_told_by_how_many_loops_are_tiled(
 
 @ON_SQLITE
 def test_a_model_of_another_view_cannot_learn_from_them(products: Database) -> None:
-    nothing = training_data_of(products, None, Selection(), silent)
+    nothing = read_measurements(products, None, Selection(), ignore_progress)
     with pytest.raises(InvalidRequest, match="reads the view decisions"):
-        with_foreign(products, nothing, "xgboost")
+        add_tuner_log_records(products, nothing, "xgboost")
 
 
 @pytest.fixture
@@ -157,7 +159,7 @@ def test_a_base_for_this_machine_is_judged_on_a_target_that_it_has_not_seen(
 ) -> None:
     [told] = data(pretrain(MODEL, "--foreign", "--for", HERE, "--json"))
     assert (told["op"], told["target"], told["rows"], told["tasks"]) == ("matmul", HERE, 80, 1)
-    assert (told["split"], told["foreign"]) == ("by-target", 80)
+    assert (told["split"], told["foreign_rows"]) == ("by-target", 80)
     assert told["pairwise"] > 0.6
 
 
@@ -177,7 +179,11 @@ def test_a_base_of_both_is_active_where_it_beats_chance(
     rows.sketch_id = rows.write(lambda session: Sketches(session).ensure_many([OURS]))["ours"]
     rows.measured_round(*[rows.ok(slot, 2.0 + slot) for slot in range(20)])
     [told] = data(pretrain(MODEL, "--foreign", "--for", HERE, "--json"))
-    assert (told["active"], told["foreign"], told["trained_on"]) == (told["pairwise"] >= 0.55, 80, 100)
+    assert (told["active"], told["foreign_rows"], told["training_rows"]) == (
+        told["pairwise"] >= 0.55,
+        80,
+        100,
+    )
 
 
 @ON_SQLITE

@@ -12,9 +12,9 @@ from db.bundled.load_bundled import (
     PREFIX,
     Shipped,
     ShippedBase,
-    bring_along,
-    read_list,
-    rows_in,
+    bundled_rows_path,
+    load_bundled_models,
+    read_bases_list,
 )
 from db.dataset.dataset_reader import open_export
 from db.dataset.import_dataset import import_dataset
@@ -38,7 +38,7 @@ BASE = ShippedBase(
 def folder(filled: Filled, tmp_path: Path) -> Path:
     """Five rows, and one base."""
     made = tmp_path / "along"
-    filled.exported(rows_in(made))
+    filled.exported(bundled_rows_path(made))
     (made / "bases").mkdir()
     (made / BASE.file).write_bytes(RandomModel().save())
     write_list(made, Shipped(snapshot=f"{PREFIX}one", bases=[BASE]))
@@ -57,16 +57,16 @@ def versions(database: Database) -> list[tuple[int, bool, str | None]]:
 
 
 def test_rows_and_bases_come_along_once(elsewhere: Database, folder: Path) -> None:
-    assert bring_along(elsewhere.url, folder) == 5
+    assert load_bundled_models(elsewhere.url, folder) == 5
     assert count(elsewhere) == 5
     assert versions(elsewhere) == [(1, True, "shipped-one")]
-    assert bring_along(elsewhere.url, folder) == 0
+    assert load_bundled_models(elsewhere.url, folder) == 0
     assert versions(elsewhere) == [(1, True, "shipped-one")]
 
 
 def test_an_interrupted_start_is_finished_by_the_next(elsewhere: Database, folder: Path) -> None:
-    import_dataset(elsewhere, rows_in(folder))  # as far as it came
-    assert bring_along(elsewhere.url, folder) == 0
+    import_dataset(elsewhere, bundled_rows_path(folder))  # as far as it came
+    assert load_bundled_models(elsewhere.url, folder) == 0
     assert (count(elsewhere), versions(elsewhere)) == (5, [(1, True, "shipped-one")])
 
 
@@ -76,16 +76,16 @@ def test_files_that_cannot_be_read_cost_no_start(elsewhere: Database, folder: Pa
         (folder / damaged).unlink()
     else:
         (folder / damaged).write_text("torn")
-    assert bring_along(elsewhere.url, folder) == 0
+    assert load_bundled_models(elsewhere.url, folder) == 0
     assert (count(elsewhere), versions(elsewhere)) == (0, [])
 
 
 def test_what_comes_along_later_takes_the_place_of_what_came_before(
     elsewhere: Database, folder: Path
 ) -> None:
-    bring_along(elsewhere.url, folder)
+    load_bundled_models(elsewhere.url, folder)
     write_list(folder, Shipped(snapshot=f"{PREFIX}two", bases=[BASE]))
-    bring_along(elsewhere.url, folder)
+    load_bundled_models(elsewhere.url, folder)
     assert versions(elsewhere) == [(1, False, "shipped-one"), (2, True, "shipped-two")]
 
 
@@ -96,7 +96,7 @@ def test_a_base_that_was_trained_there_stays_active(elsewhere: Database, folder:
             "base:matmul", target_id, "random", 0, 9, {}, RandomModel().save(), snapshot="mine"
         )
         CostModels(session).add(own)
-    bring_along(elsewhere.url, folder)
+    load_bundled_models(elsewhere.url, folder)
     assert versions(elsewhere) == [(1, True, "mine"), (2, False, "shipped-one")]
 
 
@@ -104,7 +104,7 @@ def test_an_installation_without_the_files_says_so_and_stores_nothing(
     elsewhere: Database, tmp_path: Path
 ) -> None:
     with pytest.raises(MallornError, match=r"lacks .*nothing") as refused:
-        bring_along(elsewhere.url, tmp_path / "nothing")
+        load_bundled_models(elsewhere.url, tmp_path / "nothing")
     assert "MALLORN_SHIPPED=false" in refused.value.hint
     assert count(elsewhere) == 0
 
@@ -114,16 +114,16 @@ def test_other_rows_take_the_place_of_those_that_came_along(filled: Filled, tmp_
     filled.exported(tmp_path / "out")
     (tmp_path / "scratch").mkdir()
     assert list(ship([tmp_path / "out"], ["random"], tmp_path / "made", tmp_path / "scratch")) == []
-    listed = read_list(tmp_path / "made")
+    listed = read_bases_list(tmp_path / "made")
     assert listed is not None
-    digest = str(open_export(rows_in(tmp_path / "made")).snapshot["digest"])
+    digest = str(open_export(bundled_rows_path(tmp_path / "made")).snapshot["digest"])
     assert (listed.snapshot, listed.bases) == (f"{PREFIX}{digest[:12]}", [])
 
 
 def test_what_is_in_this_repository_can_be_read_and_is_small() -> None:
-    shipped = read_list(FOLDER)
+    shipped = read_bases_list(FOLDER)
     assert shipped is not None
-    assert shipped.snapshot == open_export(rows_in(FOLDER)).snapshot["name"]
+    assert shipped.snapshot == open_export(bundled_rows_path(FOLDER)).snapshot["name"]
     for base in shipped.bases:
         resolve("cost_model", base.name).load((FOLDER / base.file).read_bytes())
         assert parse_target(base.target).text == base.target

@@ -12,6 +12,7 @@ from db.session import Database
 from db.tables import Measurement
 from mallorn.core.values.dataset import DatasetStats
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 
 
@@ -22,7 +23,7 @@ def counted(database: Database, owner: str | None = None) -> DatasetStats:
 
 def test_measurements_are_counted_by_all_that_one_asks_for(filled: Filled) -> None:
     found = counted(filled.database)
-    assert (found.measurements, found.imported, found.workloads) == (5, 0, 2)
+    assert (found.measurements, found.imported_measurements, found.workloads) == (5, 0, 2)
     assert [(each.name, each.count) for each in found.operators] == [("matmul", 5)]
     assert [(each.name, each.count) for each in found.models] == [("mlp", 5)]
     assert [(each.name, each.count) for each in found.targets] == [('{"kind":"llvm","num-cores":2}', 5)]
@@ -51,14 +52,15 @@ def test_imported_rows_belong_to_no_owner(filled: Filled, elsewhere: Database, t
     filled.exported(tmp_path / "out")
     import_dataset(elsewhere, tmp_path / "out")
     found = counted(elsewhere)
-    assert (found.measurements, found.imported, found.models) == (5, 5, [])
+    assert (found.measurements, found.imported_measurements, found.models) == (5, 5, [])
     assert counted(elsewhere, "ada").measurements == 0
 
 
+@BOTH
 def test_the_route_answers_to_the_owner(coordinator: Coordinator) -> None:
     filled = Filled(coordinator.database)
     body = coordinator.http.get("/dataset/stats").json()
-    assert (body["measurements"], body["days"], body["foreign"]) == (0, [], [])
+    assert (body["measurements"], body["days"], body["foreign_records"]) == (0, [], [])
     filled.write(lambda session: _give(session, filled.job_id))
     body = coordinator.http.get("/dataset/stats").json()
     assert body["measurements"] == 5

@@ -1,14 +1,15 @@
 """A dataset that a stranger wrote: keys and figures are computed again; what is not allowed is left out."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
 from db.dataset.import_dataset import Imported, import_export
-from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
 from db.repositories.sketches import trace_of
 from db.repositories.workloads import tir_of
 from db.session import Database
@@ -28,9 +29,15 @@ def graphs() -> Iterator[ModelCompiler]:
         yield child
 
 
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_parcel(tmp_path_factory.mktemp("honest"))
+
+
 @pytest.fixture
-def parcel(tmp_path: Path) -> Path:
-    return small_parcel(tmp_path / "parcel")
+def parcel(honest: Path, tmp_path: Path) -> Path:
+    """A copy to be spoilt."""
+    return Path(shutil.copytree(honest, tmp_path / "parcel"))
 
 
 @pytest.fixture
@@ -46,9 +53,14 @@ def stored(database: Database, table: type) -> dict[str, Any]:
         return {row.key: row for row in session.query(table)}
 
 
-def test_an_honest_one_comes_in_whole(bring_in: Any, elsewhere: Database) -> None:
-    assert (bring_in().added, dict(bring_in().skipped)) == (ALL, {})
+def test_an_honest_one_comes_in_whole_and_once(bring_in: Any, parcel: Path, elsewhere: Database) -> None:
+    sent: dict[str, str] = {}
+    change_rows(parcel, SKETCH_TABLE, lambda row: sent.update({row["key"]: row["trace"]}))
+    first, again = bring_in(), bring_in()
+    assert (first.added, dict(first.skipped)) == (ALL, {})
+    assert (again.added, again.known, dict(again.skipped)) == (0, ALL, {})
     assert len(stored(elsewhere, Workload)) == WORKLOADS
+    assert {key: trace_of(row) for key, row in stored(elsewhere, SketchRow).items()} == sent
 
 
 def test_what_it_says_of_a_program_is_computed_again(
@@ -132,10 +144,3 @@ def test_a_sketch_that_lies_is_left_out(
         change_rows(parcel, MEASUREMENT_TABLE, lambda row: row.update(decisions=[]))
     result = bring_in()
     assert (result.added, set(result.skipped)) == (0, {reason})
-
-
-def test_what_came_in_is_what_was_exported(bring_in: Any, parcel: Path, elsewhere: Database) -> None:
-    sent: dict[str, str] = {}
-    change_rows(parcel, SKETCH_TABLE, lambda row: sent.update({row["key"]: row["trace"]}))
-    bring_in()
-    assert {key: trace_of(row) for key, row in stored(elsewhere, SketchRow).items()} == sent

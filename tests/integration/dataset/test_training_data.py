@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 from costmodels.views import VIEWS
-from db.dataset.snapshots import take_snapshot
+from db.dataset.take_snapshots import take_snapshot
 from db.repositories.snapshots import Selection
 from db.session import Database
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from research.pretraining.feature_rows import Lowering, rows_for
-from research.pretraining.from_database import training_data_of
+from research.pretraining.from_database import read_measurements
 from research.pretraining.from_parquet import read_training_data
 from research.pretraining.training_data import TaskData, TrainingData
 from research.replay.recorded_tasks_from_dataset import recorded_tasks
 from research.replay.recording_file import write_tasks
+from tests.fixtures.database import BOTH
 from tests.fixtures.inside import Inside
 from tests.integration.dataset.conftest import Filled
 from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
@@ -45,7 +46,7 @@ def values(task: TaskData) -> tuple[object, ...]:
 
 def test_a_database_teaches_its_trials_and_not_the_repeats_of_the_finish(filled: Filled) -> None:
     filled.write(lambda session: filled.finish(session, [filled.ok(9, 2.0)]))
-    training_data = training_data_of(filled.database, None, ALL)
+    training_data = read_measurements(filled.database, None, ALL)
     assert taught(training_data) == {
         "w0": [(OK, 5.0), (ERROR, None), (OK, 3.0)],
         "w1": [(TIMEOUT, None), (OK, 7.0)],
@@ -59,19 +60,19 @@ def test_a_database_teaches_its_trials_and_not_the_repeats_of_the_finish(filled:
 def test_a_snapshot_teaches_what_it_froze(filled: Filled) -> None:
     take_snapshot(filled.database, "before", ALL)
     filled.closed_round(filled.ok(0, 1.0), workload="w1")
-    assert training_data_of(filled.database, "before", ALL).rows == 5
-    assert training_data_of(filled.database, None, ALL).rows == 6
+    assert read_measurements(filled.database, "before", ALL).rows == 5
+    assert read_measurements(filled.database, None, ALL).rows == 6
     with pytest.raises(NotFound, match="no snapshot after"):
-        training_data_of(filled.database, "after", ALL)
+        read_measurements(filled.database, "after", ALL)
 
 
 def test_networks_are_known_with_how_often_they_call_a_workload(filled: Filled) -> None:
-    assert training_data_of(filled.database, None, ALL).networks == {"mlp": {"w0": 1, "w1": 2}}
+    assert read_measurements(filled.database, None, ALL).networks == {"mlp": {"w0": 1, "w1": 2}}
 
 
 def test_an_export_teaches_what_its_database_does(filled: Filled, tmp_path: Path) -> None:
     filled.exported(tmp_path / "out")
-    here, there = training_data_of(filled.database, None, ALL), read_training_data(tmp_path / "out")
+    here, there = read_measurements(filled.database, None, ALL), read_training_data(tmp_path / "out")
     assert taught(there) == taught(here)
     assert [values(task) for task in there.tasks] == [values(task) for task in here.tasks]
     assert there.snapshot == here.snapshot
@@ -82,14 +83,15 @@ def test_an_export_teaches_what_its_database_does(filled: Filled, tmp_path: Path
 def test_a_recording_teaches_what_its_database_does(filled: Filled, tmp_path: Path) -> None:
     write_tasks(tmp_path / "spaces.parquet", recorded_tasks(filled.database, 1), {})
     there = read_training_data(tmp_path / "spaces.parquet")
-    assert taught(there) == taught(training_data_of(filled.database, None, ALL))
+    assert taught(there) == taught(read_measurements(filled.database, None, ALL))
     assert [task.host for task in there.tasks] == ["host", "host"]
     assert there.snapshot.startswith("file-")
 
 
+@BOTH
 def test_a_limit_bounds_what_is_kept_and_not_what_is_best(filled: Filled) -> None:
     filled.closed_round(*[filled.ok(at, 9.0) for at in range(200)])
-    training_data = training_data_of(filled.database, None, ALL, limit=20)
+    training_data = read_measurements(filled.database, None, ALL, limit=20)
     assert 10 < training_data.rows < 40
     assert min(us for _, us in taught(training_data)["w0"] if us) == 3.0
 
@@ -99,17 +101,20 @@ class FirstDecisions(Inside, CandidateCompiler):
 
     asked = 0
 
-    def on_lowered(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+    def on_compute_lowered_features(
+        self, view: str, tir: str, target: str, candidates: Candidates
+    ) -> list[bytes | None]:
         self.asked += len(candidates)
         width = VIEWS[view].width
         rows = [np.full(width, decisions[0], dtype="<f4").tobytes() for _, decisions in candidates]
         return [None if row[:4] == bytes(4) else row for row in rows]
 
 
+@BOTH
 def test_what_needs_a_compiler_is_asked_once_and_what_cannot_be_lowered_is_left_out(filled: Filled) -> None:
     compiler = FirstDecisions()
     lowering = Lowering(FeatureLookup(filled.database, compiler), most_new=100)
-    tasks = training_data_of(filled.database, None, ALL).tasks
+    tasks = read_measurements(filled.database, None, ALL).tasks
     found = [rows_for(tasks, "code", lowering) for _ in range(2)]
     assert compiler.asked == 5
     for rows in found:
@@ -118,7 +123,7 @@ def test_what_needs_a_compiler_is_asked_once_and_what_cannot_be_lowered_is_left_
 
 
 def test_an_empty_database_teaches_nothing(database: Database) -> None:
-    assert training_data_of(database, None, ALL).rows == 0
+    assert read_measurements(database, None, ALL).rows == 0
 
 
 def test_what_is_not_there_or_no_dataset_is_named(tmp_path: Path) -> None:

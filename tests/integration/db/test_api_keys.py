@@ -5,7 +5,7 @@ from sqlalchemy import func, select, text, update
 
 from db.repositories.access_control import ApiKeys, SignIns
 from db.tables import ApiKeyRow, SignIn
-from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
+from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_secret
 from mallorn.core.errors import Conflict
 from mallorn.core.values.access_control import NewApiKey
 from tests.fixtures.rows import Rows
@@ -27,23 +27,23 @@ def test_only_the_digest_is_kept(rows: Rows) -> None:
     secret = key.key.removeprefix(f"mln_{key.id}_")
     with rows.database.session() as session:
         kept = [str(value) for row in session.execute(text("SELECT * FROM api_keys")) for value in row]
-    assert digest_of(key.key) in kept
+    assert hash_secret(key.key) in kept
     assert not any(secret in value for value in kept)
 
 
 def test_it_is_found_by_what_was_presented(rows: Rows) -> None:
     key = made(rows)
-    found = rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key)))
+    found = rows.read(lambda session: ApiKeys(session).find_by_digest(hash_secret(key.key)))
     assert found is not None
     assert (found.id, found.owner, found.scopes) == (key.id, "ada", USUAL_SCOPES)
-    assert rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.id))) is None
+    assert rows.read(lambda session: ApiKeys(session).find_by_digest(hash_secret(key.id))) is None
 
 
 def test_revoking_the_last_leaves_the_door_shut(rows: Rows) -> None:
-    assert not rows.read(lambda session: ApiKeys(session).exist())
+    assert not rows.read(lambda session: ApiKeys(session).has_ever_existed())
     key = made(rows)
     rows.write(lambda session: ApiKeys(session).revoke(key.id))
-    assert rows.read(lambda session: ApiKeys(session).exist())
+    assert rows.read(lambda session: ApiKeys(session).has_ever_existed())
 
 
 def test_a_second_revocation_keeps_the_time_of_the_first(rows: Rows) -> None:
@@ -66,7 +66,7 @@ def test_a_rotated_key_lasts_as_long_as_it_was_made_for(rows: Rows) -> None:
     assert fresh.expires_at is not None
     assert abs(fresh.expires_at - fresh.created_at - 2 * day) < 1
     assert fresh.created_at >= key.created_at
-    assert rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key))) is None
+    assert rows.read(lambda session: ApiKeys(session).find_by_digest(hash_secret(key.key))) is None
 
 
 def test_a_key_that_is_over_stays_so(rows: Rows) -> None:
@@ -90,19 +90,19 @@ def test_a_rotation_does_not_overtake_a_revocation(rows: Rows) -> None:
 def test_of_two_who_rotate_the_same_secret_the_second_is_refused(rows: Rows) -> None:
     key = made(rows)
     both = rows.read(lambda session: ApiKeys(session).get(key.id))
-    rows.write(lambda session: ApiKeys(session).rotate(both, current_digest=digest_of(key.key)))
+    rows.write(lambda session: ApiKeys(session).rotate(both, current_digest=hash_secret(key.key)))
     with pytest.raises(Conflict, match="rotated before"):
-        rows.write(lambda session: ApiKeys(session).rotate(both, current_digest=digest_of(key.key)))
+        rows.write(lambda session: ApiKeys(session).rotate(both, current_digest=hash_secret(key.key)))
 
 
 def test_the_old_secret_is_let_in_for_its_grace_and_no_longer_than_it_would_have_been(rows: Rows) -> None:
     key = made(rows, days=1)
     rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(key.id), 600.0))
-    found = rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key)))
+    found = rows.read(lambda session: ApiKeys(session).find_by_digest(hash_secret(key.key)))
     assert found is not None
-    assert not rows.read(lambda session: ApiKeys(session).is_current(key.id, digest_of(key.key)))
+    assert not rows.read(lambda session: ApiKeys(session).is_current(key.id, hash_secret(key.key)))
     rows.write(lambda session: session.execute(update(ApiKeyRow).values(previous_until=found.created_at - 1)))
-    assert rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key))) is None
+    assert rows.read(lambda session: ApiKeys(session).find_by_digest(hash_secret(key.key))) is None
     soon = made(rows, days=0.001)
     rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(soon.id), 600.0))
     assert rows.read(lambda session: ApiKeys(session).get(soon.id)).previous_until == soon.expires_at
@@ -129,12 +129,12 @@ def test_owners_list_their_own(rows: Rows) -> None:
 def test_a_sign_in_ends(rows: Rows) -> None:
     lasting = rows.write(lambda session: SignIns(session).create("ada", [Scope.READ], 60))
     over = rows.write(lambda session: SignIns(session).create("ada", [Scope.READ], -1))
-    found = rows.read(lambda session: SignIns(session).of(lasting))
+    found = rows.read(lambda session: SignIns(session).find_by_cookie(lasting))
     assert found is not None
     assert (found.owner, found.scopes) == ("ada", (Scope.READ,))
-    assert rows.read(lambda session: SignIns(session).of(over)) is None
+    assert rows.read(lambda session: SignIns(session).find_by_cookie(over)) is None
     rows.write(lambda session: SignIns(session).end(lasting))
-    assert rows.read(lambda session: SignIns(session).of(lasting)) is None
+    assert rows.read(lambda session: SignIns(session).find_by_cookie(lasting)) is None
 
 
 def test_sign_ins_that_ended_are_forgotten_by_the_next(rows: Rows) -> None:

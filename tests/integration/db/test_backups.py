@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from db import backups
-from db.backups import STAMP, check_pages, folder_of, listed, take_before_migrations, take_daily
+from db.backups import STAMP, check_pages, folder_of, list_backups, take_before_migrations, take_daily_backup
 from db.migrate import upgrade
 from mallorn.core.errors import StorageFull
 
@@ -42,7 +42,7 @@ def version(file: Path) -> str:
 
 def test_a_backup_is_made_where_there_is_none_and_is_whole(file: Path) -> None:
     upgrade(url(file))
-    made = take_daily(url(file), 3)
+    made = take_daily_backup(url(file), 3)
     assert made is not None
     check_pages(made)
     assert version(made) == version(file)
@@ -52,24 +52,24 @@ def test_a_backup_is_made_where_there_is_none_and_is_whole(file: Path) -> None:
 def test_the_next_one_is_made_after_a_day(hours: float, is_due: bool, file: Path) -> None:
     upgrade(url(file))
     aged(file, hours=hours)
-    assert (take_daily(url(file), 3) is not None) == is_due
+    assert (take_daily_backup(url(file), 3) is not None) == is_due
 
 
 @pytest.mark.parametrize("keep", [1, 2])
 def test_a_clock_that_was_ahead_once_stops_no_backups(keep: int, file: Path) -> None:
     upgrade(url(file))
     aged(file, days=-3000)
-    made = take_daily(url(file), keep)
+    made = take_daily_backup(url(file), keep)
     assert made is not None
-    assert listed(file)[0] == made
-    assert take_daily(url(file), keep) is None
+    assert list_backups(file)[0] == made
+    assert take_daily_backup(url(file), keep) is None
 
 
 def test_the_newest_are_kept(file: Path) -> None:
     upgrade(url(file))
     old = [aged(file, days=day) for day in (2, 3, 4)]
-    made = take_daily(url(file), 2)
-    assert listed(file) == [made, old[0]]
+    made = take_daily_backup(url(file), 2)
+    assert list_backups(file) == [made, old[0]]
 
 
 @pytest.mark.parametrize("keep", [0, 3])
@@ -78,13 +78,13 @@ def test_tables_that_change_are_backed_up_first(keep: int, file: Path) -> None:
     before = version(file)
     made = take_before_migrations(url(file), keep)
     upgrade(url(file))
-    assert [version(each) for each in listed(file)] == [before] * (made is not None)
+    assert [version(each) for each in list_backups(file)] == [before] * (made is not None)
     assert (made is not None) == (keep > 0)
 
 
 def test_tables_of_this_version_and_a_database_that_is_not_there_need_none(file: Path) -> None:
     assert take_before_migrations(url(file), 3) is None
-    assert take_daily(url(file), 3) is None
+    assert take_daily_backup(url(file), 3) is None
     assert not file.exists()
     upgrade(url(file))
     assert take_before_migrations(url(file), 3) is None
@@ -98,7 +98,7 @@ def test_a_new_database_needs_none_however_little_room_there_is(
         new.execute("PRAGMA journal_mode = WAL")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0))
     assert take_before_migrations(url(file), 3) is None
-    assert listed(file) == []
+    assert list_backups(file) == []
 
 
 class Usage(NamedTuple):
@@ -112,11 +112,11 @@ def test_without_room_no_backup_is_made_and_none_is_deleted(
     old = [aged(file, days=day) for day in (2, 3)]
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(backups.ROOM_LEFT_BYTES))
     with pytest.raises(StorageFull, match=r"no backup was made in .*backups"):
-        take_daily(url(file), 1)
-    assert listed(file) == old
+        take_daily_backup(url(file), 1)
+    assert list_backups(file) == old
 
 
 @pytest.mark.postgres
 def test_a_server_is_backed_up_by_whoever_runs_it(clean_postgres: str) -> None:
-    assert take_daily(clean_postgres, 3) is None
+    assert take_daily_backup(clean_postgres, 3) is None
     assert take_before_migrations(clean_postgres, 3) is None

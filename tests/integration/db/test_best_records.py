@@ -1,6 +1,6 @@
 """Best records and contexts of a workload: times of different conditions are not taken for the same."""
 
-from db.repositories.measuring_contexts import Contexts, count_other_programs, differ
+from db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
 from db.repositories.schedules import BestRecords
 from tests.fixtures.brought import bring
 from tests.fixtures.rows import Rows
@@ -50,7 +50,11 @@ def test_contexts_differ_in_host_or_builder_whatever_was_timed(rows: Rows) -> No
         context(rows, {}, built_by="9"),
     ]
     own, *others = rows.read(lambda session: [Contexts(session).get(each) for each in ids])
-    assert [differ(own, other) for other in others] == [(False, False), (True, False), (False, True)]
+    assert [compare_contexts(own, other) for other in others] == [
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_contexts_of_other_datasets_are_told_apart_from_those_of_this_one(rows: Rows) -> None:

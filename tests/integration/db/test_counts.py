@@ -13,7 +13,7 @@ def stats(rows, owner="ada"):
 
 
 def grown(rows, settled_sec=-60.0):
-    return rows.write(lambda session: Counts(session).grow(settled_sec))
+    return rows.write(lambda session: Counts(session).count_new_rows(settled_sec))
 
 
 def cells(rows):
@@ -48,7 +48,7 @@ def test_counted_again_nothing_is_counted_twice(rows):
 
 def test_what_is_withdrawn_is_counted_as_that(rows):
     seen = SeenDevice("liar", rows.target_id, "liar", "host", 2, "0.27.0")
-    liar = rows.write(lambda session: Devices(session).seen(seen))
+    liar = rows.write(lambda session: Devices(session).record_seen(seen))
     rows.measured_round(rows.ok(0, device_id=liar), rows.ok(1))
     grown(rows)
     rows.measured_round(rows.ok(0, device_id=liar), workload="w1")
@@ -63,7 +63,7 @@ def test_what_is_withdrawn_is_counted_as_that(rows):
 def test_a_device_of_many_rows_is_withdrawn_a_few_at_a_time(rows, monkeypatch):
     monkeypatch.setattr("db.repositories.withdraw_measurements.AT_A_TIME", 2)
     seen = SeenDevice("liar", rows.target_id, "liar", "host", 2, "0.27.0")
-    liar = rows.write(lambda session: Devices(session).seen(seen))
+    liar = rows.write(lambda session: Devices(session).record_seen(seen))
     rows.measured_round(*[rows.ok(slot, device_id=liar) for slot in range(5)])
     assert rows.write(lambda session: Withdrawals(session).withdraw("liar")).measurements == 5
     assert rows.write(lambda session: Withdrawals(session).withdraw("liar")).measurements == 0

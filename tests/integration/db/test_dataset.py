@@ -193,8 +193,8 @@ def test_only_the_fastest_schedule_of_a_workload_is_among_the_best(rows):
 
 def test_a_device_that_answers_again_is_the_same_device(rows):
     seen = SeenDevice("d", rows.target_id, "h", "host", 2, "0.27.0")
-    first = rows.write(lambda session: Devices(session).seen(seen))
-    assert rows.write(lambda session: Devices(session).seen(seen)) == first
+    first = rows.write(lambda session: Devices(session).record_seen(seen))
+    assert rows.write(lambda session: Devices(session).record_seen(seen)) == first
     [device] = rows.read(lambda session: Devices(session).list(fresh_sec=60, target_id=rows.target_id))
     assert device.id == first
     assert rows.read(lambda session: Devices(session).list(fresh_sec=-1)) == []
@@ -202,18 +202,18 @@ def test_a_device_that_answers_again_is_the_same_device(rows):
 
 def test_a_worker_that_is_gone_for_a_week_is_forgotten_a_few_at_a_time(rows):
     for name in ("a", "b", "c", "here"):
-        rows.write(lambda session, name=name: Workers(session).seen(name, "h", {}))
+        rows.write(lambda session, name=name: Workers(session).record_seen(name, "h", {}))
     gone = update(Worker).where(Worker.id != "here").values(last_seen=Worker.last_seen - 8 * 86400)
     rows.write(lambda session: session.execute(gone))
-    forget = lambda: rows.write(lambda session: Workers(session).forget(7, 2))  # noqa: E731
+    forget = lambda: rows.write(lambda session: Workers(session).delete_unseen(7, 2))  # noqa: E731
     assert (forget(), forget(), forget()) == (2, 1, 0)
     assert [worker.id for worker in rows.read(lambda session: Workers(session).list())] == ["here"]
 
 
 def test_a_worker_keeps_its_start_and_refreshes_the_rest(rows):
-    rows.write(lambda session: Workers(session).seen("w", "h", {"pid": 1}))
+    rows.write(lambda session: Workers(session).record_seen("w", "h", {"pid": 1}))
     [first] = rows.read(lambda session: Workers(session).list())
-    rows.write(lambda session: Workers(session).seen("w", "h", {"pid": 1}, "round 2"))
+    rows.write(lambda session: Workers(session).record_seen("w", "h", {"pid": 1}, "round 2"))
     [later] = rows.read(lambda session: Workers(session).list(fresh_sec=60))
     assert later.started_at == first.started_at
     assert later.last_seen >= first.last_seen
@@ -222,7 +222,7 @@ def test_a_worker_keeps_its_start_and_refreshes_the_rest(rows):
 
 def test_a_job_that_ended_is_no_longer_active(rows):
     assert [job.id for job in rows.read(active_jobs)] == [rows.job_id]
-    rows.write(lambda session: Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE))
+    rows.write(lambda session: Jobs(session).move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE))
     assert rows.read(active_jobs) == []
 
 

@@ -40,7 +40,7 @@ def test_it_wins_nothing(rows):
         trial.latency_us for trial, _ in rows.read(lambda session: Trials(session).of_round(round_id))
     ] == [7.0]
     (decision,) = rows.read(lambda session: DecisionLog(session).list(rows.job_id)).items
-    assert (decision.found_us, decision.failures, decision.trials) == (7.0, 0, 2)
+    assert (decision.best_us, decision.failures, decision.trials) == (7.0, 0, 2)
 
 
 def test_where_nothing_else_is_known_the_lowest_bound_is_the_best_guess(rows):
@@ -52,13 +52,13 @@ def test_nobody_learns_from_it_and_it_may_be_measured_again(rows):
     rows.closed_round(rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0))
     assert [trial.candidate.decisions for trial in trials(rows, "history")] == [(1, 2)]
     workload = rows.workloads["w0"]
-    known = rows.read(lambda session: Trials(session).known([workload], rows.target_id))
+    known = rows.read(lambda session: Trials(session).count_learnable_by_workload([workload], rows.target_id))
     assert known == {workload: 1}
 
 
 def test_a_time_may_turn_out_to_be_a_bound(rows):
     round_id = rows.closed_round(rows.ok(0, 5.0), rows.ok(1, 7.0))
-    rows.write(lambda session: Measurements(session).disturb(round_id, {0: 0.3}))
+    rows.write(lambda session: Measurements(session).mark_disturbed_slots(round_id, {0: 0.3}))
     assert [trial.latency_us for trial in trials(rows, "best", 4)] == [7.0]
 
 
@@ -76,7 +76,7 @@ def test_the_best_value_that_a_user_sees_never_rises_again(rows):
     round_id, attempt = rows.claimed_round()
     rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(1, 224.8)]))
     assert best_us(rows) == 233.8, "a time of a round that goes on may still turn out to be a bound"
-    rows.write(lambda session: Measurements(session).disturb(round_id, {1: 0.3}))
+    rows.write(lambda session: Measurements(session).mark_disturbed_slots(round_id, {1: 0.3}))
     rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(2, 230.1)]))
     rows.write(
         lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, RoundStats(candidates=2))
@@ -100,7 +100,7 @@ def test_hours_whose_times_disagree_with_later_ones_are_found_and_marked(rows):
     stored_before(rows, 2, 10.0, 20.0, 10.0)
     (hour,) = busy_hours(rows)
     assert (hour.job_id, hour.rows, hour.times) == (rows.job_id, 4, pytest.approx(2.5))
-    assert rows.write(lambda session: BusyHours(session).mark(hour)) == 4
+    assert rows.write(lambda session: BusyHours(session).mark_as_bounds(hour)) == 4
     assert busy_hours(rows) == []
     left = rows.read(lambda session: session.scalars(select(Measurement.latency_us)).all())
     assert sorted(us for us in left if us is not None) == [10.0, 10.0, 20.0]

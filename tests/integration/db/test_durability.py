@@ -88,10 +88,12 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
         rows.write(act)
 
     def reap(_slot):
-        rows.write(lambda session: WorkItems(session).expire(rows.job_id))
+        rows.write(lambda session: WorkItems(session).end_expired_leases(rows.job_id))
 
     def renew(_slot):
-        rows.write(lambda session: Leases(session).renew(LeaseToken(WorkItem.round(round_id), attempt), 60))
+        rows.write(
+            lambda session: Leases(session).renew(LeaseToken(WorkItem.for_round(round_id), attempt), 60)
+        )
 
     def refused(call):
         action, slot = call

@@ -56,7 +56,7 @@ def test_first_guesses_that_failed_under_other_limits_count_as_untried(rows):
 
     def first(limits):
         same = rows.workloads["w0"], rows.target_id, rows.context_id, "random", 3
-        found = rows.read(lambda session: Trials(session).first(*same, limits))
+        found = rows.read(lambda session: Trials(session).list_fastest_of_first(*same, limits))
         return [trial.candidate.decisions[0] for trial in found]
 
     assert first(HASTY) == []
@@ -75,6 +75,8 @@ def test_shared_cost_models_learn_from_no_time_out_under_a_limit_below_the_defau
         failed(rows, 5, Outcome.BUILD_TIMEOUT, None),
     ]
     rows.closed_round(*hasty, *usual)
-    seen = rows.read(lambda session: Trials(session).outlines("matmul", rows.target_id)["id"])
+    seen = rows.read(lambda session: Trials(session).read_family_columns("matmul", rows.target_id)["id"])
     assert len(seen) == len(usual)
-    assert rows.read(lambda session: Trials(session).family_growth("matmul", rows.target_id)) == len(usual)
+    assert rows.read(lambda session: Trials(session).count_new_family_rows("matmul", rows.target_id)) == len(
+        usual
+    )

@@ -51,7 +51,7 @@ def families_of(rows, job_id):
 def test_new_workloads_have_no_seat_and_known_ones_have_that_of_the_dataset(rows):
     a_job(rows, {"w0": A})
     job = a_job(rows, {"w0": "", "w2": ""})
-    assert rows.read(lambda session: WorkloadFamilies(session).without_family(job)) == {
+    assert rows.read(lambda session: WorkloadFamilies(session).workloads_without_family(job)) == {
         rows.workloads[w] for w in ("w0", "w2")
     }
     assert {key: seat.family for key, seat in seats_of(rows, job).items()} == {"w0": A, "w2": ""}
@@ -76,7 +76,7 @@ def test_seats_are_given_to_new_tasks_only(rows):
     rows.write(lambda session: WorkloadFamilies(session).set_families(job, seats))
     assert families_of(rows, job) == [A, B]
     assert seats_of(rows, job)["w0"] == replace(seats[0], workload_id=rows.workloads["w0"], key="w0")
-    assert rows.read(lambda session: WorkloadFamilies(session).without_family(job)) == set()
+    assert rows.read(lambda session: WorkloadFamilies(session).workloads_without_family(job)) == set()
 
 
 def test_a_move_counts_for_all_jobs_of_the_target_that_agree(rows):
@@ -103,15 +103,15 @@ def test_ranked_rounds_are_the_newest_that_a_model_proposed(rows):
     a_round(rows, None)
     rows.write(lambda session: rows.add_round(session, "w0"))
     places = [rows.workloads[name] for name in ("w0", "w1")]
-    found = rows.read(lambda session: WorkloadFamilies(session).ranked(places, rows.target_id))
+    found = rows.read(lambda session: WorkloadFamilies(session).list_ranked_rounds(places, rows.target_id))
     assert list(found) == [rows.workloads["w0"]]
     assert [row.id for row in found[rows.workloads["w0"]]] == made[2:], "the one without a model is newest"
-    assert {(row.family, row.stats.rank_own) for row in found[rows.workloads["w0"]]} == {(A, 0.5)}
+    assert {(row.family, row.stats.own_accuracy) for row in found[rows.workloads["w0"]]} == {(A, 0.5)}
 
 
 def a_round(rows, model_id):
     round_id, attempt = rows.claimed_round()
-    rows.write(lambda session: Rounds(session).fix_inputs(round_id, model_id))
-    done = RoundState.DONE, {"rank_own": 0.5}
+    rows.write(lambda session: Rounds(session).store_inputs(round_id, model_id))
+    done = RoundState.DONE, {"own_accuracy": 0.5}
     rows.write(lambda session: Rounds(session).close(round_id, attempt, *done))
     return round_id

@@ -27,41 +27,41 @@ def holds(database):
 
 def test_of_many_who_ask_exactly_one_gets_the_work(holds):
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda i: holds.claim(WorkItem.plan(1), f"h{i}", 60), range(6)))
+        found = list(pool.map(lambda i: holds.claim(WorkItem.for_planning(1), f"h{i}", 60), range(6)))
     assert [hold.attempt for hold in found if hold] == [1]
 
 
 def test_pieces_of_work_do_not_meet(holds):
-    items = [WorkItem.plan(1), WorkItem.plan(2), WorkItem.round(1)]
+    items = [WorkItem.for_planning(1), WorkItem.for_planning(2), WorkItem.for_round(1)]
     assert [holds.claim(item, "a", 60) for item in items] == [
         LeaseToken(item, Token(1, "a")) for item in items
     ]
 
 
 def test_a_holder_that_went_silent_is_a_death_whoever_notices(holds):
-    item = WorkItem.plan(1)
+    item = WorkItem.for_planning(1)
     holds.claim(item, "a", -1)
     assert holds.claim(item, "b", -1) == LeaseToken(item, Token(2, "b"))
-    (loss,) = holds.expire(None)
+    (loss,) = holds.free_expired_work(None)
     row = holds.get(item)
     assert (loss.hold.item, loss.hold.attempt, row.losses, row.deaths) == (item, 2, 0, 2)
-    assert holds.expire(None) == []
+    assert holds.free_expired_work(None) == []
 
 
 def test_what_comes_up_anew_has_lost_nothing(holds, rows):
-    item = WorkItem.round(7)
-    for way in (holds.lose, holds.die):
+    item = WorkItem.for_round(7)
+    for way in (holds.record_interruption, holds.record_killed_holder):
         way(holds.claim(item, "a", 60))
     assert (holds.get(item).losses, holds.get(item).deaths) == (1, 1)
-    holds.open(item, rows.job_id)
+    holds.add_or_reopen_work(item, rows.job_id)
     assert (holds.get(item).losses, holds.get(item).deaths) == (0, 0)
 
 
 def test_planning_waits_for_nobody(holds):
-    item = WorkItem.plan(1)
+    item = WorkItem.for_planning(1)
     holds.claim(item, "a", -1)
-    holds.expire(None)
-    holds.give_back(holds.claim(item, "b", 60))
+    holds.free_expired_work(None)
+    holds.return_work(holds.claim(item, "b", 60))
     assert holds.waiting(-60) == []
 
 
@@ -72,7 +72,7 @@ def test_held_work_behaves_like_its_model(holds):
     class Model(RuleBasedStateMachine):
         def __init__(self):
             super().__init__()
-            self.item = WorkItem.plan(next(numbers))
+            self.item = WorkItem.for_planning(next(numbers))
             self.granted = 0
             self.valid = False  # the newest token still names a holder
             self.expired = True
@@ -96,7 +96,7 @@ def test_held_work_behaves_like_its_model(holds):
                 self.expired = expired
 
         @precondition(lambda self: self.granted)
-        @rule(age=st.integers(0, 2), way=st.sampled_from(["end", "give_back"]))
+        @rule(age=st.integers(0, 2), way=st.sampled_from(["end", "return_work"]))
         def let_go(self, age, way):
             current = age == 0 and self.valid
             assert getattr(holds, way)(self.hold(age)) == current
@@ -105,7 +105,9 @@ def test_held_work_behaves_like_its_model(holds):
 
         @rule()
         def reap(self):
-            found = [loss.hold.attempt for loss in holds.expire(None) if loss.hold.item == self.item]
+            found = [
+                loss.hold.attempt for loss in holds.free_expired_work(None) if loss.hold.item == self.item
+            ]
             assert found == ([self.granted] if self.valid and self.expired else [])
             self.valid = self.valid and not self.expired
 

@@ -106,25 +106,25 @@ def test_jobs_are_listed_newest_first_in_pages_of_one_owner(rows, jobs):
 
 
 def test_a_move_happens_only_from_the_states_it_names(rows, jobs):
-    assert not jobs.move(rows.job_id, [JobState.QUEUED], JobState.IMPORTING)
-    assert jobs.move(rows.job_id, [JobState.TUNING], JobState.FINISHING, "spent")
+    assert not jobs.move_to_state(rows.job_id, [JobState.QUEUED], JobState.IMPORTING)
+    assert jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.FINISHING, "spent")
     job = jobs.get(rows.job_id, None)
     assert (job.state, job.reason, job.finished_at) == (JobState.FINISHING, "spent", None)
-    jobs.move(rows.job_id, [JobState.FINISHING], JobState.DONE)
+    jobs.move_to_state(rows.job_id, [JobState.FINISHING], JobState.DONE)
     job = jobs.get(rows.job_id, None)
     assert job.created_at <= job.started_at <= job.finished_at
 
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.IMPORTING, JobState.TUNING])
 def test_a_paused_job_goes_on_where_it_was(rows, jobs, state):
-    jobs.move(rows.job_id, [JobState.TUNING], state)
+    jobs.move_to_state(rows.job_id, [JobState.TUNING], state)
     assert jobs.pause(rows.job_id, "ada").state == JobState.PAUSED
     assert rows.read(active_jobs) == []
     assert jobs.resume(rows.job_id, "ada").state == state
 
 
 def test_a_finished_job_goes_on_only_with_more_trials(rows, jobs):
-    jobs.move(rows.job_id, [JobState.TUNING], JobState.DONE)
+    jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE)
     with pytest.raises(Conflict, match="is done"):
         jobs.resume(rows.job_id, "ada")
     job = jobs.resume(rows.job_id, "ada", more_trials=16)
@@ -138,62 +138,64 @@ def test_a_job_without_a_limit_of_trials_is_given_one_on_top_of_what_it_spent(ro
     measured(rows, "w0", [rows.ok(0, 20.0), rows.ok(1, 10.0)], job_id)
     jobs.pause(job_id, "ada")
     assert jobs.resume(job_id, "ada", more_trials=8).trials is None
-    jobs.move(job_id, [JobState.TUNING], JobState.DONE)
+    jobs.move_to_state(job_id, [JobState.TUNING], JobState.DONE)
     assert jobs.resume(job_id, "ada", more_trials=16).trials == 2 + 16
 
 
 def test_a_job_that_decides_for_itself_counts_from_then_on_where_trials_are_asked_for(rows, jobs):
-    assert not jobs.get(rows.job_id, "ada").auto
+    assert not jobs.get(rows.job_id, "ada").has_auto_budget
     jobs.pause(rows.job_id, "ada")
-    assert jobs.resume(rows.job_id, "ada", auto=True).auto
+    assert jobs.resume(rows.job_id, "ada", auto=True).has_auto_budget
     measured(rows, "w0", [rows.ok(0, 20.0), rows.ok(1, 10.0)], rows.job_id)
     jobs.pause(rows.job_id, "ada")
     assert jobs.resume(rows.job_id, "ada", more_trials=8).trials == 2 + 8
 
 
 def test_a_done_job_goes_on_by_itself_unless_it_ended_by_itself(rows, jobs):
-    jobs.move(rows.job_id, [JobState.TUNING], JobState.DONE)
+    jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE)
     job = jobs.resume(rows.job_id, "ada", auto=True)
     assert (job.state, job.trials, job.minutes) == (JobState.TUNING, None, None)
-    jobs.move(rows.job_id, [JobState.TUNING], JobState.DONE)
+    jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE)
     with pytest.raises(Conflict, match="is done"):
         jobs.resume(rows.job_id, "ada", auto=True)
 
 
 def test_a_job_that_failed_in_its_finish_is_finished_again(rows, jobs):
-    jobs.move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
-    jobs.move(rows.job_id, [JobState.FINISHING], JobState.FAILED, "no room")
+    jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.FINISHING)
+    jobs.move_to_state(rows.job_id, [JobState.FINISHING], JobState.FAILED, "no room")
     job = jobs.resume(rows.job_id, "ada")
     assert (job.state, job.reason, job.finished_at, job.trials) == (JobState.FINISHING, "", None, 64)
 
 
 def test_a_job_whose_worker_died_in_its_finish_is_finished_again(rows, jobs):
-    jobs.move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
+    jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.FINISHING)
     for _ in range(MAX_DEATHS):
         jobs.claim_stage(rows.job_id, JobState.FINISHING, "w", -1)
-        (lost,) = rows.write(lambda session: WorkItems(session).expire(rows.job_id))
+        (lost,) = rows.write(lambda session: WorkItems(session).end_expired_leases(rows.job_id))
     assert lost.is_given_up
     assert jobs.resume(rows.job_id, "ada").state == JobState.FINISHING
     assert rows.read(lambda session: Leases(session).get(lost.hold.item).deaths) == 0
 
 
 def test_a_job_that_failed_in_its_finish_tunes_on_with_more_trials(rows, jobs):
-    jobs.move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
-    jobs.move(rows.job_id, [JobState.FINISHING], JobState.FAILED)
+    jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.FINISHING)
+    jobs.move_to_state(rows.job_id, [JobState.FINISHING], JobState.FAILED)
     job = jobs.resume(rows.job_id, "ada", more_trials=16)
     assert (job.state, job.trials) == (JobState.TUNING, 80)
 
 
 def test_a_done_job_is_finished_again_for_what_its_finish_left_out(rows, jobs):
-    jobs.move(rows.job_id, [JobState.TUNING], JobState.DONE)
-    jobs.record(rows.job_id, report={"not_done": [{"step": "run", "why": "it died", "hint": ""}]})
+    jobs.move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE)
+    jobs.store_report_columns(
+        rows.job_id, report={"skipped_steps": [{"step": "run", "why": "it died", "hint": ""}]}
+    )
     assert jobs.resume(rows.job_id, "ada").state == JobState.FINISHING
 
 
 @pytest.mark.parametrize("state", [JobState.IMPORTING, JobState.TUNING])
 def test_a_job_that_failed_before_its_finish_stays_failed(rows, jobs, state):
-    jobs.move(rows.job_id, [JobState.TUNING], state)
-    jobs.move(rows.job_id, [state], JobState.FAILED)
+    jobs.move_to_state(rows.job_id, [JobState.TUNING], state)
+    jobs.move_to_state(rows.job_id, [state], JobState.FAILED)
     for trials in (0, 16):
         with pytest.raises(Conflict, match="is failed"):
             jobs.resume(rows.job_id, "ada", trials)
@@ -229,7 +231,7 @@ def test_what_was_left_unbuilt_is_a_trial_and_no_failure(rows, jobs):
     refusal = {"outcome": Outcome.BUILD_ERROR, "run_us": (), "error": f"{NOT_COMPILED}in 900 places"}
     rows.measured_round(rows.ok(0, 20.0), rows.failed(1), rows.ok(2, **refusal), rows.ok(3, **refusal))
     found = progress_of_job(rows)
-    assert (found.spent, found.failures, found.left_unbuilt) == (4, {"build_error": 1}, 2)
+    assert (found.spent, found.failures, found.unbuilt_candidates) == (4, {"build_error": 1}, 2)
     assert found.outcomes == {"ok": 1, "build_error": 1, LEFT_UNBUILT: 2}
     assert rows.read(lambda session: Tasks(session).summaries(rows.job_id))[0].failures == 1
     assert rows.read(lambda session: DecisionLog(session).list(rows.job_id)).items[0].failures == 1
@@ -243,7 +245,7 @@ def test_progress_counts_trials_failures_and_bests(rows, jobs):
     measured(rows, "w0", [rows.ok(0, 20.0), rows.ok(1, 10.0), rows.failed(2)])
     rows.measured_round(rows.failed(0, Outcome.RUN_TIMEOUT), workload="w1")
     found = progress_of_job(rows)
-    assert (found.spent, found.in_flight) == (4, 7)
+    assert (found.spent, found.open_candidates) == (4, 7)
     assert found.failures == {"build_error": 1, "run_timeout": 1}
     tasks = rows.read(lambda session: Tasks(session).list(rows.job_id))
     assert found.best_us == {tasks[0].id: 10.0}

@@ -24,7 +24,7 @@ def commit(rows, round_id, attempt, batch):
 
 def finish(rows, batch):
     def act(session):
-        Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
+        Jobs(session).move_to_state(rows.job_id, [JobState.TUNING], JobState.FINISHING)
         token = Jobs(session).claim_stage(rows.job_id, JobState.FINISHING, "w", 60).token
         program = rows.workloads["w0"], rows.target_id
         return Measurements(session).add_finish(rows.job_id, token, *program, batch)
@@ -37,7 +37,7 @@ def history(rows, workload="w0", upto=None):
 
 
 def ids(rows):
-    return rows.read(lambda session: Trials(session).outlines("matmul", rows.target_id)["id"])
+    return rows.read(lambda session: Trials(session).read_family_columns("matmul", rows.target_id)["id"])
 
 
 def best(rows, count=1, context_id=None):
@@ -135,21 +135,21 @@ def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):
 
     def family(session):
         trials = Trials(session)
-        outlines = trials.outlines("matmul", rows.target_id)
+        outlines = trials.read_family_columns("matmul", rows.target_id)
         first, *others = outlines["id"]
-        return outlines, trials.by_ids(others), trials.family_growth("matmul", rows.target_id, first)
+        return outlines, trials.by_ids(others), trials.count_new_family_rows("matmul", rows.target_id, first)
 
     outlines, others, growth = rows.read(family)
     assert list(outlines["workload_id"]) == [rows.workloads[key] for key in ("w0", "w0", "w1")]
     assert [trial.candidate for trial in others] == [Candidate("sketch", (1, 2)), Candidate("sketch", (0, 2))]
     assert (len(outlines), growth) == (3, 2)
-    assert len(rows.read(lambda session: Trials(session).outlines("conv2d", rows.target_id))) == 0
+    assert len(rows.read(lambda session: Trials(session).read_family_columns("conv2d", rows.target_id))) == 0
 
 
 def test_known_counts_what_an_import_finds(rows):
     rows.closed_round(rows.ok(0), rows.failed(1))
     ids = list(rows.workloads.values())
-    known = rows.read(lambda session: Trials(session).known(ids, rows.target_id))
+    known = rows.read(lambda session: Trials(session).count_learnable_by_workload(ids, rows.target_id))
     assert known == {rows.workloads["w0"]: 2}
 
 

@@ -7,7 +7,7 @@ from db.repositories.fair_shares import FairShares
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Records
-from db.repositories.rounds import Rounds, newest_of
+from db.repositories.rounds import Rounds, select_newest_measurement
 from db.repositories.schedules import Schedules
 from db.repositories.snapshots import Selection, SnapshotRows
 from db.repositories.tasks import TaskHistories, Tasks
@@ -46,9 +46,9 @@ READS = {
     "summaries": lambda rows: lambda session: Tasks(session).summaries(rows.job_id),
     "standings": lambda rows: lambda session: TaskHistories(session).of(Jobs(session).get(rows.job_id, None)),
     "claims": lambda rows: lambda session: FairShares(session).claims(rows.target_id),
-    "due": lambda rows: lambda session: FairShares(session).due(4),
+    "due": lambda rows: lambda session: FairShares(session).list_jobs_to_plan(4),
     "history": lambda rows: lambda session: Trials(session).history(rows.workloads["w0"], rows.target_id, 9),
-    "family": lambda rows: lambda session: Trials(session).outlines("matmul", rows.target_id),
+    "family": lambda rows: lambda session: Trials(session).read_family_columns("matmul", rows.target_id),
     "best": lambda rows: lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, 4),
     "a page of the dataset": lambda rows: (
         lambda session: SnapshotRows(session).page(Selection(op="matmul"), 0, 9)
@@ -87,7 +87,9 @@ def test_on_postgres_a_new_workload_costs_no_walk_from_the_newest_measurement_on
     rows.write(lambda session: session.execute(text(FILL), told))
     rows.write(lambda session: session.execute(text("analyze measurements")))
     (new,) = rows.write(lambda session: Workloads(session).ensure_many([new_workload("new")])).values()
-    query = newest_of(new, rows.target_id).compile(database.engine, compile_kwargs={"literal_binds": True})
+    query = select_newest_measurement(new, rows.target_id).compile(
+        database.engine, compile_kwargs={"literal_binds": True}
+    )
     plan = rows.read(lambda session: session.scalars(text(f"explain {query}")).all())
     database.dispose()
     assert any("ix_measurements_workload" in step for step in plan), plan

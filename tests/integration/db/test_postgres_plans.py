@@ -34,7 +34,7 @@ def filled(postgres_server):
     database = Database(url)
     fill(database, ROWS)
     with database.transaction() as session:
-        Counts(session).grow()
+        Counts(session).count_new_rows()
         session.execute(text("ANALYZE measurement_counts"))
     yield database
     database.dispose()

@@ -7,10 +7,10 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import insert, select, update
 
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.feature_cache import Features, FeatureSource
-from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
@@ -18,18 +18,18 @@ from db.repositories.schedules import BestRecords
 from db.repositories.snapshots import Selection, SnapshotRows
 from db.repositories.stored_files import Models
 from db.repositories.tasks import NewTask, Tasks
-from db.repositories.trials import Recordings
+from db.repositories.trials import MeasuredTasks
 from db.repositories.workload_families import WorkloadFamilies
 from db.repositories.workloads import Networks, Workloads
 from db.tables import Job, Measurement, Round, Task
-from mallorn.core.cost_model_name import scope_of
+from mallorn.core.cost_model_name import private_family_prefix
 from mallorn.core.errors import NotFound
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, RoundState
 from tests.fixtures.rows import Rows, new_job, new_workload
 from tests.fixtures.stored import workload_named
 
-PRIVATE = JobOptions(private="on").model_dump(mode="json")
+PRIVATE = JobOptions(private=True).model_dump(mode="json")
 SECRET_MODEL = "b" * 64
 
 
@@ -47,7 +47,7 @@ class Private(Rows):
         Tasks(session).add_many(
             self.private_job, [NewTask(at, name, 1, self.workloads[name], "matmul") for at, name in names]
         )
-        Jobs(session).move(self.private_job, [JobState.QUEUED], JobState.TUNING)
+        Jobs(session).move_to_state(self.private_job, [JobState.QUEUED], JobState.TUNING)
 
     def measure(self, workload, latency_us, slot=0):
         """A row of Bob's job."""
@@ -62,7 +62,7 @@ class Private(Rows):
         self.write(lambda session: Workloads(session).ensure_many([new_workload(workload)]))
 
     def frozen(self, **selected):
-        upto = self.write(lambda session: SnapshotRows(session).settled_mark())
+        upto = self.write(lambda session: SnapshotRows(session).find_newest_settled_id())
         return self.frozen_upto(upto, **selected)
 
     def frozen_upto(self, upto, **selected):
@@ -111,7 +111,7 @@ def test_frozen_rows_leave_out_private_programs_and_the_private_models_name(priv
 
 
 def test_a_frozen_set_stays_the_same_when_a_program_becomes_known(private):
-    upto = private.write(lambda session: SnapshotRows(session).settled_mark())
+    upto = private.write(lambda session: SnapshotRows(session).find_newest_settled_id())
     private.publish()
     private.measure("secret", 4.0, slot=1)
     assert private.frozen_upto(upto) == [("w0", None)]
@@ -130,17 +130,19 @@ def test_best_records_leave_them_out(private):
 
 
 def test_recordings_leave_them_out(private):
-    measured = private.read(lambda session: Recordings(session).measured())
+    measured = private.read(lambda session: MeasuredTasks(session).list())
     assert [task.workload_id for task in measured] == [private.workloads["w0"]]
     private.publish()
     private.measure("secret", 9.0, slot=1)
-    secret = private.read(lambda session: Recordings(session).measured())[1]
-    trials = private.read(lambda session: Recordings(session).trials(secret))
+    secret = private.read(lambda session: MeasuredTasks(session).list())[1]
+    trials = private.read(lambda session: MeasuredTasks(session).trials(secret))
     assert [trial.latency_us for trial in trials] == [9.0]
 
 
 def test_networks_of_private_jobs_are_not_told(private):
-    assert private.read(lambda session: Networks(session).weights()) == {"mlp": {"w0": 1, "w1": 2}}
+    assert private.read(lambda session: Networks(session).call_counts_by_network()) == {
+        "mlp": {"w0": 1, "w1": 2}
+    }
 
 
 def test_near_programs_are_those_that_the_owner_may_know(private):
@@ -165,7 +167,7 @@ def test_a_second_private_owner_learns_of_their_own_program_and_shares_it_with_n
 
 
 def test_families_of_private_jobs_are_not_met_by_others(private):
-    scoped = f"{scope_of('bob')}operator:matmul"
+    scoped = f"{private_family_prefix('bob')}operator:matmul"
 
     def seat(session):
         session.execute(update(Task).values(family="operator:matmul").where(Task.job_id == private.job_id))
@@ -183,7 +185,7 @@ def test_versions_that_learned_for_a_private_job_are_its_owners(private):
         return CostModels(session).add(NewCostModel(family, private.target_id, "xgboost", 1, 1, {}, b"")).id
 
     shared = private.write(lambda session: add(session, "operator:matmul"))
-    his = private.write(lambda session: add(session, f"{scope_of('bob')}operator:matmul"))
+    his = private.write(lambda session: add(session, f"{private_family_prefix('bob')}operator:matmul"))
 
     def seen(owner):
         return {
@@ -206,11 +208,15 @@ def test_statistics_call_a_model_as_its_owner_does(private):
 
 
 def test_a_deleted_job_stays_private(private):
-    private.write(lambda session: Jobs(session).move(private.private_job, list(JobState), JobState.DONE))
+    private.write(
+        lambda session: Jobs(session).move_to_state(private.private_job, list(JobState), JobState.DONE)
+    )
     private.write(lambda session: Removals(session).delete(private.private_job, "bob"))
     assert private.read(lambda session: session.get(Job, private.private_job)).private
     assert private.frozen() == [("w0", None)]
-    assert private.read(lambda session: Networks(session).weights()) == {"mlp": {"w0": 1, "w1": 2}}
+    assert private.read(lambda session: Networks(session).call_counts_by_network()) == {
+        "mlp": {"w0": 1, "w1": 2}
+    }
 
 
 def test_features_of_programs_that_only_deleted_private_jobs_brought_go(private):
@@ -234,7 +240,7 @@ def test_features_of_programs_that_only_deleted_private_jobs_brought_go(private)
     private.write(lambda session: Tasks(session).add_many(other_id, [task]))
     for job_id, left in ((private.private_job, {"w0", "secret"}), (other_id, {"w0"})):
         private.write(
-            lambda session, job_id=job_id: Jobs(session).move(job_id, list(JobState), JobState.DONE)
+            lambda session, job_id=job_id: Jobs(session).move_to_state(job_id, list(JobState), JobState.DONE)
         )
         private.write(lambda session, job_id=job_id: Removals(session).delete(job_id, "bob"))
         assert kept() == left

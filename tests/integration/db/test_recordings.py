@@ -5,7 +5,7 @@ import dataclasses
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
-from db.repositories.trials import Recordings
+from db.repositories.trials import MeasuredTasks
 from db.repositories.workloads import Workloads
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Choice, ChoiceKind
@@ -39,7 +39,7 @@ def test_tasks_come_with_failures_first_measurements_and_the_facts_of_their_cont
         ((2, 2), Outcome.OK, 4.0),
     ]
     assert [t.error for t in task.trials] == ["", "no", ""]
-    assert [(s.key, s.width) for s in task.sketches] == [("tiled", 2)]
+    assert [(s.key, s.decision_count) for s in task.sketches] == [("tiled", 2)]
     assert task.context["host_class"] == "host"
     assert task.optimum_us == 4.0
     assert task.failures == 1
@@ -52,20 +52,23 @@ def test_two_contexts_are_two_tasks_in_the_order_they_were_met(rows):
     other = rows.write(elsewhere)
     rows.measured_round(rows.ok(0, context_id=other), rows.failed(1, context_id=None), workload="w1")
     rows.measured_round(rows.ok(0))
-    found = rows.read(lambda session: Recordings(session).measured())
+    found = rows.read(lambda session: MeasuredTasks(session).list())
     assert [(each.workload_id, each.context_id) for each in found] == [
         (rows.workloads["w1"], other),
         (rows.workloads["w0"], rows.context_id),
     ]
-    assert [len(rows.read(lambda session, e=each: Recordings(session).trials(e))) for each in found] == [2, 1]
+    assert [len(rows.read(lambda session, e=each: MeasuredTasks(session).trials(e))) for each in found] == [
+        2,
+        1,
+    ]
 
 
 def test_hosts_are_those_that_measured_without_their_names(rows):
     def device(name, info):
         return SeenDevice(name, rows.target_id, "h", "host", 2, "0.27.0", info)
 
-    device_id = rows.write(lambda session: Devices(session).seen(device("a", SEEN)))
-    rows.write(lambda session: Devices(session).seen(device("idle", {"cpu_model": "another"})))
+    device_id = rows.write(lambda session: Devices(session).record_seen(device("a", SEEN)))
+    rows.write(lambda session: Devices(session).record_seen(device("idle", {"cpu_model": "another"})))
     assert measuring_hosts(rows.database) == []
     rows.measured_round(rows.ok(0, device_id=device_id))
     assert measuring_hosts(rows.database) == [

@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import func, select, update
 
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Records
 from db.repositories.rounds import Rounds
@@ -29,18 +29,18 @@ def worked(rows: Rows) -> None:
     rows.write(
         lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, RoundStats(candidates=1))
     )
-    rows.write(lambda session: Events(session).append(rows.job_id, FinishingEvent(why="enough")))
+    rows.write(lambda session: Events(session).append(rows.job_id, FinishingEvent(reason="enough")))
     rows.write(lambda session: StageRuns(session).begin(rows.job_id, StageKind.FINISH, "w"))
     rows.write(
-        lambda session: Jobs(session).record(
-            rows.job_id, report={"found": 1}, warnings=[{"message": "m"}], export_uri="x/y"
+        lambda session: Jobs(session).store_report_columns(
+            rows.job_id, report={"schedule_count": 1}, warnings=[{"message": "m"}], export_uri="x/y"
         )
     )
     end(rows, rows.job_id)
 
 
 def end(rows: Rows, job_id: str, state: JobState = JobState.DONE) -> None:
-    rows.write(lambda session: Jobs(session).move(job_id, list(JobState), state, "why"))
+    rows.write(lambda session: Jobs(session).move_to_state(job_id, list(JobState), state, "why"))
 
 
 def ended_days_ago(rows: Rows, job_id: str, days: float) -> None:
@@ -97,13 +97,13 @@ def test_a_deletion_takes_the_words_and_the_logs(rows):
 def test_what_a_deleted_job_measured_stays_its_owners(rows):
     worked(rows)
     before = rows.read(lambda session: Statistics(session).of("ada"))
-    weights = rows.read(lambda session: Networks(session).weights())
+    weights = rows.read(lambda session: Networks(session).call_counts_by_network())
     remove(rows)
     assert count(rows, Measurement) == 2
     found = rows.read(lambda session: Records(session).page("ada", job_id=rows.job_id))
     assert len(found.items) == 2
     assert rows.read(lambda session: Statistics(session).of("ada")) == before
-    assert rows.read(lambda session: Networks(session).weights()) == weights
+    assert rows.read(lambda session: Networks(session).call_counts_by_network()) == weights
 
 
 def test_rounds_of_a_deleted_job_go_on_telling_the_planner_what_they_brought(rows):
@@ -121,7 +121,7 @@ def test_rounds_of_a_deleted_job_go_on_telling_the_planner_what_they_brought(row
     assert standing() == before
 
 
-@pytest.mark.parametrize("state", [state for state in JobState if not state.final])
+@pytest.mark.parametrize("state", [state for state in JobState if not state.is_final])
 def test_a_job_that_goes_on_is_neither_archived_nor_deleted(rows, state):
     end(rows, rows.job_id, state)
     for act in (Removals.archive, Removals.delete):

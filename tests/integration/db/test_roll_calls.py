@@ -136,7 +136,7 @@ def test_who_has_stopped_for_good_is_not_read_again(database: Database) -> None:
 def test_whatever_ends_one_turn_the_next_one_is_taken_and_the_worker_says_so(
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mallorn.core.surviving_loop._logged_sec", {})  # it tells once a minute
+    monkeypatch.setattr("mallorn.core.log_loop_errors._logged_sec", {})  # it tells once a minute
 
     def break_off() -> Any:
         raise OverflowError("cannot convert float infinity to integer")
@@ -144,14 +144,14 @@ def test_whatever_ends_one_turn_the_next_one_is_taken_and_the_worker_says_so(
     tracker: Any = SimpleNamespace(devices=break_off)
     call = Heartbeat(database, tracker, "w")
     with caplog.at_level(logging.ERROR):
-        call._turn()
+        call._report_once()
     call._report_worker()
     assert "OverflowError" in caplog.text
     with database.session() as session:
-        assert Workers(session).list()[0].info.roll_call_error.startswith("OverflowError: cannot convert")
+        assert Workers(session).list()[0].info.device_list_error.startswith("OverflowError: cannot convert")
     tracker.devices, call._next_device_poll_sec = fleet(1).devices, 0.0
-    call._turn()
+    call._report_once()
     call._report_worker()
     with database.session() as session:
-        assert Workers(session).list()[0].info.roll_call_error == ""
+        assert Workers(session).list()[0].info.device_list_error == ""
     assert list(rows_of(database)) == ["pod-000"]

@@ -28,7 +28,7 @@ def claim(rows, round_id, worker="w", lease_sec=60.0):
 
 def expire(rows):
     """The rounds that wait again, and those that are given up."""
-    lost = rows.write(lambda session: WorkItems(session).expire(rows.job_id))
+    lost = rows.write(lambda session: WorkItems(session).end_expired_leases(rows.job_id))
     return tuple(
         [int(each.hold.item.subject) for each in lost if each.is_given_up is end] for end in (False, True)
     )
@@ -36,7 +36,7 @@ def expire(rows):
 
 def renew(rows, round_id, attempt):
     return rows.write(
-        lambda session: Leases(session).renew(LeaseToken(WorkItem.round(round_id), attempt), 60)
+        lambda session: Leases(session).renew(LeaseToken(WorkItem.for_round(round_id), attempt), 60)
     )
 
 
@@ -116,7 +116,7 @@ def test_who_works_on_from_before_a_restore_writes_nothing_into_the_round_that_h
         commit(rows, round_id, before, [0])
     assert not renew(rows, round_id, before)
     assert not close(rows, round_id, before)
-    assert not rows.write(lambda session: Rounds(session).revise(round_id, before, size=1))
+    assert not rows.write(lambda session: Rounds(session).change_inputs(round_id, before, size=1))
     assert commit(rows, again, heir, [0]) == 1
 
 
@@ -216,7 +216,7 @@ def test_the_sweeper_finds_rounds_whose_message_got_lost(rows):
     aged = update(LeaseRow).values(sent_at=LeaseRow.sent_at - 60)
     rows.write(lambda session: session.execute(aged))
     assert waiting(rows) == [round_id]
-    rows.write(lambda session: Leases(session).mark_sent([WorkItem.round(round_id)]))
+    rows.write(lambda session: Leases(session).mark_sent([WorkItem.for_round(round_id)]))
     assert waiting(rows) == []
 
 
@@ -225,7 +225,7 @@ def test_lost_messages_go_out_again_for_urgent_jobs_first_and_in_the_order_of_pl
         urgent = rows.add_job(session, "bob", ("w0",))
         session.execute(update(Job).where(Job.id == urgent).values(priority=1))
         for number, job_id in ((10, rows.job_id), (9, rows.job_id), (11, urgent)):
-            Leases(session).open(WorkItem.round(number), job_id)
+            Leases(session).add_or_reopen_work(WorkItem.for_round(number), job_id)
         session.execute(update(LeaseRow).values(sent_at=LeaseRow.sent_at - 60))
 
     rows.write(act)

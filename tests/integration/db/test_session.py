@@ -148,8 +148,8 @@ def test_nothing_outlives_a_transaction_so_that_a_pooler_may_give_the_connection
     database = Database(clean_postgres, answer_sec=4)
     for number in range(20):
         with database.transaction() as session:
-            Models(session).hold(MODEL)
-            Usage(session).hold("ada")
+            Models(session).lock_model(MODEL)
+            Usage(session).lock_owner_usage("ada")
             Models(session).add(f"{number:064}", "ada", "mlp", 1)
         with database.session() as session:
             assert session.scalar(text("SHOW statement_timeout")) == "4s"

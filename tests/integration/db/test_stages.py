@@ -35,19 +35,21 @@ def stage(rows):
             return rows.write(lambda session: Leases(session).renew(hold, 60))
 
         def give_back(self, hold):
-            return rows.write(lambda session: WorkItems(session).give_back(hold, ShutdownRequested()))
+            return rows.write(lambda session: WorkItems(session).return_work(hold, ShutdownRequested()))
 
         def lose(self, hold, words):
-            return rows.write(lambda session: WorkItems(session).lose(hold, MallornError(words)))
+            return rows.write(
+                lambda session: WorkItems(session).record_interruption(hold, MallornError(words))
+            )
 
         def die(self, hold, words):
-            rows.write(lambda session: WorkItems(session).die(hold, MallornError(words)))
+            rows.write(lambda session: WorkItems(session).record_killed_holder(hold, MallornError(words)))
 
         def expire(self):
             """For each job whose stage was taken back: whether it failed."""
             return [
                 each.is_given_up
-                for each in rows.write(lambda session: WorkItems(session).expire(self.job_id))
+                for each in rows.write(lambda session: WorkItems(session).end_expired_leases(self.job_id))
             ]
 
         def waiting(self, older_than_sec):
@@ -59,7 +61,7 @@ def stage(rows):
             return self.get(rows.job_id, None)
 
     calls = Calls()
-    calls.move(rows.job_id, [JobState.TUNING], FINISHING)
+    calls.move_to_state(rows.job_id, [JobState.TUNING], FINISHING)
     return calls
 
 
@@ -83,7 +85,7 @@ def test_a_stage_whose_lease_ran_out_goes_to_the_next_and_the_first_learns_it(st
 
 @pytest.mark.parametrize("end", ["pause", "cancel"])
 def test_renewing_fails_once_the_job_was_stopped(stage, rows, end):
-    stage.move(stage.job_id, [FINISHING], JobState.IMPORTING)
+    stage.move_to_state(stage.job_id, [FINISHING], JobState.IMPORTING)
     hold = stage.claim(state=JobState.IMPORTING)
     getattr(stage, end)(stage.job_id, "ada")
     assert not stage.renew(hold)
@@ -92,26 +94,26 @@ def test_renewing_fails_once_the_job_was_stopped(stage, rows, end):
 def test_an_old_worker_cannot_end_the_stage_of_a_new_one(stage):
     old = stage.claim(lease_sec=-1)
     new = stage.claim()
-    assert not stage.move(stage.job_id, [FINISHING], JobState.DONE, hold=old)
-    assert stage.move(stage.job_id, [FINISHING], JobState.DONE, hold=new)
+    assert not stage.move_to_state(stage.job_id, [FINISHING], JobState.DONE, hold=old)
+    assert stage.move_to_state(stage.job_id, [FINISHING], JobState.DONE, hold=new)
 
 
 def test_who_held_a_stage_before_the_job_was_put_back_into_it_holds_it_no_more(stage):
-    stage.move(stage.job_id, [FINISHING], JobState.IMPORTING)
+    stage.move_to_state(stage.job_id, [FINISHING], JobState.IMPORTING)
     first = stage.claim(state=JobState.IMPORTING)
     stage.pause(stage.job_id, "ada")
     stage.resume(stage.job_id, "ada")
     assert not stage.renew(first)
     second = stage.claim(state=JobState.IMPORTING)
     assert second.attempt == first.attempt + 1
-    assert not stage.move(stage.job_id, [JobState.IMPORTING], JobState.TUNING, hold=first)
+    assert not stage.move_to_state(stage.job_id, [JobState.IMPORTING], JobState.TUNING, hold=first)
 
 
 def test_a_claim_on_one_stage_is_none_on_another(stage):
     finish = stage.claim()
-    stage.move(stage.job_id, [FINISHING], JobState.IMPORTING, hold=finish)
+    stage.move_to_state(stage.job_id, [FINISHING], JobState.IMPORTING, hold=finish)
     assert stage.claim(state=JobState.IMPORTING)
-    assert not stage.move(stage.job_id, [JobState.IMPORTING], JobState.TUNING, hold=finish)
+    assert not stage.move_to_state(stage.job_id, [JobState.IMPORTING], JobState.TUNING, hold=finish)
 
 
 def test_a_stage_that_was_given_back_can_be_claimed_at_once(stage):
@@ -184,7 +186,7 @@ def test_deaths_in_one_stage_do_not_count_in_the_next(stage):
             stage.claim(lease_sec=-1)
             stage.claim(lease_sec=-1, state=JobState.IMPORTING)
             assert stage.expire() == [False]
-        stage.move(stage.job_id, [JobState.IMPORTING, FINISHING], state)
+        stage.move_to_state(stage.job_id, [JobState.IMPORTING, FINISHING], state)
     assert stage.job().state == FINISHING
 
 
@@ -199,13 +201,13 @@ def test_the_sweeper_finds_stages_that_nobody_holds_once_their_message_is_old(st
 def test_a_held_stage_needs_no_message(stage):
     stage.claim()
     assert stage.waiting(-60) == []
-    stage.move(stage.job_id, [FINISHING], FINISHING)
+    stage.move_to_state(stage.job_id, [FINISHING], FINISHING)
     assert stage.waiting(-60) == [stage.job_id]
 
 
 @pytest.mark.parametrize("end", ["pause", "cancel"])
 def test_who_is_stopped_waits_for_nobody_and_who_goes_on_does(stage, end):
-    stage.move(stage.job_id, [FINISHING], JobState.QUEUED)
+    stage.move_to_state(stage.job_id, [FINISHING], JobState.QUEUED)
     getattr(stage, end)(stage.job_id, "ada")
     assert stage.waiting(-60) == []
     if end == "pause":

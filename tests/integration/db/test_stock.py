@@ -11,7 +11,7 @@ def told(rows: Rows, job_id: str = "") -> dict[str, float]:
     """By workload, so that a test need not know ids."""
 
     job_id = job_id or rows.job_id
-    found = rows.read(lambda session: Stock(session).best_us(job_id))
+    found = rows.read(lambda session: Stock(session).best_us_by_task(job_id))
     tasks = rows.read(lambda session: Tasks(session).list(job_id))
     return {task.name: found[task.id] for task in tasks if task.id in found}
 

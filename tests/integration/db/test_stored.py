@@ -17,7 +17,7 @@ def test_a_model_of_two_owners_is_one_file(rows: Rows) -> None:
 
 
 def test_exports_of_deleted_jobs_are_not_expected(rows: Rows) -> None:
-    rows.write(lambda session: Jobs(session).record(rows.job_id, export_uri="/exports/it"))
+    rows.write(lambda session: Jobs(session).store_report_columns(rows.job_id, export_uri="/exports/it"))
     assert rows.read(lambda session: StoredFiles(session).exports()) == {rows.job_id: "/exports/it"}
     rows.write(lambda session: session.execute(update(Job).values(deleted_at=now())))
     assert rows.read(lambda session: StoredFiles(session).exports()) == {}
@@ -39,7 +39,7 @@ def warned(rows: Rows) -> list[str]:
 def test_the_jobs_of_a_lost_model_are_told_and_rows_without_a_job_go(rows: Rows) -> None:
     rows.write(lambda session: Models(session).add(MODEL, "bob", "of nobody's job", 1))
     assert rows.read(lambda session: Repairs(session).lost_models()) == set()
-    assert rows.write(lambda session: Repairs(session).lose_model(MODEL)) == [rows.job_id]
+    assert rows.write(lambda session: Repairs(session).record_lost_model(MODEL)) == [rows.job_id]
     assert warned(rows) == [LOST_MODEL.source]
     assert rows.read(lambda session: Repairs(session).lost_models()) == {MODEL}
     left = rows.read(lambda session: Models(session).list(None)).items
@@ -47,8 +47,8 @@ def test_the_jobs_of_a_lost_model_are_told_and_rows_without_a_job_go(rows: Rows)
 
 
 def test_a_lost_export_is_expected_no_more(rows: Rows) -> None:
-    rows.write(lambda session: Jobs(session).record(rows.job_id, export_uri="/exports/it"))
-    rows.write(lambda session: Repairs(session).lose_export(rows.job_id))
+    rows.write(lambda session: Jobs(session).store_report_columns(rows.job_id, export_uri="/exports/it"))
+    rows.write(lambda session: Repairs(session).record_lost_export(rows.job_id))
     assert rows.read(lambda session: StoredFiles(session).exports()) == {}
     assert warned(rows) == [LOST_EXPORT.source]
 
@@ -63,6 +63,6 @@ def test_a_retired_version_gives_way_to_an_earlier_one_or_to_none(instead: int |
     earlier = rows.read(lambda session: list(StoredFiles(session).cost_models_before(newest.id)))
     assert [each.blob for each in earlier] == [b"2", b"1"]
     chosen = None if instead is None else earlier[instead].id
-    rows.write(lambda session: Repairs(session).retire(newest.id, chosen))
+    rows.write(lambda session: Repairs(session).replace_active_version(newest.id, chosen))
     active = rows.read(lambda session: [each.blob for each in StoredFiles(session).cost_models()])
     assert sorted(active) == sorted([b"x"] + ([b"1"] if instead else []))

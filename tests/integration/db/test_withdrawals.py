@@ -20,7 +20,7 @@ def devices(rows):
     """Two devices: one that lies, and one that does not."""
 
     def see(session, name):
-        return Devices(session).seen(SeenDevice(name, rows.target_id, name, "host", 2, "0.27.0"))
+        return Devices(session).record_seen(SeenDevice(name, rows.target_id, name, "host", 2, "0.27.0"))
 
     return {name: rows.write(lambda session, name=name: see(session, name)) for name in ("liar", "honest")}
 

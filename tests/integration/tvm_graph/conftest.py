@@ -80,7 +80,7 @@ class Example:
 def first_trace(tir: str, target: str) -> str:
     """The full trace of a valid candidate, from TVM's richest sketch that allows one."""
     from workers.tvm.parsed_program_cache import new_schedule, tune_context
-    from workers.tvm.sketches import plain
+    from workers.tvm.sketches import to_plain_value
 
     context = tune_context(tir, target)
     for sketch in reversed(context.generate_design_space()):
@@ -88,7 +88,7 @@ def first_trace(tir: str, target: str) -> str:
         sketch.trace.apply_to_schedule(schedule, remove_postproc=True)
         schedule.enter_postproc()
         if all(step.apply(schedule) for step in context.space_generator.postprocs):
-            return json.dumps(plain(schedule.trace.as_json()))
+            return json.dumps(to_plain_value(schedule.trace.as_json()))
     raise AssertionError("no sketch gave a valid candidate")
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, Manifest
 from tests.integration.tvm_graph.conftest import Example
-from workers.finish.shape_dispatch import with_rules
+from workers.finish.shape_dispatch import add_dispatch_rules
 from workers.interfaces.model_compiler import Extraction
 from workers.tvm.extract_tasks_of_range import extract_range
 
@@ -25,7 +25,7 @@ class InRange(Example):
     @cached_property
     def dynamic(self) -> Dynamic:
         assert self.graph.dynamic is not None
-        return with_rules(self.graph.dynamic, {t.name: t.flops for t in self.tasks})
+        return add_dispatch_rules(self.graph.dynamic, {t.name: t.flops for t in self.tasks})
 
     @cached_property
     def schedules(self) -> str:

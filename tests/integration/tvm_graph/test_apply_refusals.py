@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphc.export import apply_command, compile_network
+from graphc.export import apply_schedules_main, compile_network
 from mallorn.core.values.manifest import RECORDS
 from tests.integration.tvm_graph.test_apply_script import start
 
@@ -35,7 +35,7 @@ def typed(tuned: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def run(*args: str) -> None:
         monkeypatch.setattr("sys.argv", [str(tuned / "apply.py"), *args])
-        apply_command.main(tuned)
+        apply_schedules_main.main(tuned)
 
     return run
 
@@ -158,7 +158,7 @@ def test_a_version_for_busy_machines_that_is_not_there_is_named(
 def test_the_version_for_busy_machines_is_taken_where_it_is_asked_for(
     mlp: Any, tuned: Path, report: Callable[..., Any], refusal: Callable[..., str]
 ) -> None:
-    for name in apply_command.RECORDS:
+    for name in apply_schedules_main.RECORDS:
         shutil.move(tuned / name, tuned / f"loaded_{name}")
         (tuned / name).touch()
     found = report(mlp.path, "--version", "loaded")

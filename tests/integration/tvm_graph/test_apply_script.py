@@ -53,9 +53,8 @@ def run_script(directory: str, *args: str, **environment: str) -> dict[str, Any]
     return report
 
 
-@pytest.mark.parametrize("name", ["mlp", "bert-small"])
-def test_it_finds_every_schedule_and_agrees_with_onnxruntime(name: str, example: Callable[..., Any]) -> None:
-    one = example(name)
+def test_it_finds_every_schedule_and_agrees_with_onnxruntime(example: Callable[..., Any]) -> None:
+    one = example("bert-small")
     report = run_script(one.schedules, one.path, "--check")
     assert report["workloads_found"] == report["workloads"] == len(one.tasks)
     assert report["latency_ms"] > 0
@@ -134,11 +133,15 @@ def test_it_brings_the_instruction_that_stock_tvm_lacks(tmp_path: Path) -> None:
 def test_its_library_is_the_one_that_mallorn_compiles(mlp: Any, tmp_path: Path) -> None:
     """Same hits, and the same numbers to the last bit."""
     theirs, ours = str(tmp_path / "theirs.so"), str(tmp_path / "ours.so")
-    script = run_script(mlp.schedules, mlp.path, "-o", theirs)
+    script = run_script(mlp.schedules, mlp.path, "--check", "-o", theirs)
+    assert script["relative_error"] < 1e-4
     compiled = compile_model(mlp.path, mlp.schedules, mlp.target, mlp.recipe, ours, {})
     assert (script["workloads_found"], script["workloads"]) == (compiled.found, compiled.of)
     inputs = compile_network.random_inputs(onnx.load(mlp.path), {}, {})
-    outputs = [compile_network.run(path, list(inputs.values()), tvm.cpu())[0] for path in (theirs, ours)]
+    outputs = [
+        compile_network.run_and_time_library(path, list(inputs.values()), tvm.cpu())[0]
+        for path in (theirs, ours)
+    ]
     assert np.array_equal(outputs[0], outputs[1])
 
 

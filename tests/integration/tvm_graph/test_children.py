@@ -21,7 +21,7 @@ def test_a_model_goes_through_the_graph_process_and_both_engines(mlp: Any, tmp_p
         found = graphs.extract(mlp.path, mlp.target, mlp.recipe, {})
     assert compiled.found == compiled.of == 3
     assert found == mlp.extracted
-    assert found.graph.stored() == mlp.graph.stored()
+    assert found.graph.to_stored_json() == mlp.graph.to_stored_json()
     with Engine(env=threads, name="tvm") as engine:
         assert engine.load_library(library, mlp.target, inputs).threads == 2
         assert len(engine.time_bursts(bursts=2, number=3)) == 2

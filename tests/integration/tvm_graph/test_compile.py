@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from graphc.export import compile_network
-from graphc.export.onnxruntime_answers import relative_error
+from graphc.export.compare_with_onnxruntime import relative_error
 from mallorn.core.values.manifest import RECORDS
 from workers.tvm.compile_model import compile_default, compile_model
 from workers.tvm.graph_recipes import TUNED

@@ -13,7 +13,7 @@ from tvm.s_tir import dlight
 
 from graphc.export import compile_network
 from workers.device import model_kernel_times
-from workers.device.model_kernel_times import RUN_OR_CAPTURE, use_graphs
+from workers.device.model_kernel_times import RUN_OR_CAPTURE, enable_cuda_graphs
 
 CACHED_ALLOCATION = "vm.builtin.cuda_graph.get_cached_alloc"
 CUDA = tvm.target.Target(
@@ -58,9 +58,9 @@ def on_gpu(mod: Any) -> Any:
 
 def test_a_model_for_cuda_captures_graphs_and_one_for_a_cpu_does_not(tmp_path: Path) -> None:
     (tmp_path / "gpu").mkdir()
-    gpu = compile_network.build({"": on_gpu(network())}, None, [], CUDA, str(tmp_path / "gpu"))
+    gpu = compile_network.build_library({"": on_gpu(network())}, None, [], CUDA, str(tmp_path / "gpu"))
     (tmp_path / "cpu").mkdir()
-    cpu = compile_network.build({"": network()}, None, [], LLVM, str(tmp_path / "cpu"))
+    cpu = compile_network.build_library({"": network()}, None, [], LLVM, str(tmp_path / "cpu"))
     assert RUN_OR_CAPTURE in gpu.as_text()
     assert CACHED_ALLOCATION in gpu.as_text()
     assert RUN_OR_CAPTURE not in cpu.as_text()
@@ -89,20 +89,20 @@ def captures() -> Iterator[Captures]:
     captures = Captures()
     tvm_ffi.register_global_func(RUN_OR_CAPTURE, captures.run_or_capture, override=True)
     tvm_ffi.register_global_func(CACHED_ALLOCATION, captures.cached_allocation, override=True)
-    model_kernel_times._original_capture.cache_clear()
+    model_kernel_times._original_graph_function.cache_clear()
     yield captures
     for name in (RUN_OR_CAPTURE, CACHED_ALLOCATION):
         tvm_ffi.registry.remove_global_func(name)
-    model_kernel_times._original_capture.cache_clear()
+    model_kernel_times._original_graph_function.cache_clear()
 
 
 def test_each_kernel_is_seen_by_itself_only_where_graphs_are_off(captures: Captures) -> None:
     config = {"relax.backend.use_cuda_graph": True}
     with tvm.transform.PassContext(config=config):
         executable = relax.build(network(), LLVM, relax_pipeline=relax.get_pipeline("default_build"))
-    use_graphs(0)
+    enable_cuda_graphs(0)
     watched = relax.VirtualMachine(executable, tvm.cpu())
-    use_graphs(1)
+    enable_cuda_graphs(1)
     graphs = relax.VirtualMachine(executable, tvm.cpu())
 
     def kernels(machine: Any) -> list[str]:

@@ -13,7 +13,7 @@ from workers.interfaces.model_compiler import ModelCompiler
 from workers.sandbox.landlock import READ
 from workers.tvm.compile_cuda import DRIVER, STUB
 from workers.tvm.compile_model import compile_default
-from workers.tvm.linker import compiler
+from workers.tvm.linker import find_c_compiler
 
 SOURCE = b"__launch_bounds__"
 
@@ -56,7 +56,7 @@ def test_stock_tvm_finds_every_schedule_of_an_export_on_a_machine_without_a_gpu(
 @needs_nvcc
 def test_stock_tvm_compiles_to_device_code_where_a_driver_is(mlp_for_cuda: Example, tmp_path: Path) -> None:
     """The stub of a driver stands for one: nothing of ours is loaded beside it."""
-    command = compiler()
+    command = find_c_compiler()
     assert command is not None
     subprocess.run([command, "-shared", "-fPIC", "-o", tmp_path / DRIVER, STUB], check=True)
     environment = {"LD_LIBRARY_PATH": str(tmp_path), "CUDA_HOME": str(next(cuda_folders()))}

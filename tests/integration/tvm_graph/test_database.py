@@ -129,7 +129,7 @@ def test_what_this_process_wrote_is_not_rebuilt_to_be_read(
     mlp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_database(str(tmp_path), mlp.target, mlp.records)
-    monkeypatch.setattr("workers.tvm.tuning_database.replay", lambda *_: pytest.fail("it was rebuilt"))
+    monkeypatch.setattr("workers.tvm.tuning_database.apply_trace", lambda *_: pytest.fail("it was rebuilt"))
     with TemporaryDirectory() as scratch:
         assert read_database(str(tmp_path), mlp.target, scratch) == (3, [])
         assert len(JSONDatabase(work_dir=scratch)) == 3

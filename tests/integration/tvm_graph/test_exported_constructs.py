@@ -11,7 +11,7 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 
-from graphc.export.compile_network import outputs_of, random_inputs
+from graphc.export.compile_network import random_inputs, run_library_once
 from workers.device.detect_host import detect_target
 from workers.tvm.compile_model import compile_model
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
@@ -92,7 +92,7 @@ def test_what_exporters_write_is_compiled_and_right(
     onnx.save(make(), path)
     compile_model(str(path), None, target.text, stored_recipe(recipe_for("tuned", target)), library, {})
     inputs = random_inputs(make(), {}, {})
-    ours = outputs_of(library, list(inputs.values()), tvm.cpu())
+    ours = run_library_once(library, list(inputs.values()), tvm.cpu())
     theirs: Sequence[Any] = onnxruntime.InferenceSession(path).run(None, inputs)
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

@@ -72,7 +72,7 @@ def test_a_mask_of_its_own_name_is_as_long_as_the_cache_and_what_comes_behind(de
 
 def test_one_step_is_a_point_and_the_caches_length_is_none(decoder: Decoder) -> None:
     assert decoder.dynamic.points[0] == {"sequence": 1}
-    assert decoder.dynamic.grows == ["past"]
+    assert decoder.dynamic.growing_dimensions == ["past"]
     assert decoder.dynamic.padded == ["sequence"]
     assert decoder.dynamic.divided == []
 

@@ -76,12 +76,12 @@ def test_another_model_is_read_anew(mlp, tmp_path, compiled):
 
 def test_a_model_that_is_too_large_to_keep_is_not_read_ahead(mlp, compiled, monkeypatch):
     monkeypatch.setattr(compiling, "is_large", lambda _bytes: True)
-    monkeypatch.setattr(compiling, "networks", lambda *_: pytest.fail("it would be read twice"))
-    compiling.read_ahead(mlp.path, mlp.target, mlp.recipe, {}, None)
+    monkeypatch.setattr(compiling, "import_networks", lambda *_: pytest.fail("it would be read twice"))
+    compiling.import_ahead(mlp.path, mlp.target, mlp.recipe, {}, None)
 
 
 def test_what_is_read_ahead_is_there_when_it_is_compiled(mlp, tmp_path, compiled, monkeypatch):
-    compiling.read_ahead(mlp.path, mlp.target, mlp.recipe, {}, None)
+    compiling.import_ahead(mlp.path, mlp.target, mlp.recipe, {}, None)
     monkeypatch.setattr(compiling, "load_network", lambda *_: pytest.fail("it was read twice"))
     library(mlp, tmp_path, "first")
     assert compiled

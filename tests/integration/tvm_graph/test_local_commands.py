@@ -5,22 +5,23 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.compile_and_bench import WrongNumbers, check_numbers
-from cli.schedule_directory import local_model, read_exported
+from cli.compile_and_bench import WrongNumbers, check_library_outputs
+from cli.schedule_directory import local_model, read_schedule_directory
 from mallorn.core.errors import MallornError
 from mallorn.core.values.manifest import DATABASE, RECORDS, Version
 from tests.fixtures.command_line import mallorn
 from workers.sandbox.sandbox import WHOLE
-from workers.sandbox.sandbox_support import reached
+from workers.sandbox.sandbox_support import probe_sandbox_support
 from zoo import MODELS
 
-LEVEL = reached("best-effort")
+LEVEL = probe_sandbox_support("best-effort")
 needs_walls = pytest.mark.skipif(LEVEL != WHOLE, reason=f"the kernel here closes walls only {LEVEL}")
 OTHER_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
 
@@ -31,32 +32,26 @@ def exported(mlp: Any, tmp_path: Path) -> Path:
     return Path(shutil.copytree(mlp.schedules, tmp_path / "schedules"))
 
 
-def test_compile_writes_a_library_and_checks_its_numbers(mlp: Any, exported: Path, tmp_path: Path) -> None:
-    library = tmp_path / "model.so"
-    result = mallorn(
-        "compile", mlp.path, "--schedules", str(exported), "-o", str(library), "--check", "--json"
-    )
-    assert result.returncode == 0, result.stderr
-    report = json.loads(result.stdout)
-    assert report["found"] == report["of"] > 0
-    assert report["error"] <= 1e-4
-    assert library.stat().st_size == report["bytes"]
-
-
 CPP = next(filter(None, map(shutil.which, ("g++", "clang++", "c++"))), None)
 ZIG = f"{sys.executable} -m ziglang c++" if find_spec("ziglang") else None
 
 
+@dataclass(frozen=True)
+class Compilation:
+    """What `mallorn compile --check --json` wrote and printed."""
+
+    folder: Path
+    report: dict[str, Any]
+
+
 @pytest.fixture(scope="module")
-def compiled(mlp_once: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where `mallorn compile` wrote a library and the programs that call it."""
+def compilation(mlp_once: Any, tmp_path_factory: pytest.TempPathFactory) -> Compilation:
+    """A library and the programs that call it, in a folder of their own."""
     folder = tmp_path_factory.mktemp("compiled")
-    words = ("compile", mlp_once.path, "--schedules", mlp_once.schedules, "-o", "mlp.so")
+    words = ("compile", mlp_once.path, "--schedules", mlp_once.schedules, "-o", "mlp.so", "--check", "--json")
     result = mallorn(*words, cwd=folder)
     assert result.returncode == 0, result.stderr
-    assert "  python run.py\n" in result.stderr
-    assert "  ./run mlp.so\n" in result.stderr
-    return folder
+    return Compilation(folder, json.loads(result.stdout))
 
 
 @pytest.fixture(scope="module")
@@ -73,31 +68,32 @@ def typed(line: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_a_compiled_model_is_called_from_python(compiled: Path) -> None:
-    said = typed("python run.py", compiled)
+def test_compile_writes_a_library_and_checks_its_numbers(compilation: Compilation) -> None:
+    report = compilation.report
+    assert report["found"] == report["of"] > 0
+    assert report["error"] <= 1e-4
+    assert (compilation.folder / "mlp.so").stat().st_size == report["bytes"]
+    assert report["programs"] == ["run.py", "run.cc"]
+
+
+def test_a_compiled_model_is_called_from_python(compilation: Compilation) -> None:
+    said = typed("python run.py", compilation.folder)
     assert said.startswith("logits: float32 [64, 10]\nlatency: ")
-    assert typed("cd .. && python compiled0/run.py compiled0/mlp.so", compiled).startswith("logits: ")
+    named = "cd .. && python compiled0/run.py compiled0/mlp.so"
+    assert typed(named, compilation.folder).startswith("logits: ")
 
 
 @pytest.mark.skipif(CPP is None and ZIG is None, reason="needs a C++ compiler on PATH, or ziglang")
-def test_a_compiled_model_is_called_from_cpp_by_the_lines_it_begins_with(compiled: Path) -> None:
-    source = (compiled / "run.cc").read_text().splitlines()
+def test_a_compiled_model_is_called_from_cpp_by_the_lines_it_begins_with(
+    compilation: Compilation,
+) -> None:
+    source = (compilation.folder / "run.cc").read_text().splitlines()
     lines = "\n".join(line.removeprefix("//   ") for line in source if line.startswith("//   "))
-    said = typed(lines.replace("g++", str(CPP or ZIG)), compiled)
+    said = typed(lines.replace("g++", str(CPP or ZIG)), compilation.folder)
     assert said.startswith("logits: float32 [64, 10]\nlatency: ")
 
 
-def test_a_torn_line_is_named_and_the_good_ones_are_used(mlp: Any, exported: Path, tmp_path: Path) -> None:
-    records = exported / "database_tuning_record.json"
-    whole = records.read_text().splitlines()
-    records.write_text("\n".join([*whole[:-1], whole[-1][:40]]))
-    result = mallorn("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
-    assert result.returncode == 0, result.stderr
-    assert f"database_tuning_record.json, line {len(whole)} cannot be used" in result.stderr
-    assert f"{len(whole) - 1} of {len(whole)} workloads" in result.stdout
-
-
-def test_the_version_for_busy_machines_is_compiled_where_it_is_asked_for(
+def test_a_torn_line_of_the_version_that_is_asked_for_is_named_and_the_good_ones_are_used(
     mlp: Any, exported: Path, tmp_path: Path
 ) -> None:
     for name in DATABASE:
@@ -105,11 +101,13 @@ def test_the_version_for_busy_machines_is_compiled_where_it_is_asked_for(
     records = exported / Version.LOADED.file(RECORDS)
     whole = records.read_text().splitlines()
     records.write_text("\n".join([*whole[:-1], "torn"]))
-    words = ("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
-    result = mallorn(*words, "--version", "loaded")
+    words = ("compile", mlp.path, "--schedules", str(exported), "-o", "m.so")
+    result = mallorn(*words, "--version", "loaded", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert f"{records}, line {len(whole)} cannot be used" in result.stderr
     assert f"{len(whole) - 1} of {len(whole)} workloads" in result.stdout
+    assert "  python run.py\n" in result.stderr
+    assert "  ./run m.so\n" in result.stderr
 
 
 def test_a_version_that_is_not_there_is_refused(mlp: Any, exported: Path, tmp_path: Path) -> None:
@@ -151,17 +149,14 @@ def test_a_library_with_other_weights_does_not_pass_the_check(
 ) -> None:
     other = tmp_path / "other.onnx"
     other.write_bytes(MODELS["mlp"](1).SerializeToString())
-    known = read_exported(exported, None)
+    known = read_schedule_directory(exported, None)
     with local_model(other, known) as model:
         model.compile_untuned(model.folder / "wrong.so")
         shutil.copy(model.folder / "wrong.so", tmp_path)
     with local_model(Path(mlp.path), known) as model:
         wrong = Path(shutil.copy(tmp_path / "wrong.so", model.folder))
         with pytest.raises(WrongNumbers, match="relative error against the untuned model") as refusal:
-            check_numbers(model, wrong)
-        right = model.folder / "right.so"
-        model.compile_untuned(right)
-        assert check_numbers(model, right) == 0.0
+            check_library_outputs(model, wrong)
     assert refusal.value.hint
 
 
@@ -202,10 +197,10 @@ def test_what_reads_schedules_reads_no_other_file_of_the_user(
     other = tmp_path / "elsewhere" / "other.onnx"
     other.parent.mkdir()
     shutil.copy(mlp.path, other)
-    with local_model(Path(mlp.path), read_exported(exported, None)) as model:
-        assert model.graphs.look(mlp.path, {}).inputs
+    with local_model(Path(mlp.path), read_schedule_directory(exported, None)) as model:
+        assert model.graphs.read_signature(mlp.path, {}).inputs
         with pytest.raises(MallornError):
-            model.graphs.look(str(other), {})
+            model.graphs.read_signature(str(other), {})
         library = tmp_path / "elsewhere" / "model.so"
         with pytest.raises(MallornError):
             model.compile_untuned(library)

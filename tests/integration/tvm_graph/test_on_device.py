@@ -93,7 +93,7 @@ def test_the_devices_host_tells_how_busy_it_was(
     _, tuned, _, inputs = prepared
     engine = held(seat, "tuned", tuned, inputs)
     meter = DeviceMeter(seat)
-    assert isinstance(meter.look(), Load)
+    assert isinstance(meter.read_load(), Load)
     meter.wait_for_quiet(patience_sec=0.0)
     assert time_undisturbed({"tuned": engine}, meter, is_alone=True).latency_us["tuned"].median > 0
 
@@ -130,7 +130,7 @@ def test_a_device_that_is_given_back_is_free_at_once(
     engine.save_outputs(str(tmp_path / "outputs.npz"))
     engine.time_bursts(bursts=1, number=2)
     engine.time_kernels(seconds=0.05)
-    seat.runner.release()
+    seat.runner.release_devices()
     assert seat.runner.alive
     fleet.wait_free(parse_target(TARGET.text))
 

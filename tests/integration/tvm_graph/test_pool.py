@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,26 @@ import tvm
 from tvm.script import tirx as T
 
 from workers.tvm.compile_model import export_with_pool, pool_object
-from workers.tvm.linker import compiler
+from workers.tvm.linker import find_c_compiler
 from workers.tvm.run_recipe_passes import as_tvm_target
 
 ROWS = 37
-pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
+pytestmark = pytest.mark.skipif(find_c_compiler() is None, reason="needs a C compiler")
 Run = Callable[..., Any]
 
+# Runs each script that it is told in a fork, as to load TVM takes longer than any of them.
+FORKING = """
+import json, os, sys
+import numpy, tvm, tvm_ffi
+for line in sys.stdin:
+    library, script, environment = json.loads(line)
+    if (child := os.fork()) == 0:
+        sys.argv[1:] = [library]
+        os.environ.update(environment)
+        exec(script, {})
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 # What each script begins with; `check` computes and compares.
 HEAD = f"""
 ROWS = {ROWS}
@@ -72,26 +85,39 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     return exported(doubled, tmp_path_factory.mktemp("pool"))
 
 
-def run(library: str, script: str, **environment: str) -> Any:
+@pytest.fixture(scope="module")
+def forking() -> Iterator["subprocess.Popen[str]"]:
+    """A process that has loaded TVM, and has no threads yet."""
     kept = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + script, library],
-        env=kept | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", FORKING]
+    with subprocess.Popen(command, env=kept, stdin=pipe, stdout=pipe, text=True) as process:
+        yield process
+        process.stdin.close()  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def run(forking: "subprocess.Popen[str]") -> Run:
+    """What a script prints as JSON, with this library and these variables."""
+
+    def one(library: str, script: str, **environment: str) -> Any:
+        assert forking.stdin is not None
+        assert forking.stdout is not None
+        print(json.dumps([library, HEAD + script, environment]), file=forking.stdin, flush=True)
+        said, code = forking.stdout.readline(), forking.stdout.readline()
+        assert code == "0\n", said
+        return json.loads(said)
+
+    return one
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "5", "64"])
-def test_every_row_is_computed_once_by_any_number_of_threads(threads: str, library: str) -> None:
+def test_every_row_is_computed_once_by_any_number_of_threads(threads: str, library: str, run: Run) -> None:
     script = "main = load()['main']\nprint(json.dumps([check(main, seed) for seed in range(50)]))"
     assert all(run(library, script, TVM_NUM_THREADS=threads))
 
 
-def test_several_callers_may_run_it_at_once(library: str) -> None:
+def test_several_callers_may_run_it_at_once(library: str, run: Run) -> None:
     script = """
 main, good = load()["main"], []
 def call(number):
@@ -104,7 +130,7 @@ print(json.dumps([len(good), all(good)]))
     assert run(library, script, TVM_NUM_THREADS="3") == [1200, True]
 
 
-def test_a_forked_process_has_threads_of_its_own_and_ends(library: str) -> None:
+def test_a_forked_process_has_threads_of_its_own_and_ends(library: str, run: Run) -> None:
     script = """
 main = load()["main"]
 check(main)
@@ -116,7 +142,7 @@ print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), check(main
     assert run(library, script, TVM_NUM_THREADS="3") == [0, True]
 
 
-def test_unloading_takes_the_threads_away(library: str) -> None:
+def test_unloading_takes_the_threads_away(library: str, run: Run) -> None:
     script = """
 found = [len(states())]
 for _ in range(20):
@@ -131,7 +157,7 @@ print(json.dumps([found[0], found[-1], len(states())]))
     assert (during, after) == (before + 3, before)
 
 
-def test_threads_are_not_bound_to_cores_and_sleep_when_there_is_nothing_to_do(library: str) -> None:
+def test_threads_are_not_bound_to_cores_and_sleep_when_there_is_nothing_to_do(library: str, run: Run) -> None:
     script = """
 main, before = load()["main"], states()
 check(main)
@@ -143,12 +169,12 @@ print(json.dumps([len(ours), all(os.sched_getaffinity(t) == os.sched_getaffinity
     assert run(library, script, TVM_NUM_THREADS="3") == [2, True]
 
 
-def test_without_a_word_it_takes_the_target_s_cores_where_there_are_as_many(library: str) -> None:
+def test_without_a_word_it_takes_the_target_s_cores_where_there_are_as_many(library: str, run: Run) -> None:
     script = "main, before = load()['main'], len(states())\ncheck(main)\nprint(len(states()) - before)"
     assert run(library, script) == min(3, len(os.sched_getaffinity(0))) - 1
 
 
-def test_an_error_in_a_part_reaches_the_caller(tmp_path: Path) -> None:
+def test_an_error_in_a_part_reaches_the_caller(tmp_path: Path, run: Run) -> None:
     script = """
 def fails(part):
     if part == 30:
@@ -164,10 +190,10 @@ except ValueError as error:
 
 
 def test_without_a_compiler_tvm_s_threads_serve(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool_object.cache_clear()
-    monkeypatch.setattr("workers.tvm.compile_model.compiler", lambda: None)
+    monkeypatch.setattr("workers.tvm.compile_model.find_c_compiler", lambda: None)
     made = exported(doubled, tmp_path)
     pool_object.cache_clear()
     assert "apt-get install gcc" in caplog.text

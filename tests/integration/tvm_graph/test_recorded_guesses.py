@@ -21,7 +21,7 @@ from searchers.space import Candidate, Sketch
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.roller_constants import CONSTANTS, FACTORS, HANGS, change
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 
 RAW = ROOT / "docs/results/oracle.tar.xz"
 LEAST = 0.99  # of the time of what is picked today, geometric mean

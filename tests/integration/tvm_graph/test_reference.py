@@ -9,16 +9,16 @@ import pytest
 import tvm
 from tvm.script import from_source
 
-from workers.tvm.compare_outputs import compare
+from workers.tvm.compare_outputs import compare_outputs
 from workers.tvm.parsed_program_cache import parse_module
-from workers.tvm.reference_outputs import build_whole, call, needs_positive, reference
+from workers.tvm.reference_outputs import build_whole_program, call, needs_positive, write_reference
 
 Get = Callable[..., Any]
 
 
 def built(tir: str, trace: str, target: str, folder: Path) -> str:
     library = str(folder / "c.so")
-    build_whole(tir, trace, target, library)
+    build_whole_program(tir, trace, target, library)
     return library
 
 
@@ -29,13 +29,13 @@ def task_of(one: Any, op: str) -> tuple[dict[str, Any], str]:
 
 def check(task: dict[str, Any], library: str, folder: Path, spoil: float = 0.0) -> dict[str, Any]:
     inputs, expected, ours = (str(folder / f"{name}.npz") for name in ("inputs", "expected", "ours"))
-    terms = reference(task.tir, task.args, 7, inputs, expected)
+    terms = write_reference(task.tir, task.args, 7, inputs, expected)
     with np.load(inputs) as archive:
         arrays = [archive[name] for name in archive.files]
     results = call(library, arrays)
     results[terms.outputs[0]].flat[0] += spoil
     np.savez(ours, **{f"arg_{index}": array for index, array in enumerate(results)})
-    return compare(ours, expected, terms)
+    return compare_outputs(ours, expected, terms)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_another_program_s_answers_fail(mlp: Any, tmp_path: Path) -> None:
 def test_inputs_repeat_with_the_seed(mlp: Any, tmp_path: Path) -> None:
     task, _ = task_of(mlp, "matmul")
     for name in ("a", "b"):
-        reference(task.tir, task.args, 7, str(tmp_path / f"{name}.npz"), str(tmp_path / "e.npz"))
+        write_reference(task.tir, task.args, 7, str(tmp_path / f"{name}.npz"), str(tmp_path / "e.npz"))
     with np.load(tmp_path / "a.npz") as first, np.load(tmp_path / "b.npz") as second:
         assert all(np.array_equal(first[name], second[name], equal_nan=True) for name in first.files)
 

@@ -15,11 +15,12 @@ from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, UNTIMED_SEC
-from research.tuner_logs.import_metaschedule_records import load_export
-from research.tuner_logs.read_lines import Problem
+from research.tuner_logs.import_metaschedule_records import load_tuning_export
+from research.tuner_logs.read_json_lines import Problem
 from tests.fixtures.command_line import mallorn
+from tests.fixtures.database import BOTH
 from workers.tvm.rebuild_schedule import full_trace
-from workers.tvm.restore_records import read_export
+from workers.tvm.restore_records import read_schedule_directory
 from workers.tvm.sketches import design_space
 from workers.tvm.tuning_database import write_database
 
@@ -31,7 +32,7 @@ def tuned(mlp: Any, tmp_path: Path) -> Path:
 
 
 def test_records_are_taken_apart_and_rebuild_to_themselves(mlp: Any) -> None:
-    found = read_export(mlp.schedules, mlp.target)
+    found = read_schedule_directory(mlp.schedules, mlp.target)
     assert found.problems == []
     tasks = {task.key: task for task in mlp.tasks}
     traces = [json.loads(record.trace) for record in mlp.records]
@@ -43,12 +44,15 @@ def test_records_are_taken_apart_and_rebuild_to_themselves(mlp: Any) -> None:
     assert tasks == {}
 
 
+@BOTH
 def test_an_export_is_stored_once_under_the_keys_of_its_workloads(
     mlp: Any, tuned: Path, database: Database
 ) -> None:
     problems: list[Problem] = []
-    assert load_export(database, tuned, problems.append).added == 3
-    again = load_export(database, Path(shutil.copytree(tuned, tuned.with_name("copy"))), problems.append)
+    assert load_tuning_export(database, tuned, problems.append).added == 3
+    again = load_tuning_export(
+        database, Path(shutil.copytree(tuned, tuned.with_name("copy"))), problems.append
+    )
     assert (again.added, again.known, problems) == (0, 3, [])
     with database.transaction() as session:
         target = Targets(session).ensure(parse_target(mlp.target)).id
@@ -63,7 +67,7 @@ def test_a_torn_line_costs_its_own_schedule(tuned: Path, database: Database) -> 
     first, *rest = (tuned / RECORDS).read_text().splitlines()
     (tuned / RECORDS).write_text("\n".join([first[:60], *rest]) + "\n")
     problems: list[Problem] = []
-    assert load_export(database, tuned, problems.append).added == 2
+    assert load_tuning_export(database, tuned, problems.append).added == 2
     assert [(problem.file, problem.line) for problem in problems] == [(str(tuned / RECORDS), 1)]
 
 
@@ -73,7 +77,7 @@ def test_a_schedule_of_an_export_that_was_not_timed_is_told_and_brings_no_time(
     untimed, *timed = mlp.records
     write_database(str(tuned), mlp.target, [replace(untimed, run_secs=[UNTIMED_SEC]), *timed])
     problems: list[Problem] = []
-    assert load_export(database, tuned, problems.append).added == 2
+    assert load_tuning_export(database, tuned, problems.append).added == 2
     assert [(problem.line, problem.error) for problem in problems] == [(1, "its schedule was not timed")]
 
 
@@ -81,7 +85,7 @@ def test_an_export_that_nobody_measured_brings_nothing(tuned: Path, database: Da
     manifest = json.loads((tuned / MANIFEST).read_text())
     (tuned / MANIFEST).write_text(json.dumps(manifest | {"mode": "zero-shot"}))
     with pytest.raises(InvalidRequest, match="nobody has measured them"):
-        load_export(database, tuned, [].append)
+        load_tuning_export(database, tuned, [].append)
 
 
 def test_the_import_says_how_to_have_the_schedules_again(mlp: Any, tuned: Path, tmp_path: Path) -> None:

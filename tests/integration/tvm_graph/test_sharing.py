@@ -1,13 +1,14 @@
 """Folders of schedules: the same bytes for the same records, merged by importing, each context for itself."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
-from db.migrate import upgrade
 from db.repositories.measuring_contexts import Contexts
 from db.session import Database
 from db.tables import Context, Measurement
@@ -15,25 +16,25 @@ from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from research.shared_schedules.export_best_records import export_schedules
-from research.shared_schedules.folder_paths import PROVENANCE, TARGET
 from research.shared_schedules.import_folders import import_schedules
-from research.tuner_logs.read_lines import Problem
+from research.shared_schedules.target_folders import PROVENANCE, TARGET
+from research.tuner_logs.read_json_lines import Problem
 from research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.fixtures.stock_logs import product, write_log
 
 ATTRS = {"kind": "llvm", "mcpu": "haswell", "num-cores": 2}
-New = Callable[[], Database]
+New = Callable[..., Database]
 
 
 @pytest.fixture
-def new(tmp_path: Path) -> Iterator[New]:
-    """Empty datasets, one after the other."""
+def new(sqlite_template: Path, tmp_path: Path) -> Iterator[New]:
+    """Datasets, one after the other: copies of a file, or empty ones."""
     made: list[Database] = []
 
-    def one() -> Database:
-        url = f"sqlite:///{tmp_path / f'{len(made)}.db'}"
-        upgrade(url)
-        made.append(Database(url))
+    def one(copied: Path | None = None) -> Database:
+        file = tmp_path / f"{len(made)}.db"
+        shutil.copyfile(copied or sqlite_template, file)
+        made.append(Database(f"sqlite:///{file}"))
         return made[-1]
 
     yield one
@@ -41,13 +42,39 @@ def new(tmp_path: Path) -> Iterator[New]:
         database.dispose()
 
 
-def taught(database: Database, folder: Path, *sizes: int) -> Database:
-    """A dataset that knows a log of a product of each of these sizes."""
-    for size in sizes:
-        write_log(folder / str(size), product(size), ATTRS, failed=0)
-        [log] = find_logs(folder / str(size))
-        load_log(database, log, _never)
-    return database
+@dataclass(frozen=True)
+class Taught:
+    """A dataset that knows a log of one product, and the folder of its schedules."""
+
+    file: Path
+    root: Path
+    directory: Path  # of the one target that there is
+
+
+@pytest.fixture(scope="module")
+def teach(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Taught]:
+    """Make a dataset that knows a product of this size; it is copied by who changes it."""
+
+    def one(size: int) -> Taught:
+        folder = tmp_path_factory.mktemp("taught")
+        file = Path(shutil.copyfile(sqlite_template, folder / "known.db"))
+        with Database(f"sqlite:///{file}") as database:
+            write_log(folder / "logs", product(size), ATTRS, failed=0)
+            [log] = find_logs(folder / "logs")
+            load_log(database, log, _never)
+            return Taught(file, folder / "out", shared(database, folder / "out"))
+
+    return one
+
+
+@pytest.fixture(scope="module")
+def known(teach: Callable[[int], Taught]) -> Taught:
+    return teach(32)
+
+
+@pytest.fixture(scope="module")
+def other(teach: Callable[[int], Taught]) -> Taught:
+    return teach(64)
 
 
 def _never(problem: Problem) -> None:
@@ -65,14 +92,13 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def known(new: New, tmp_path: Path) -> Database:
-    return taught(new(), tmp_path / "logs", 32)
+def spoilt(known: Taught, tmp_path: Path) -> Path:
+    """A copy of a folder of schedules, to be changed."""
+    return Path(shutil.copytree(known.root, tmp_path / "spoilt"))
 
 
-def test_each_workload_has_its_fastest_record_beside_what_stock_reads(
-    known: Database, tmp_path: Path
-) -> None:
-    directory = shared(known, tmp_path / "out")
+def test_each_workload_has_its_fastest_record_beside_what_stock_reads(known: Taught) -> None:
+    directory = known.directory
     assert directory.name == f"llvm-haswell-2.{parse_target(ATTRS).key}"
     assert json.loads((directory / TARGET).read_text()) == ATTRS
     names = {PROVENANCE, RECORDS, WORKLOADS}
@@ -81,73 +107,60 @@ def test_each_workload_has_its_fastest_record_beside_what_stock_reads(
     assert json.loads(record)[1][1] == pytest.approx([1e-3, 1.1e-3])
 
 
-def test_the_same_records_are_the_same_bytes_wherever_they_went(
-    known: Database, new: New, tmp_path: Path
+def test_the_same_records_are_the_same_bytes_wherever_they_went_and_none_is_promoted(
+    known: Taught, new: New, tmp_path: Path
 ) -> None:
-    first = shared(known, tmp_path / "first")
     there = new()
-    loaded = import_schedules(there, tmp_path / "first", _never)
+    loaded = import_schedules(there, known.root, _never)
     assert (loaded.added, loaded.known, loaded.bad) == (1, 0, 0)
-    assert content(shared(there, tmp_path / "second")) == content(first)
-    assert shared(known, tmp_path / "first") == first
-    again = import_schedules(there, tmp_path / "first", _never)
+    with there.session() as session:
+        assert {row.kind for row in session.scalars(select(Measurement))} == {"foreign"}
+    assert content(shared(there, tmp_path / "second")) == content(known.directory)
+    assert shared(new(known.file), known.root) == known.directory
+    again = import_schedules(there, known.root, _never)
     assert (again.added, again.known) == (0, 1)
 
 
-def test_two_folders_are_merged_by_importing_both(known: Database, new: New, tmp_path: Path) -> None:
-    other = taught(new(), tmp_path / "others", 64)
-    for number, each in enumerate((known, other)):
-        shared(each, tmp_path / str(number))
+def test_two_folders_are_merged_by_importing_both(
+    known: Taught, other: Taught, new: New, tmp_path: Path
+) -> None:
     both = new()
-    for number in (0, 1):
-        import_schedules(both, tmp_path / str(number), _never)
+    for each in (known, other):
+        import_schedules(both, each.root, _never)
     directory = shared(both, tmp_path / "both")
     assert len((directory / "matmul" / WORKLOADS).read_text().splitlines()) == 2
 
 
-def test_contexts_are_kept_apart(known: Database, tmp_path: Path) -> None:
-    with known.transaction() as session:
-        row = session.scalars(select(Measurement).order_by(Measurement.latency_us)).first()
-        assert row is not None
+def test_contexts_are_kept_apart(known: Taught, new: New, tmp_path: Path) -> None:
+    database = new(known.file)
+    with database.transaction() as session:
         context = session.scalars(select(Context)).one()
         slow = session.scalars(select(Measurement).order_by(Measurement.latency_us.desc())).first()
         assert slow is not None
         slow.context_id = Contexts(session).ensure(context.target_id, "other", "0.27.0", 2, {}).id
-    directory = shared(known, tmp_path / "out")
+    directory = shared(database, tmp_path / "out")
     lines = [json.loads(line) for line in (directory / "matmul" / PROVENANCE).read_text().splitlines()]
     assert [line["measured_on"]["host_class"] for line in lines] == ["unknown", "other"]
 
 
-def test_an_export_loses_nothing_that_others_have_put_there(
-    known: Database, new: New, tmp_path: Path
-) -> None:
-    shared(known, tmp_path / "out")
-    other = taught(new(), tmp_path / "others", 64)
+def test_an_export_loses_nothing_that_others_have_put_there(spoilt: Path, other: Taught, new: New) -> None:
     with pytest.raises(Conflict, match="has a record that this dataset has not"):
-        shared(other, tmp_path / "out")
+        shared(new(other.file), spoilt)
 
 
-def test_nothing_that_came_in_is_promoted(known: Database, new: New, tmp_path: Path) -> None:
-    shared(known, tmp_path / "out")
-    there = new()
-    import_schedules(there, tmp_path / "out", _never)
-    with there.session() as session:
-        assert {row.kind for row in session.scalars(select(Measurement))} == {"foreign"}
-
-
-def test_a_torn_line_costs_its_own_record(known: Database, new: New, tmp_path: Path) -> None:
-    directory = shared(known, tmp_path / "out")
-    (directory / "matmul" / RECORDS).write_text("torn\n")
+def test_a_torn_line_costs_its_own_record(spoilt: Path, new: New) -> None:
+    [records] = spoilt.rglob(RECORDS)
+    records.write_text("torn\n")
     problems: list[Problem] = []
-    loaded = import_schedules(new(), tmp_path / "out", problems.append)
+    loaded = import_schedules(new(), spoilt, problems.append)
     assert (loaded.added, loaded.bad, [each.line for each in problems]) == (0, 1, [1])
 
 
-def test_without_its_provenance_a_database_is_refused(known: Database, new: New, tmp_path: Path) -> None:
-    directory = shared(known, tmp_path / "out")
-    (directory / "matmul" / PROVENANCE).unlink()
+def test_without_its_provenance_a_database_is_refused(spoilt: Path, new: New) -> None:
+    [provenance] = spoilt.rglob(PROVENANCE)
+    provenance.unlink()
     with pytest.raises(InvalidRequest, match="is missing"):
-        import_schedules(new(), tmp_path / "out", _never)
+        import_schedules(new(), spoilt, _never)
 
 
 def test_another_folder_is_no_folder_of_schedules(new: New, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from db.dataset.snapshots import silent
+from db.dataset.take_snapshots import ignore_progress
 from db.measurement_codec import unpack_times
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.snapshots import Selection
@@ -18,12 +18,12 @@ from db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS
-from research.pretraining.from_database import training_data_of
-from research.tuner_logs.read_lines import LoadedLog, Problem
+from research.pretraining.from_database import read_measurements
+from research.tuner_logs.read_json_lines import LoadedLog, Problem
 from research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.fixtures.stock_logs import product, write_log
 from tests.fixtures.stored import workload_named
-from workers.tvm.restore_records import plain_target, read_log
+from workers.tvm.restore_records import plain_target, read_metaschedule_log
 from workers.tvm.sketches import design_space
 from workers.tvm.workload_key import workload_key
 
@@ -45,7 +45,7 @@ def load(database: Database, path: Path) -> tuple[LoadedLog, list[Problem]]:
 
 
 def test_programs_and_traces_are_those_that_an_import_would_find(log: Path) -> None:
-    found = read_log(str(log), 0, 99)
+    found = read_metaschedule_log(str(log), 0, 99)
     assert (found.problems, found.lines) == ([], len(found.records))
     task = found.records[0].task
     assert {record.task.key for record in found.records} == {workload_key(product())}
@@ -55,7 +55,7 @@ def test_programs_and_traces_are_those_that_an_import_would_find(log: Path) -> N
 
 
 def test_only_the_lines_that_were_asked_for_are_read(log: Path) -> None:
-    whole, second = read_log(str(log), 0, 99), read_log(str(log), 1, 1)
+    whole, second = read_metaschedule_log(str(log), 0, 99), read_metaschedule_log(str(log), 1, 1)
     assert second.records == whole.records[1:2]
     assert second.lines == 1
 
@@ -84,7 +84,7 @@ def test_records_become_rows_of_a_context_of_their_own_once(log: Path, database:
         assert {row.origin for row in rows} == {"metaschedule"}
         context = session.scalars(select(Context)).one()
         assert (context.host_class, context.evaluator) == ("unknown", {"log": "metaschedule"})
-        assert Statistics(session).of(None).foreign == []
+        assert Statistics(session).of(None).foreign_records == []
         assert session.scalars(select(SourceDataset.key)).all() == [STOCK]
 
 
@@ -98,7 +98,7 @@ def test_they_teach_and_the_fastest_is_measured_by_the_next_job(log: Path, datab
         assert brought.latency_us == pytest.approx(2100.0)
         assert Trials(session).best(workload.id, target_id) == []
         workload_named(session, workload_key(product()))
-    [task] = training_data_of(database, None, Selection(), silent).tasks
+    [task] = read_measurements(database, None, Selection(), ignore_progress).tasks
     assert task.op == "matmul"
     assert sum(latency is not None for latency in task.latencies_us) == len(task.trials) - 1
 
@@ -114,4 +114,6 @@ def test_what_does_not_rebuild_is_kept_as_the_log_has_it(log: Path, database: Da
     assert (loaded.added, loaded.kept, loaded.bad) == (1 + len(rest), 1, 1)
     assert [problem.line for problem in problems] == [len(rest) + 2]
     with database.session() as session:
-        assert [(of.name, of.count) for of in Statistics(session).of(None).foreign] == [("metaschedule", 1)]
+        assert [(of.name, of.count) for of in Statistics(session).of(None).foreign_records] == [
+            ("metaschedule", 1)
+        ]

@@ -45,17 +45,19 @@ def best(workshop, job):
 
 def test_of_an_empty_dataset_the_constructor_answers(workshop, check):
     job = asked(workshop, workloads=("w0", "w1"))
-    assert {name: (each.source, each.sure) for name, each in job.report.answers.items()} == {
+    assert {
+        name: (each.source, each.confidence) for name, each in job.report.unmeasured_schedules.items()
+    } == {
         "w0": ("constructed", "guessed"),
         "w1": ("constructed", "guessed"),
     }
-    assert (job.report.found, job.report.of, job.report.not_done) == (2, 2, [])
+    assert (job.report.schedule_count, job.report.workload_count, job.report.skipped_steps) == (2, 2, [])
 
 
 def test_zero_shot_builds_and_times_nothing_and_says_so(workshop, check):
     job = asked(workshop)
     assert check.asked == []
-    assert not job.report.answers["w0"].checked
+    assert not job.report.unmeasured_schedules["w0"].is_verified
     assert (job.report.tasks_us, job.report.latency_us) == ({}, {})
     manifest = read_manifest(Path(job.export_uri) / "manifest.json")
     assert (manifest.mode, manifest.workloads[0].max_error) == ("zero-shot", None)
@@ -63,38 +65,38 @@ def test_zero_shot_builds_and_times_nothing_and_says_so(workshop, check):
 
 def test_what_was_measured_of_the_same_workload_answers_first(workshop, check):
     before = tuned(workshop, ("w0",), trials=16)
-    [answer] = asked(workshop).report.answers.values()
-    assert (answer.source, answer.sure) == ("same", "measured")
+    [answer] = asked(workshop).report.unmeasured_schedules.values()
+    assert (answer.source, answer.confidence) == ("same", "measured")
     assert answer.expected_us == pytest.approx(best(workshop, before).latency_us)
 
 
 def test_then_the_schedule_of_the_nearest_sizes_is_carried(workshop, check):
     tuned(workshop, ("w9",), trials=16)
-    [answer] = asked(workshop).report.answers.values()
-    assert (answer.source, answer.sure, answer.expected_us) == ("near", "likely", None)
-    assert "1.0 times apart" in answer.because
+    [answer] = asked(workshop).report.unmeasured_schedules.values()
+    assert (answer.source, answer.confidence, answer.expected_us) == ("near", "likely", None)
+    assert "1.0 times apart" in answer.basis
 
 
 def test_then_a_base_of_the_target(workshop, check):
     new = NewCostModel("base:matmul", workshop.target_id, "random", 0, 77, {}, RandomModel().save())
     workshop.write(lambda session: CostModels(session).add(new))
-    [answer] = asked(workshop).report.answers.values()
-    assert (answer.source, answer.sure) == ("learned", "likely")
-    assert "base:matmul/random@1" in answer.because
+    [answer] = asked(workshop).report.unmeasured_schedules.values()
+    assert (answer.source, answer.confidence) == ("learned", "likely")
+    assert "base:matmul/random@1" in answer.basis
 
 
 def test_a_model_of_the_machine_that_a_job_asks_for_comes_before_the_constructor(workshop, check):
     job = asked(workshop, cost_model="draft", search="evolutionary")
-    [answer] = job.report.answers.values()
-    assert (answer.source, answer.sure, answer.expected_us) == ("modelled", "guessed", None)
-    assert "what draft expects" in answer.because
-    assert "evolutionary found" in answer.because
+    [answer] = job.report.unmeasured_schedules.values()
+    assert (answer.source, answer.confidence, answer.expected_us) == ("modelled", "guessed", None)
+    assert "what draft expects" in answer.basis
+    assert "evolutionary found" in answer.basis
 
 
 def test_one_shot_checks_what_it_hands_out_and_takes_the_next_where_it_is_wrong(workshop, check):
     tuned(workshop, ("w0",), trials=16)
     first = asked(workshop, "one-shot")
-    assert first.report.answers["w0"].checked
+    assert first.report.unmeasured_schedules["w0"].is_verified
     check.wrong = {check.asked[-1][1]}
     asked(workshop, "one-shot")
     assert check.asked[-2][1] in check.wrong
@@ -105,7 +107,11 @@ def test_a_task_without_a_right_answer_has_none(workshop, check):
     tuned(workshop, ("w0",), trials=16)
     check.verify = lambda _program, _slot: NumericCheck(Outcome.WRONG_RESULT, "[]", 1.0, "wrong")
     report = asked(workshop, "one-shot").report
-    assert (report.answers, report.missing, report.found) == ({}, ["w0"], 0)
+    assert (report.unmeasured_schedules, report.unscheduled_workloads, report.schedule_count) == (
+        {},
+        ["w0"],
+        0,
+    )
 
 
 def test_nothing_that_was_not_timed_is_promoted(workshop, check):

@@ -13,7 +13,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.registry import resolve
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from research.pretraining.pretrain import pretrain
 from research.pretraining.training_data import TrainingData
 from searchers.base import searcher_of
@@ -220,7 +220,7 @@ def test_without_a_base_residuals_stand_on_the_draft_and_name_none(workshop):
 
 
 def test_a_model_that_asks_for_a_machine_is_made_for_the_jobs(workshop):
-    job, machine = workshop.job(("w0",), cost_model="draft"), assumed(cores=2, lanes=4)
+    job, machine = workshop.job(("w0",), cost_model="draft"), assume_typical_cpu(cores=2, lanes=4)
     workshop.write(lambda session: Jobs(session).bind_machine(job, machine))
     train(workshop, job, workshop.closed_round(job).task_id)
     features = workshop.space.features(workshop.space.sample(np.random.default_rng(0), 50))

@@ -11,11 +11,11 @@ from db.measurement_codec import unpack_decisions
 from db.repositories.jobs import Jobs
 from db.tables import Context, Measurement, Task
 from mallorn.core.states import JobState
-from mallorn.core.values.finish_report import BesidePrograms
+from mallorn.core.values.finish_report import LoadedLatency
 from mallorn.core.values.manifest import RECORDS
 from tests.fixtures.finishing import COMPILED, best, candidates, key, report
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.decide_inside_model import DATABASE, WORTH_UNDER_LOAD, crossover, loads_to_time
+from workers.finish.decide_inside_model import DATABASE, WORTH_UNDER_LOAD, find_crossover_load, loads_to_time
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
 from workers.subprocesses.errors import ChildFailed
@@ -70,7 +70,7 @@ def contexts(workshop):
 def test_a_version_that_wins_beside_other_programs_is_exported_with_the_load_from_which_on_it_does(
     workshop, busy
 ):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     found = report(workshop, job)["contention"]
@@ -80,7 +80,7 @@ def test_a_version_that_wins_beside_other_programs_is_exported_with_the_load_fro
         (1, 1500.0, 1400.0),
         (2, 2000.0, 1500.0),
     ]
-    assert found["wins_from"] == 1
+    assert found["min_programs"] == 1
     names = [f"{kind}{RECORDS}" for kind in ("", "loaded_")]
     alone, loaded = ((folder(workshop, job) / name).read_text() for name in names)
     assert alone != loaded
@@ -88,24 +88,24 @@ def test_a_version_that_wins_beside_other_programs_is_exported_with_the_load_fro
 
 def test_a_version_that_brings_nothing_is_told_and_not_exported(workshop, busy):
     busy["loaded"] = [1100.0, 1600.0, 2000.0 * (1 - WORTH_UNDER_LOAD / 2)]
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     found = report(workshop, job)["contention"]
-    assert found["wins_from"] is None
+    assert found["min_programs"] is None
     assert not list(folder(workshop, job).glob("loaded_*"))
 
 
 def test_where_the_same_schedules_are_fastest_there_is_no_other_version(workshop, busy):
     busy["kernels"] = [100.0] * 9
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     found = report(workshop, job)["contention"]
-    assert (found["tasks"], found["wins_from"]) == ([], None)
+    assert (found["tasks"], found["min_programs"]) == ([], None)
     assert {each["loaded_us"] for each in found["loads"]} == {None}
 
 
 def test_a_version_that_computes_wrong_is_not_taken(workshop, busy, check):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     first = key(best(workshop, job)[0])
     check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) != first}
     finish(workshop, job)
@@ -113,7 +113,7 @@ def test_a_version_that_computes_wrong_is_not_taken(workshop, busy, check):
 
 
 def test_times_beside_other_programs_are_kept_in_a_context_of_their_own(workshop, busy):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     kept = contexts(workshop)
     assert {row.latency_us for row in kept} >= {100.0, 60.0}
@@ -122,17 +122,17 @@ def test_times_beside_other_programs_are_kept_in_a_context_of_their_own(workshop
 
 
 def test_a_kernel_that_the_model_calls_twice_is_stored_with_the_time_of_one_call(workshop, busy, monkeypatch):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     workshop.write(lambda session: session.execute(update(Task).where(Task.job_id == job).values(weight=2)))
     finish(workshop, job)
     assert {row.latency_us for row in contexts(workshop)} >= {50.0, 30.0}
 
 
 def test_what_was_fastest_beside_others_takes_part_the_next_time(workshop, busy, monkeypatch):
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     # Only what was fastest there, and the first guess, are left.
-    monkeypatch.setattr("workers.finish.contenders.WITHIN_BESIDE", 0.0)
+    monkeypatch.setattr("workers.finish.final_candidates.WITHIN_BESIDE", 0.0)
     seen = []
     build = JobModel.build
 
@@ -141,7 +141,7 @@ def test_what_was_fastest_beside_others_takes_part_the_next_time(workshop, busy,
         return build(model, name, winners)
 
     monkeypatch.setattr(JobModel, "build", built)
-    again = tuned(workshop, ("w0",), contention="on")
+    again = tuned(workshop, ("w0",), contention=True)
     finish(workshop, again)
     fastest = unpack_decisions(contexts(workshop)[0].decisions)
     assert fastest in [slot.candidate.decisions for contest in seen for slot in contest.slots]
@@ -156,21 +156,21 @@ def test_nobody_is_timed_beside_others_who_did_not_ask(workshop, busy):
 
 def test_of_a_model_that_is_large_for_this_host_there_is_one_version(workshop, busy):
     workshop.graph_answers["compile_model"] = replace(COMPILED, bytes=1 << 60)
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     told = report(workshop, job)
     assert "contention" not in told
-    assert "inside_the_model" not in told
-    whys = {each["step"]: each["why"] for each in told["not_done"]}
+    assert "model_contests" not in told
+    whys = {each["step"]: each["reason"] for each in told["skipped_steps"]}
     assert "memory" in whys["choose schedules for a busy machine"]
 
 
 def test_what_fails_there_costs_the_version_alone(workshop, busy):
     busy["kernels"] = ChildFailed("InternalError", "no instrument here")
-    job = tuned(workshop, ("w0",), contention="on")
+    job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
-    steps = [each["step"] for each in report(workshop, job)["not_done"]]
+    steps = [each["step"] for each in report(workshop, job)["skipped_steps"]]
     assert "choose schedules for a busy machine" in steps
 
 
@@ -184,5 +184,5 @@ def test_loads_go_from_an_idle_host_to_a_full_one(most, expected):
     [([90, 90, 90], 0), ([110, 90, 90], 1), ([90, 110, 90], 2), ([90, 90, 110], None), ([None] * 3, None)],
 )
 def test_the_crossover_is_where_the_version_wins_at_all_heavier_loads(loaded_us, expected):
-    timed = [BesidePrograms(programs=n, alone_us=100, loaded_us=us) for n, us in enumerate(loaded_us)]
-    assert crossover(timed) == expected
+    timed = [LoadedLatency(programs=n, alone_us=100, loaded_us=us) for n, us in enumerate(loaded_us)]
+    assert find_crossover_load(timed) == expected

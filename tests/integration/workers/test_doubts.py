@@ -14,7 +14,7 @@ from tests.fixtures.workshop import ENDPOINT, Workshop
 from tests.integration.workers.test_machines import HERE, Calls, found, like, machine_of, measured
 from workers.hardware_probe import run as probing
 from workers.hardware_probe.run import BEATEN, SURE_SEC, remeasure_if_beaten
-from workers.tvm.code_digest import builder
+from workers.tvm.code_digest import current_builder_name
 
 __all__ = ["measured"]  # a fixture
 FLOPS = 1e6
@@ -30,14 +30,14 @@ def tuned(workshop: Workshop, machine: Machine, ago_sec: float = 2 * SURE_SEC) -
     workshop.bench.times = lambda _us: TRIAL_US
     job = workshop.job(("w0",), trials=8, flops=FLOPS)
     known = workshop.write(
-        lambda session: Devices(session).store_machine(like(workshop), machine, "", builder())
+        lambda session: Devices(session).store_machine(like(workshop), machine, "", current_builder_name())
     )
-    earlier = known.model_copy(update={"at": known.at - ago_sec})
+    earlier = known.model_copy(update={"probed_at": known.probed_at - ago_sec})
     args = {"args": [["TENSOR", "float32", [64, 64]]]}
     workshop.write(lambda session: session.execute(update(Device).values(machine=earlier)))
     workshop.write(lambda session: session.execute(update(Workload).values(args=args)))
     workshop.work(job)
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.FINISHING], JobState.DONE))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.FINISHING], JobState.DONE))
     return job
 
 
@@ -79,7 +79,7 @@ def test_what_was_just_measured_is_not_doubted(workshop: Workshop, measured: Cal
 
 def test_the_better_of_two_measurements_stays(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     busier = computing(1.0)
-    monkeypatch.setattr(probing, "measure", lambda *_asked: (ENDPOINT, busier))
+    monkeypatch.setattr(probing, "probe_device_machine", lambda *_asked: (ENDPOINT, busier))
     job = tuned(workshop, computing(2.0))
     remeasure_if_beaten(workshop, job)
     assert found(workshop) == computing(2.0)
@@ -91,7 +91,7 @@ def test_a_machine_that_cannot_be_measured_again_stays_what_it_was(
     def fails(*_asked: object) -> None:
         raise Unavailable("the device was lost")
 
-    monkeypatch.setattr(probing, "measure", fails)
+    monkeypatch.setattr(probing, "probe_device_machine", fails)
     job = tuned(workshop, computing(2.0))
     remeasure_if_beaten(workshop, job)
     assert found(workshop) == computing(2.0)
@@ -99,7 +99,7 @@ def test_a_machine_that_cannot_be_measured_again_stays_what_it_was(
 
 def test_while_a_job_goes_on_nothing_is_measured(workshop: Workshop, measured: Calls) -> None:
     job = tuned(workshop, computing(1.0))
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.DONE], JobState.FINISHING))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.DONE], JobState.FINISHING))
     remeasure_if_beaten(workshop, job)
     assert not measured
 

@@ -12,7 +12,7 @@ from db.tables import Measurement
 from mallorn.core.errors import Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
-from searchers.base import DEFAULT, means_of
+from searchers.base import DEFAULT, proposal_method_of
 from tests.fixtures.finishing import (
     best,
     candidates,
@@ -35,7 +35,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
     assert len(exported) == 2
     assert json.loads(exported[0].trace) == [fastest.candidate.sketch, list(fastest.candidate.decisions)]
     assert len(promoted(workshop, job)) == 2
-    assert report(workshop, job)["without_schedule"] == []
+    assert report(workshop, job)["tasks_without_winner"] == []
     assert sorted(path.name for path in export_of(workshop, job).iterdir()) == [
         "apply.py",
         "database_tuning_record.json",
@@ -53,7 +53,7 @@ def test_a_first_guess_that_is_as_fast_once_measured_again_wins(workshop, export
     workshop.bench.times = lambda us: 5.0 if as_before(us) == guess.latency_us else as_before(us)
     finish(workshop, job)
     assert json.loads(exported[0].trace)[1] == list(unpack_decisions(guess.decisions))
-    assert report(workshop, job)["found_by"] == {DEFAULT: 1}
+    assert report(workshop, job)["search_methods"] == {DEFAULT: 1}
 
 
 def test_a_winner_that_computes_wrong_is_recorded_and_the_next_one_wins(workshop, exported, check):
@@ -132,7 +132,7 @@ def test_where_the_fastest_are_all_wrong_the_next_ones_and_the_defaults_get_thei
     finish(workshop, job)
     right = next(trial for trial in fastest if trial not in wrong)
     assert json.loads(exported[0].trace)[1] == list(right.candidate.decisions)
-    assert report(workshop, job)["found_by"] == {means_of(right.origin): 1}
+    assert report(workshop, job)["search_methods"] == {proposal_method_of(right.origin): 1}
     assert len(workshop.rows(kind="finish", outcome="wrong_result")) == len(wrong) == 3
 
 
@@ -142,7 +142,7 @@ def test_a_task_that_nothing_computes_is_named_in_the_report(workshop, exported,
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     assert exported == []
-    assert report(workshop, job)["without_schedule"] == ["w0"]
+    assert report(workshop, job)["tasks_without_winner"] == ["w0"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_task_that_tvm_finds_no_space_for_is_named_too(workshop, exported, err
     workshop.compiler.error = error
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
-    assert report(workshop, job)["without_schedule"] == ["w0"]
+    assert report(workshop, job)["tasks_without_winner"] == ["w0"]
 
 
 def test_what_fails_in_one_of_the_passes_does_not_win_and_leaves_a_row(workshop, exported):

@@ -48,9 +48,9 @@ def test_a_rival_that_is_faster_inside_the_model_is_handed_out(workshop, exporte
     job = tuned(workshop, ("w0",))
     second = closest_rival(workshop, job)
     finish(workshop, job)
-    joint = report(workshop, job)["inside_the_model"]
+    joint = report(workshop, job)["model_contests"]
     assert joint["tasks"] == [{"task": "w0", "before_us": 100.0, "after_us": 80.0}]
-    assert joint["taken"]
+    assert joint["uses_replacements"]
     assert json.loads(exported[-1].trace)[1] == list(second.candidate.decisions)
     assert handed_out(workshop, job) == {"w0": second.latency_us}
 
@@ -65,7 +65,7 @@ def test_a_first_guess_that_is_faster_inside_the_model_is_handed_out_however_slo
     finish(workshop, job)
     assert json.loads(exported[-1].trace)[1] == list(unpack_decisions(guess.decisions))
     assert handed_out(workshop, job) == {"w0": 99.0}
-    assert report(workshop, job)["found_by"] == {DEFAULT: 1}
+    assert report(workshop, job)["search_methods"] == {DEFAULT: 1}
 
 
 def test_first_guesses_are_handed_out_where_the_whole_model_is_fastest_with_them(workshop, exported, inside):
@@ -74,8 +74,8 @@ def test_first_guesses_are_handed_out_where_the_whole_model_is_fastest_with_them
     job = tuned(workshop, ("w0",))
     guess = first_guess(workshop)
     finish(workshop, job)
-    joint = report(workshop, job)["inside_the_model"]
-    assert (joint["guessed"], joint["taken"]) == (True, False)
+    joint = report(workshop, job)["model_contests"]
+    assert (joint["uses_guesses"], joint["uses_replacements"]) == (True, False)
     assert handed_out(workshop, job) == {"w0": guess.latency_us}
 
 
@@ -86,7 +86,7 @@ def test_where_a_first_guess_won_a_job_without_trials_would_have_it_too(workshop
     check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) == key(fastest)}
     finish(workshop, job)
     assert handed_out(workshop, job) == {"w0": first_guess(workshop).latency_us}
-    assert report(workshop, job)["inside_the_model"]["latency_us"] is None
+    assert report(workshop, job)["model_contests"]["latency_us"] is None
 
 
 def test_first_guesses_that_compute_wrong_are_not_handed_out_for_the_models_sake(
@@ -98,7 +98,7 @@ def test_first_guesses_that_compute_wrong_are_not_handed_out_for_the_models_sake
     guess = unpack_decisions(first_guess(workshop).decisions)
     check.wrong |= {candidate for candidate in candidates(workshop) if candidate.decisions == guess}
     finish(workshop, job)
-    assert not report(workshop, job)["inside_the_model"]["guessed"]
+    assert not report(workshop, job)["model_contests"]["uses_guesses"]
     assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
 
 
@@ -115,7 +115,7 @@ def test_first_guesses_are_tried_inside_where_rivals_would_take_too_long(worksho
 def test_a_job_may_do_without_the_pass_inside_the_model(workshop, exported, inside):
     job = tuned(workshop, ("w0",), contests="apart")
     finish(workshop, job)
-    assert "inside_the_model" not in report(workshop, job)
+    assert "model_contests" not in report(workshop, job)
     assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
 
 
@@ -124,11 +124,11 @@ def test_a_rival_that_computes_wrong_is_not_handed_out(workshop, exported, check
     first, second = best(workshop, job)[0], closest_rival(workshop, job)
     check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) == key(second)}
     finish(workshop, job)
-    assert report(workshop, job)["inside_the_model"] == {
+    assert report(workshop, job)["model_contests"] == {
         "tasks": [],
         "latency_us": {"before": 1000.0, "guesses": 990.0},
-        "taken": False,
-        "guessed": False,
+        "uses_replacements": False,
+        "uses_guesses": False,
         "seconds": pytest.approx(0, abs=600),
     }
     assert handed_out(workshop, job) == {"w0": first.latency_us}
@@ -138,7 +138,7 @@ def test_the_winners_stay_where_the_whole_model_is_no_faster_with_their_rivals(w
     inside["latencies"]["after"] = 1010.0
     job = tuned(workshop, ("w0",))
     finish(workshop, job)
-    assert not report(workshop, job)["inside_the_model"]["taken"]
+    assert not report(workshop, job)["model_contests"]["uses_replacements"]
     assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
 
 
@@ -147,7 +147,7 @@ def test_a_pass_inside_the_model_that_breaks_down_costs_nothing(workshop, export
     job = tuned(workshop, ("w0",))
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
-    assert "inside_the_model" not in report(workshop, job)
+    assert "model_contests" not in report(workshop, job)
     assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
 
 
@@ -155,4 +155,4 @@ def test_a_pass_that_would_be_long_beside_the_tuning_is_left_out(workshop, expor
     workshop.graph_answers["compile_model"] = replace(COMPILED, seconds=1e6)
     job = tuned(workshop, ("w0",))
     finish(workshop, job)
-    assert "inside_the_model" not in report(workshop, job)
+    assert "model_contests" not in report(workshop, job)

@@ -15,7 +15,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.event import FinishingEvent
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.manifest import read_manifest
-from searchers.base import means_of
+from searchers.base import proposal_method_of
 from tests.fixtures.finishing import (
     COMPILED,
     best,
@@ -26,7 +26,7 @@ from tests.fixtures.finishing import (
 from tests.fixtures.tuned_jobs import finished, tuned
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.finish.run import finish
-from workers.measure.base import Need
+from workers.measure.measurer_interface import Need
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.code_digest import code_digest
 
@@ -68,9 +68,9 @@ def test_repeats_of_the_finish_cost_no_trials(workshop, exported):
 
 def test_the_report_counts_the_tasks_by_how_their_schedules_were_found(workshop, exported):
     job = tuned(workshop, ("w0",))
-    means = means_of(best(workshop, job)[0].origin)
+    means = proposal_method_of(best(workshop, job)[0].origin)
     finish(workshop, job)
-    assert report(workshop, job)["found_by"] == {means: 1}
+    assert report(workshop, job)["search_methods"] == {means: 1}
 
 
 def test_why_tuning_ended_is_known_without_the_jobs_log(workshop, exported):
@@ -112,12 +112,12 @@ def test_what_its_measurer_cannot_do_is_left_out_of_a_finish_and_told(workshop, 
     job = tuned(workshop)
     finish(workshop, job)
     told = report(workshop, job)
-    assert [(step["step"], step["why"]) for step in told["not_done"]] == [
+    assert [(step["step"], step["reason"]) for step in told["skipped_steps"]] == [
         (Need.CHECK, "no device for CHECK"),
         (Need.TIME, "no device for TIME"),
     ]
     assert check.asked == []
-    assert len(exported) == told["found"] == told["of"] == 2
+    assert len(exported) == told["schedule_count"] == told["workload_count"] == 2
     assert promoted(workshop, job) == [], "a schedule is one that was checked"
     assert not (Path(workshop.settings.artifacts) / "scripts").exists()
 
@@ -129,7 +129,9 @@ def ranged(workshop, job):
         ranges={"n": [1, 8]}, inputs={"x": ["n", 4]}, points=points, calls=[{"w0": 1}, {"w1": 1}]
     )
     workshop.write(
-        lambda session: Jobs(session).record(job, graph=GraphReport(dynamic=dynamic, code=code_digest()))
+        lambda session: Jobs(session).store_report_columns(
+            job, graph=GraphReport(dynamic=dynamic, code=code_digest())
+        )
     )
 
 

@@ -17,10 +17,10 @@ from db.repositories.tasks import Tasks
 from db.repositories.workloads import KEPT
 from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
-from mallorn.core.stand_in_measurers import ANY_RECORDING
 from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.graph_report import GraphReport, GraphStep
+from mallorn.core.virtual_devices import ANY_RECORDING
 from research.replay.recording_file import write_tasks
 from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
@@ -29,10 +29,10 @@ from tests.unit.research.replay.made_up import made_up
 from workers.interfaces.model_compiler import Extraction, ModelTask
 from workers.interfaces.tensor_arguments import Arguments
 from workers.model_import.run import import_job
-from workers.round.run import words_of
+from workers.round.run import describe_round
 from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.subprocesses.shutdown import ShutdownRequested
-from workers.tvm.graph_recipes import TUNED, leaving_out, stored_recipe
+from workers.tvm.graph_recipes import TUNED, stored_recipe, with_skipped_passes
 
 
 def found(*keys):
@@ -48,7 +48,7 @@ def found(*keys):
 def job(workshop):
     """A job whose model waits for its import."""
     job = workshop.job(())
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.QUEUED))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], JobState.QUEUED))
     workshop.store_model()
     return job
 
@@ -71,8 +71,8 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
 
 
 def test_what_a_pass_raised_is_a_warning_of_every_job_that_goes_without_it(workshop, job):
-    left_out = leaving_out(stored_recipe(TUNED), {"mallorn.heads": "cannot run it: X"})
-    step = GraphStep(name="mallorn.concats", error="it left 2 calls, because it raised Y")
+    left_out = with_skipped_passes(stored_recipe(TUNED), {"tile_transposes": "cannot run it: X"})
+    step = GraphStep(name="concat_to_copies", error="it left 2 calls, because it raised Y")
     graph = GraphReport(recipe=left_out, steps=[step])
     workshop.graph_answers["extract"] = replace(found("w0"), graph=graph)
     assert import_job(workshop, job)
@@ -82,15 +82,15 @@ def test_what_a_pass_raised_is_a_warning_of_every_job_that_goes_without_it(works
     for each in (job, again):
         warnings = workshop.read(lambda session, each=each: Jobs(session).get(each, None)).warnings
         assert {warning.source: warning.message for warning in warnings} == {
-            "graph pass mallorn.concats": step.error,
-            "graph pass mallorn.heads": "it is left out of this network: cannot run it: X",
+            "graph pass concat_to_copies": step.error,
+            "graph pass tile_transposes": "it is left out of this network: cannot run it: X",
         }
 
 
 def waiting(workshop, **options):
     """Another job for the same model."""
     job = workshop.job((), **options)
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.QUEUED))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], JobState.QUEUED))
     return job
 
 
@@ -114,7 +114,7 @@ def test_the_same_model_is_imported_once(workshop, job):
     [
         pytest.param({"recipe": "plain"}, id="another recipe"),
         pytest.param({"input_shapes": {"x": [2, 8]}}, id="other shapes"),
-        pytest.param({"private": "on"}, id="a private job"),
+        pytest.param({"private": True}, id="a private job"),
     ],
 )
 def test_it_is_imported_anew_for_another(workshop, job, other):
@@ -158,7 +158,7 @@ def test_a_second_import_of_a_job_adds_nothing_twice(workshop, job):
     import_job(workshop, job)
     first = [task.id for task in tasks_of(workshop, job)]
     assert not import_job(workshop, job), "a job that tunes already is not imported"
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.IMPORTING))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], JobState.IMPORTING))
     assert import_job(workshop, job)
     assert [task.id for task in tasks_of(workshop, job)] == first
 
@@ -174,8 +174,8 @@ def test_programs_of_a_private_job_are_kept_until_another_job_brings_them(worksh
     def kept():
         return workshop.read(lambda session: workload_named(session, "w0")).kept_upto == KEPT
 
-    hidden = workshop.job((), private="on")
-    workshop.write(lambda session: Jobs(session).move(hidden, [JobState.TUNING], JobState.QUEUED))
+    hidden = workshop.job((), private=True)
+    workshop.write(lambda session: Jobs(session).move_to_state(hidden, [JobState.TUNING], JobState.QUEUED))
     workshop.graph_answers["extract"] = found("w0")
     workshop.write(lambda session: Jobs(session).pause(job, "ada"))  # else it would have the first turn
     import_job(workshop, hidden)
@@ -187,9 +187,9 @@ def test_programs_of_a_private_job_are_kept_until_another_job_brings_them(worksh
 
 def test_what_a_worker_does_for_a_private_job_is_nobody_elses_business(workshop):
     round_id = workshop.next_round(workshop.job(("w0",)))
-    assert "w0" in words_of(workshop, round_id)
+    assert "w0" in describe_round(workshop, round_id)
     workshop.write(lambda session: session.execute(update(Job).values(private=True)))
-    assert words_of(workshop, round_id) == "a round of a private job"
+    assert describe_round(workshop, round_id) == "a round of a private job"
 
 
 def test_a_model_that_cannot_be_imported_fails_the_job_in_words(workshop, job):
@@ -209,9 +209,9 @@ def test_what_would_help_a_refused_import_is_kept_for_whoever_tries_again(worksh
     suggest = {"input_shapes": {"x": [1, 3]}}
     workshop.graph_answers["extract"] = InvalidModel("dimension n is free", suggest=suggest)
     import_job(workshop, job)
-    assert workshop.read(lambda session: Jobs(session).get(job, None).suggest).stored() == suggest
+    assert workshop.read(lambda session: Jobs(session).get(job, None).suggest).to_stored_json() == suggest
     event = workshop.read(lambda session: Events(session).newest(job, FailedEvent))
-    assert event.suggest.stored() == suggest
+    assert event.suggest.to_stored_json() == suggest
 
 
 def test_what_may_pass_by_itself_is_tried_again_and_then_forgotten(workshop, job):
@@ -228,7 +228,7 @@ def test_what_may_pass_by_itself_is_tried_again_and_then_forgotten(workshop, job
 def killed_at_work(**_params):
     """A process of its own gets a SIGKILL while it works."""
     with Misbehaving(name="graphs") as child:
-        call = child.begin(Misbehaving.sleep.of(60.0))
+        call = child.begin(Misbehaving.sleep.make_call(60.0))
         os.kill(child.pid, SIGKILL)
         call.wait()
 
@@ -309,7 +309,7 @@ def test_a_job_that_is_stopped_while_its_model_is_read_stays_stopped(workshop, j
     assert "owner" in workshop.reason(job)
 
 
-def test_a_job_that_no_device_measures_is_bound_to_what_stands_in_for_one(workshop, job):
+def test_the_import_binds_a_job_to_its_virtual_device(workshop, job):
     options = {**QUICK, "measurer": "simulated"}
     workshop.write(lambda session: session.execute(update(Job).values(options=options)))
     workshop.graph_answers["extract"] = found("w0")
@@ -341,7 +341,7 @@ def test_what_a_recording_lacks_is_a_warning_and_what_holds_nothing_fails_the_jo
     assert warning.source == "measurer replay"
     assert warning.message == "1 of 2 tasks are not in the recording: fused_w1"
 
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.IMPORTING))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], JobState.IMPORTING))
     workshop.graph_answers["extract"] = found("w1")
     import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
@@ -350,7 +350,7 @@ def test_what_a_recording_lacks_is_a_warning_and_what_holds_nothing_fails_the_jo
 
 def test_a_range_of_shapes_is_imported_at_its_points(workshop):
     job = workshop.job((), dynamic={"n": [1, 8]})
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.QUEUED))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], JobState.QUEUED))
     workshop.store_model()
     asked = []
 
@@ -398,11 +398,11 @@ def test_a_store_that_is_there_without_the_model_fails_the_job_in_words(workshop
     assert workshop.reason(job).startswith("the artifact store has no ")
 
 
-def test_who_answers_as_a_stand_in_and_does_not_say_which_is_refused(workshop, job):
+def test_a_measurer_with_an_undeclared_virtual_device_is_refused(workshop, job):
     options = workshop.read(lambda session: Jobs(session).get(job, None).options)
     options |= {"measurer": "tests.fixtures.pretenders:OpenWrapper"}
     workshop.write(lambda session: session.execute(update(Job).where(Job.id == job).values(options=options)))
     workshop.graph_answers["extract"] = found("w0")
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert "does not say so" in workshop.reason(job)
+    assert "does not declare one" in workshop.reason(job)

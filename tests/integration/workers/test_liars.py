@@ -28,7 +28,7 @@ LIES = {
 def fleet(monkeypatch):
     """Each pass of a contest is of another device; a test says what the liar tells."""
     lies = {"lie": lambda us: us}
-    compare = MadeUpMeasurer.compare
+    compare = MadeUpMeasurer.measure_in_passes
 
     def spread(self, *asked):
         *rest, passes = asked
@@ -40,7 +40,7 @@ def fleet(monkeypatch):
                 found.append(lying(told, lies["lie"]) if name == "liar" else told)
         return found
 
-    monkeypatch.setattr(MadeUpMeasurer, "compare", spread)
+    monkeypatch.setattr(MadeUpMeasurer, "measure_in_passes", spread)
     return lies
 
 
@@ -69,7 +69,7 @@ def test_one_liar_of_three_changes_no_winner(workshop, exported, fleet, lie):
     honest = handed_out(workshop, job)
     assert (workshop.state(job), warned(workshop, job)) == (JobState.DONE, [])
     fleet["lie"] = lie
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.DONE], JobState.FINISHING))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.DONE], JobState.FINISHING))
     finish(workshop, job)
     assert (workshop.state(job), handed_out(workshop, job)) == (JobState.DONE, honest)
     assert warned(workshop, job) == ["device liar"]

@@ -44,7 +44,7 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> Counter[Lowered]:
         asked.update((sketch, tuple(decisions)) for sketch, decisions in candidates)
         return [_packed(decisions) for _, decisions in candidates]
 
-    monkeypatch.setattr(MadeUpCompiler, "on_lowered", rows, raising=False)
+    monkeypatch.setattr(MadeUpCompiler, "on_compute_lowered_features", rows, raising=False)
     monkeypatch.setitem(REGISTRY["cost_model"], "lowered", f"{__name__}:ByFirstStatement")
     monkeypatch.setattr(ByFirstStatement, "seen", [], raising=False)
     return asked
@@ -92,7 +92,7 @@ def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, low
     def rows(self: Any, view: str, tir: str, target: str, candidates: list[Any]) -> list[str | None]:
         return [_packed(decisions) if lowers(decisions) else None for _, decisions in candidates]
 
-    monkeypatch.setattr(MadeUpCompiler, "on_lowered", rows)
+    monkeypatch.setattr(MadeUpCompiler, "on_compute_lowered_features", rows)
     job = workshop.job(("w0",), cost_model="lowered", round_size=48)  # half of it is enough to fit
     done = workshop.closed_round(job)
     with workshop.database.session() as session:

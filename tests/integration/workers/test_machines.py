@@ -13,23 +13,23 @@ from db.repositories.leases import Leases, LeaseToken, WorkItem
 from db.repositories.targets import Targets
 from db.tables import Device
 from mallorn.core.errors import Unavailable
-from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceMachine
-from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.values.machine import Machine, assume_typical_cpu
+from mallorn.core.virtual_devices import add_virtual_device
 from searchers.space import Candidate
 from tests.fixtures.tuned_jobs import untuned
 from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
-from workers.finish import contenders
+from workers.finish import final_candidates
 from workers.finish.run import finish
 from workers.hardware_probe import run as probing
 from workers.hardware_probe.run import PROBES_SEC
 from workers.measure.roofline_check import REFUSED
-from workers.tvm.code_digest import builder
+from workers.tvm.code_digest import current_builder_name
 from workers.tvm.tvm_space import TvmSpace
 
 Calls = list[object]
-HERE = assumed(cores=2, lanes=8).model_copy(update={"measured": True})
+HERE = assume_typical_cpu(cores=2, lanes=8).model_copy(update={"measured": True})
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Calls:
         calls.append(target)
         return ENDPOINT, HERE
 
-    monkeypatch.setattr(probing, "measure", measure)
+    monkeypatch.setattr(probing, "probe_device_machine", measure)
     return calls
 
 
@@ -64,7 +64,7 @@ def found(workshop: Workshop) -> Machine | None:
 def why(workshop: Workshop) -> str:
     machine = known(workshop)
     assert machine is not None
-    return machine.why
+    return machine.reason
 
 
 def like(workshop: Workshop) -> MachineKey:
@@ -83,7 +83,7 @@ def planned(workshop: Workshop) -> str:
 
 
 def _lose(session: Session, hold: LeaseToken) -> None:
-    Leases(session).die(hold)
+    Leases(session).record_killed_holder(hold)
 
 
 def first_round(workshop: Workshop, job: str) -> None:
@@ -114,10 +114,10 @@ def test_a_machine_that_cannot_be_measured_is_assumed_and_says_why(
     def fails(*_asked: object) -> None:
         raise Unavailable("the device was lost")
 
-    monkeypatch.setattr(probing, "measure", fails)
+    monkeypatch.setattr(probing, "probe_device_machine", fails)
     job = workshop.job()
     first_round(workshop, job)
-    assert machine_of(workshop, job) == assumed(cores=2, lanes=16)
+    assert machine_of(workshop, job) == assume_typical_cpu(cores=2, lanes=16)
     assert (found(workshop), why(workshop)) == (None, "the device was lost")
     assert workshop.rows()
 
@@ -126,7 +126,9 @@ def test_a_job_keeps_the_machine_of_its_first_round(workshop: Workshop, measured
     job = workshop.job()
     first_round(workshop, job)
     faster = HERE.model_copy(update={"core_gflops": 1000.0})
-    workshop.write(lambda session: Devices(session).store_machine(like(workshop), faster, "", builder()))
+    workshop.write(
+        lambda session: Devices(session).store_machine(like(workshop), faster, "", current_builder_name())
+    )
     first_round(workshop, job)
     assert machine_of(workshop, job) == HERE
 
@@ -139,7 +141,9 @@ def test_what_another_worker_measures_is_waited_for(
     assert hold is not None
 
     def other_is_done(_seconds: float) -> None:
-        workshop.write(lambda session: Devices(session).store_machine(like(workshop), HERE, "", builder()))
+        workshop.write(
+            lambda session: Devices(session).store_machine(like(workshop), HERE, "", current_builder_name())
+        )
 
     monkeypatch.setattr("workers.hardware_probe.run.time.sleep", other_is_done)
     probing.ensure_machine(workshop, job)
@@ -155,7 +159,7 @@ def test_a_machine_that_kills_who_measures_it_is_left_alone(workshop: Workshop, 
     probing.ensure_machine(workshop, job)
     assert not measured
     assert "died 3 times" in why(workshop)
-    assert machine_of(workshop, job) == assumed(cores=2, lanes=16)
+    assert machine_of(workshop, job) == assume_typical_cpu(cores=2, lanes=16)
 
 
 def test_a_worker_that_died_while_it_measured_has_a_successor(workshop: Workshop, measured: Calls) -> None:
@@ -193,7 +197,7 @@ def test_another_version_of_tvm_is_another_machine(workshop: Workshop, measured:
     workshop.job()
     probing.measure_device(workshop, ENDPOINT.name)
     seen = SeenDevice(target_id=workshop.target_id, **(asdict(ENDPOINT) | {"tvm_version": "0.28.0"}))
-    workshop.write(lambda session: Devices(session).seen(seen))
+    workshop.write(lambda session: Devices(session).record_seen(seen))
     assert known(workshop) is None
     workshop.see_device()
     assert known(workshop) is None, "what was known went with the row; it is measured again"
@@ -223,7 +227,7 @@ def test_what_other_code_measured_is_an_assumption_where_it_cannot_be_measured_n
         calls.append(_asked)
         raise Unavailable("the device was lost")
 
-    monkeypatch.setattr(probing, "measure", fails)
+    monkeypatch.setattr(probing, "probe_device_machine", fails)
     workshop.see_device()
     workshop.write(lambda session: Devices(session).store_machine(like(workshop), HERE, "", OLD_CODE))
     for _ in range(2):
@@ -232,19 +236,19 @@ def test_what_other_code_measured_is_an_assumption_where_it_cannot_be_measured_n
         assert machine_of(workshop, job) == HERE.model_copy(update={"measured": False})
     assert len(calls) == 1, "it is not tried for every job"
     assert (found(workshop), why(workshop)) == (HERE, "the device was lost")
-    assert probing.known_machine(workshop, job) is None, "no report compares with its peak"
+    assert probing.load_measured_machine(workshop, job) is None, "no report compares with its peak"
 
 
 def test_a_second_device_of_the_kind_is_known_at_once(workshop: Workshop, measured: Calls) -> None:
     workshop.job()
     probing.measure_device(workshop, ENDPOINT.name)
     seen = SeenDevice(target_id=workshop.target_id, **(asdict(ENDPOINT) | {"name": "second"}))
-    workshop.write(lambda session: Devices(session).seen(seen))
+    workshop.write(lambda session: Devices(session).record_seen(seen))
     assert known(workshop, "second") == known(workshop)
 
 
-def test_a_job_on_a_stand_in_has_no_machine(workshop: Workshop, measured: Calls) -> None:
-    simulated = measured_target(TARGET, "simulated")
+def test_a_job_on_a_virtual_device_has_no_machine(workshop: Workshop, measured: Calls) -> None:
+    simulated = add_virtual_device(TARGET, "simulated")
     workshop.target_id = workshop.write(lambda session: Targets(session).ensure(simulated).id)
     job = workshop.job(measurer="simulated")
     probing.ensure_machine(workshop, job)
@@ -266,7 +270,7 @@ def schedules_for(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
             machines.append(self.machine)
             return super().likeliest(count)
 
-    monkeypatch.setattr(contenders, "TvmSpace", Noted)
+    monkeypatch.setattr(final_candidates, "TvmSpace", Noted)
     return machines
 
 
@@ -290,7 +294,7 @@ def test_a_job_without_trials_waits_no_longer_than_probes_take(
     time = SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _sec: None)
     monkeypatch.setattr(probing, "time", time)
     finish(workshop, job)
-    assert machines == [assumed(cores=2, lanes=16)]
+    assert machines == [assume_typical_cpu(cores=2, lanes=16)]
     assert not measured
 
 

@@ -16,7 +16,7 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
 from tests.fixtures.workshop import ENDPOINT
 from workers.finish.run import finish
-from workers.tvm.code_digest import builder
+from workers.tvm.code_digest import current_builder_name
 
 OTHER = replace(ENDPOINT, name="other", host_class="another")
 
@@ -80,12 +80,12 @@ def test_the_best_that_is_planned_with_is_of_the_jobs_own_context(workshop):
 @pytest.fixture
 def builds(workshop, monkeypatch):
     """The made-up measurer counts as the one whose candidates the worker's own code builds."""
-    monkeypatch.setattr("mallorn.core.stand_in_measurers.ON_DEVICES", {"made-up"})
+    monkeypatch.setattr("mallorn.core.job_options.ON_DEVICES", {"made-up"})
     return workshop
 
 
 def see_worker(workshop, name, **info):
-    workshop.write(lambda session: Workers(session).seen(name, "host", WorkerInfo(**info)))
+    workshop.write(lambda session: Workers(session).record_seen(name, "host", WorkerInfo(**info)))
 
 
 def built_by(workshop, job):
@@ -95,7 +95,7 @@ def built_by(workshop, job):
 def test_every_context_of_what_is_built_here_names_tvm_and_the_code_around_it(builds):
     job = builds.job(("w0",), trials=16)
     builds.work(job)
-    assert built_by(builds, job) == builder()
+    assert built_by(builds, job) == current_builder_name()
     assert contexts(builds, job) == {own(builds, job)}
 
 
@@ -117,15 +117,17 @@ def test_a_worker_with_other_code_leaves_the_round_to_one_that_has_the_jobs(buil
     assert builds.run(round_id) is None
     assert builds.rows() == []
     assert builds.round(round_id).state == RoundState.QUEUED
-    assert builds.held(WorkItem.round(round_id)).losses == 0
+    assert builds.held(WorkItem.for_round(round_id)).losses == 0
     wanted = told.get("builder", "0.27.0")
-    assert f"is built by TVM {wanted}, and worker w has {builder()}; it waits" in builds.reason(job)
+    assert f"is built by TVM {wanted}, and worker w has {current_builder_name()}; it waits" in builds.reason(
+        job
+    )
 
 
 def test_a_job_is_planned_for_the_newest_worker_that_runs_rounds(builds):
     see_worker(builds, "old", tvm_version="0.27.0")
-    see_worker(builds, "new", builder=builder())
+    see_worker(builds, "new", builder=current_builder_name())
     see_worker(builds, "importer", builder="0.27.0+other", tunes=False)
     job = builds.job(("w0",), trials=16)
     builds.next_round(job)
-    assert built_by(builds, job) == builder()
+    assert built_by(builds, job) == current_builder_name()

@@ -46,7 +46,7 @@ FAULTS = {
         "",
         graphs={"compile_model": CRASHED},
         words=("SIGKILL", "memory"),
-        told={"found": 2, "of": 2},
+        told={"schedule_count": 2, "workload_count": 2},
         not_told=("latency_us",),
     ),
     "the untuned model does not compile": Fault(
@@ -145,7 +145,7 @@ def test_what_fails_is_told_and_whatever_else_there_is_is_timed(workshop, answer
     assert set(told.get("latency_us", {})) == set(fault.timed.split())
     assert fault.told.items() <= told.items()
     assert not told.keys() & set(fault.not_told)
-    text = "".join(entry["why"] + entry["hint"] for entry in told["not_done"][:1])
+    text = "".join(entry["reason"] + entry["hint"] for entry in told["skipped_steps"][:1])
     assert all(words in text for words in fault.words)
 
 
@@ -158,7 +158,7 @@ def test_a_compilation_whose_process_died_is_tried_once_more(workshop, answers):
         return end
 
     workshop.graph_answers["compile_model"] = compile_model
-    assert finish_anyway(workshop)["not_done"] == []
+    assert finish_anyway(workshop)["skipped_steps"] == []
 
 
 def test_a_full_disk_still_makes_the_finish_wait(workshop, answers):

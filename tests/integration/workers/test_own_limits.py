@@ -1,7 +1,7 @@
 """What failed under one user's time limits is tried for others, whose limits are their own."""
 
 from mallorn.core.outcomes import Outcome
-from searchers.base import DEFAULT, means_of
+from searchers.base import DEFAULT, proposal_method_of
 
 HASTY = {"build_timeout_sec": 0.05}
 
@@ -10,7 +10,7 @@ def guesses(workshop, job_id):
     """The first guesses that a job's first round tried."""
     found = workshop.closed_round(job_id)
     rows = workshop.rows(round_id=found.id)
-    return {bytes(row.decisions) for row in rows if means_of(row.origin) == DEFAULT}
+    return {bytes(row.decisions) for row in rows if proposal_method_of(row.origin) == DEFAULT}
 
 
 def test_first_guesses_that_were_too_slow_for_one_job_are_tried_for_the_next(workshop):

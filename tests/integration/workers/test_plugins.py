@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodels.lgbm import LightGBM
+from costmodels.lightgbm_models import LightGBM
 from costmodels.random import RandomModel
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.job_events_and_warnings import Events
@@ -165,7 +165,7 @@ def test_a_round_without_its_searcher_can_be_recomputed(workshop):
     workshop.run(round_id)
     row = workshop.round(round_id)
     assert (row.state, row.searcher) == (RoundState.DONE, "random")
-    assert row.reason.without[0].name == mine(Raising)
+    assert row.reason.skipped_parts[0].name == mine(Raising)
     _, proposals, _ = proposals_of(workshop, round_id)
     measured = {(row.slot, row.origin) for row in workshop.rows()}
     assert measured == {(slot, proposal.origin) for slot, proposal in enumerate(proposals)}
@@ -186,7 +186,7 @@ def test_a_round_that_is_half_measured_is_not_mixed_with_another_searchers(works
     workshop.run(round_id)
     row = workshop.round(round_id)
     assert (row.state, row.searcher) == (RoundState.QUEUED, mine(Mine))
-    assert workshop.held(WorkItem.round(round_id)).losses == 2
+    assert workshop.held(WorkItem.for_round(round_id)).losses == 2
 
 
 def test_a_cost_model_that_cannot_learn_is_told_and_the_job_goes_on(workshop):
@@ -206,7 +206,7 @@ def test_a_cost_model_that_refuses_its_rows_is_told_too(workshop):
 
 
 def test_a_cost_model_is_blamed_for_what_it_inherits(workshop, monkeypatch):
-    monkeypatch.setattr("costmodels.lgbm.check_rows", np.linalg.inv)  # takes other arguments
+    monkeypatch.setattr("costmodels.lightgbm_models.check_rows", np.linalg.inv)  # takes other arguments
     job = workshop.job(("w0",), trials=16, cost_model=mine(Heir))
     workshop.work(job)
     (warning,) = warnings(workshop, job)

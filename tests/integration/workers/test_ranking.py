@@ -24,7 +24,7 @@ def a_ranked_round(workshop, **options):
 
 def test_the_first_round_of_a_family_has_no_model_to_judge(workshop):
     job = workshop.job(("w0",), **SEARCHED)
-    assert workshop.closed_round(job).stats.rank_own is None
+    assert workshop.closed_round(job).stats.own_accuracy is None
 
 
 def test_a_round_notes_the_share_of_pairs_that_its_own_model_had_in_order(workshop):
@@ -34,20 +34,20 @@ def test_a_round_notes_the_share_of_pairs_that_its_own_model_had_in_order(worksh
     right = sum(
         (one.predicted > two.predicted) + 0.5 * (one.predicted == two.predicted) for one, two in pairs
     )
-    assert done.stats.rank_own == pytest.approx(right / len(pairs), abs=1e-3)
-    assert done.stats.rank_others == {}, "only a grouping that revises itself asks for more"
+    assert done.stats.own_accuracy == pytest.approx(right / len(pairs), abs=1e-3)
+    assert done.stats.other_accuracies == {}, "only a grouping that revises itself asks for more"
 
 
 def test_a_few_valid_results_are_no_evidence(workshop):
     job = workshop.job(("w0",), **SEARCHED)
     train(workshop, job, workshop.closed_round(job).task_id)
     workshop.bench.outcomes = dict.fromkeys(range(ranking_evidence.FEWEST - 1, 64), Outcome.RUN_ERROR)
-    assert workshop.closed_round(job).stats.rank_own is None
+    assert workshop.closed_round(job).stats.own_accuracy is None
 
 
 def test_equal_times_are_no_evidence(workshop):
     workshop.bench.times = lambda latency_us: 5.0
-    assert a_ranked_round(workshop).stats.rank_own is None
+    assert a_ranked_round(workshop).stats.own_accuracy is None
 
 
 def test_models_of_the_jobs_other_families_are_asked_about_a_batch(workshop):
@@ -60,8 +60,8 @@ def test_models_of_the_jobs_other_families_are_asked_about_a_batch(workshop):
         train(workshop, job, row.task_id)
     done = workshop.closed_round(job)
     other = {"w0": "dynamic:other", "w1": "dynamic:matmul"}[tasks[done.task_id]]
-    assert list(done.stats.rank_others) == [other]
-    assert 0 <= done.stats.rank_others[other] <= 1
+    assert list(done.stats.other_accuracies) == [other]
+    assert 0 <= done.stats.other_accuracies[other] <= 1
 
 
 def test_with_many_families_each_has_its_turn(workshop, monkeypatch):

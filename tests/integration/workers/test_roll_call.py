@@ -30,19 +30,19 @@ def tracker() -> Any:
 
 def devices(database: Database) -> dict[str, dict[str, Any]]:
     with database.session() as session:
-        return {device.name: device.info.stored() for device in Devices(session).list()}
+        return {device.name: device.info.to_stored_json() for device in Devices(session).list()}
 
 
 def workers(database: Database) -> dict[str, dict[str, Any]]:
     with database.session() as session:
-        return {worker.id: worker.info.stored() for worker in Workers(session).list()}
+        return {worker.id: worker.info.to_stored_json() for worker in Workers(session).list()}
 
 
 def test_a_worker_that_leaves_says_so(database: Database, tracker: Any) -> None:
     call = Heartbeat(database, tracker, "w")
     call.start("full", tunes=False)
     wait_for(lambda: devices(database), "the first report")
-    assert workers(database)["w"]["tunes"] is False
+    assert workers(database)["w"]["can_tune"] is False
     assert workers(database)["w"]["sandbox"] == "full"
     assert {"draft", "xgboost"} <= set(workers(database)["w"]["cost_models"])
     assert "stopped" not in workers(database)["w"]

@@ -70,11 +70,11 @@ def kill_in(workshop, round_id, measured, monkeypatch):
 
 def take_back(workshop, round_id):
     """Let the lease run out, and reap."""
-    item = WorkItem.round(round_id)
+    item = WorkItem.for_round(round_id)
     held = workshop.hold(item)
     workshop.write(lambda session: Leases(session).renew(held, -1))
     job_id = workshop.round(round_id).job_id
-    workshop.write(lambda session: WorkItems(session).expire(job_id))
+    workshop.write(lambda session: WorkItems(session).end_expired_leases(job_id))
 
 
 def proposals_of(workshop, round_id):
@@ -150,7 +150,7 @@ def test_results_outlast_a_database_that_is_away_for_longer_than_the_lease(works
         flush(commits)
 
     monkeypatch.setattr(Commits, "flush", unanswered_once)
-    monkeypatch.setattr(LeaseKeeper, "lost", property(lambda _: bool(away)))
+    monkeypatch.setattr(LeaseKeeper, "is_lost", property(lambda _: bool(away)))
     workshop.run(round_id)
     assert away == [BATCH]
     assert len(workshop.rows(round_id=round_id)) == BATCH
@@ -184,7 +184,7 @@ def test_without_a_device_the_round_is_handed_back_and_the_job_says_why(workshop
         workshop.bench.before = after(0, refuse(NoDevice()))
         assert workshop.run(round_id) is None
     assert workshop.round(round_id).state == RoundState.QUEUED
-    assert workshop.held(WorkItem.round(round_id)).losses == 0
+    assert workshop.held(WorkItem.for_round(round_id)).losses == 0
     assert "mallorn device" in workshop.reason(job)
 
     workshop.bench.before = lambda slot: None
@@ -218,13 +218,13 @@ def test_waiting_does_not_overwrite_why_a_job_is_paused(workshop):
 def test_a_stopping_worker_commits_what_it_has_and_hands_the_round_back(workshop, monkeypatch):
     round_id = workshop.next_round(workshop.job())
     monkeypatch.setattr(STOP, "_asked", type(STOP._asked)())
-    workshop.bench.before = after(5, STOP.ask)
+    workshop.bench.before = after(5, STOP.request_stop)
     assert workshop.run(round_id) is None
     assert len(workshop.rows(round_id=round_id)) == 5, (
         "the result that came while stopping may be a victim of it"
     )
     assert workshop.round(round_id).state == RoundState.QUEUED
-    assert workshop.held(WorkItem.round(round_id)).losses == 0
+    assert workshop.held(WorkItem.for_round(round_id)).losses == 0
     monkeypatch.undo()
 
 
@@ -261,7 +261,7 @@ def test_what_this_worker_lacks_another_may_have(workshop, error):
     workshop.bench.before = after(0, refuse(error))
     assert workshop.run(round_id) is None
     assert workshop.round(round_id).state == RoundState.QUEUED
-    assert workshop.held(WorkItem.round(round_id)).losses == 0
+    assert workshop.held(WorkItem.for_round(round_id)).losses == 0
     assert workshop.reason(job) == error.message
 
 
@@ -355,7 +355,7 @@ def lacking(_slot):
 def is_there(workshop, *names):
     for name in names:
         workshop.write(
-            lambda session, name=name: Workers(session).seen(name, f"host of {name}", WorkerInfo())
+            lambda session, name=name: Workers(session).record_seen(name, f"host of {name}", WorkerInfo())
         )
 
 
@@ -373,7 +373,7 @@ def test_one_sick_worker_pauses_no_job_while_another_is_there(workshop):
         assert workshop.state(job) == "tuning"
         assert workshop.round(round_id).state == RoundState.QUEUED
     assert workshop.reason(job).startswith(f"on {gethostname()}: No linker here")
-    assert workshop.held(WorkItem.round(round_id)).losses == 0, "it is no loss of the round's"
+    assert workshop.held(WorkItem.for_round(round_id)).losses == 0, "it is no loss of the round's"
     assert run_by(workshop, "well", round_id) is not None
     assert len(workshop.rows(round_id=round_id)) == workshop.round(round_id).size
 
@@ -389,12 +389,12 @@ def test_three_machines_that_lack_it_pause_the_job(workshop):
     assert workshop.state(job) == "paused"
 
 
-@pytest.mark.parametrize("other", [{"resting": "no linker"}, {"stopped": True}, {"tunes": False}])
+@pytest.mark.parametrize("other", [{"missing_resource": "no linker"}, {"stopped": True}, {"can_tune": False}])
 def test_who_takes_no_rounds_is_not_waited_for(workshop, other):
     job = workshop.job(("w0",))
     round_id = workshop.next_round(job)
     is_there(workshop, "sick")
-    workshop.write(lambda session: Workers(session).seen("other", "elsewhere", WorkerInfo(**other)))
+    workshop.write(lambda session: Workers(session).record_seen("other", "elsewhere", WorkerInfo(**other)))
     for _ in range(3):
         run_by(workshop, "sick", round_id, lacking)
     assert workshop.state(job) == "paused"
@@ -412,15 +412,15 @@ def test_a_worker_whose_host_is_at_fault_rests_and_names_it(workshop, error, mon
 
 
 def test_a_worker_that_rests_says_so_in_its_row(workshop):
-    workshop.roll_call.rests("no linker")
+    workshop.roll_call.report_pause("no linker")
     workshop.roll_call._report_worker()
     (row,) = workshop.read(lambda session: Workers(session).list())
-    assert (row.info.resting, row.busy_with) == ("no linker", "resting: no linker")
+    assert (row.info.missing_resource, row.busy_with) == ("no linker", "resting: no linker")
     assert state_of_worker(row, 0.0) == "idle"
-    workshop.roll_call.rests("")
+    workshop.roll_call.report_pause("")
     workshop.roll_call._report_worker()
     (row,) = workshop.read(lambda session: Workers(session).list())
-    assert (row.info.resting, row.busy_with) == ("", "")
+    assert (row.info.missing_resource, row.busy_with) == ("", "")
 
 
 def test_made_up_times_of_a_wrapper_are_not_stored_under_a_real_target(workshop):
@@ -429,6 +429,6 @@ def test_made_up_times_of_a_wrapper_are_not_stored_under_a_real_target(workshop)
     assert workshop.run(round_id) is None
     assert workshop.rows() == []
     assert workshop.state(job) == JobState.FAILED
-    assert "does not say so" in workshop.reason(job)
+    assert "does not declare one" in workshop.reason(job)
     hosts = {device.host_id for device in workshop.read(lambda session: Devices(session).list())}
     assert "simulated" not in hosts, "no job takes its context from a device that is none"

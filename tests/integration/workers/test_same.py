@@ -7,7 +7,7 @@ from db.repositories.measuring_contexts import Contexts
 from db.repositories.tasks import Tasks
 from db.repositories.workloads import Workloads
 from db.tables import Measurement
-from mallorn.core.values.finish_report import Sure
+from mallorn.core.values.finish_report import Confidence
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import ENDPOINT, TARGET
 from workers.zero_shot.answer_source import ZeroShotQuery
@@ -51,13 +51,13 @@ def move(workshop, where, times_as_fast=1.0):
 
 
 def test_what_was_measured_in_the_jobs_own_context_is_sure(ask):
-    assert ask("its own")[0].sure == Sure.MEASURED
+    assert ask("its own")[0].sure == Confidence.MEASURED
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["another", "none yet"])
 def test_what_another_context_measured_is_likely_and_says_under_which_conditions(workshop, ask, known):
     first, *_ = found = ask(context(workshop, "elsewhere") if known else None)
-    assert {each.sure for each in found} == {Sure.LIKELY}
+    assert {each.sure for each in found} == {Confidence.LIKELY}
     assert first.because == "among the fastest that were timed alone on made-up, 2 threads, TVM 0.27.0"
     assert first.candidate == ask("its own")[0].candidate
     assert first.expected_us == ask("its own")[0].expected_us

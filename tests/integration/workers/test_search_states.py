@@ -3,12 +3,12 @@
 import pytest
 
 from benchmarks.lab.unlearned import TWINS
-from db.repositories.job_removal import Removals
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.search_and_finish_states import KEPT, SearchStates
 from mallorn.core.states import JobState
 from searchers.algorithms.random import RandomSearch
-from searchers.stateful import MOST_BYTES, StatefulSearcher
+from searchers.stateful_searcher import MOST_BYTES, StatefulSearcher
 from tests.integration.workers.test_round_life import kill_in, proposals_of
 
 
@@ -43,7 +43,7 @@ def named(kind):
 
 
 def left_by(workshop, round_id):
-    return workshop.read(lambda session: SearchStates(session).left_by(round_id))
+    return workshop.read(lambda session: SearchStates(session).read_state(round_id))
 
 
 def rounds_of(workshop, job, count):
@@ -91,9 +91,10 @@ def test_a_searcher_that_fails_with_its_state_is_left_out_of_the_round_alone(wor
 
 def test_a_state_that_is_too_large_costs_the_searcher_its_round(workshop):
     (only,) = rounds_of(workshop, workshop.job(("w0",), search=named(Untidy)), 1)
-    (noted,) = workshop.round(only).reason.without
+    (noted,) = workshop.round(only).reason.skipped_parts
     assert (
-        noted.why == f"the searcher {named(Untidy)} must leave at most 1,024 KiB of bytes to its next round"
+        noted.reason
+        == f"the searcher {named(Untidy)} must leave at most 1,024 KiB of bytes to its next round"
     )
     assert left_by(workshop, only) is None
 
@@ -102,7 +103,7 @@ def test_what_a_deleted_job_learned_is_gone(workshop):
 
     job = workshop.job(("w0",), search=named(Counting))
     (only,) = rounds_of(workshop, job, 1)
-    workshop.write(lambda session: Jobs(session).move(job, list(JobState), JobState.DONE, "why"))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, list(JobState), JobState.DONE, "why"))
     assert left_by(workshop, only) == b"1"
     workshop.write(lambda session: Removals(session).delete(job, "ada"))
     assert left_by(workshop, only) is None
@@ -112,5 +113,5 @@ def test_a_learner_without_its_learning_runs_in_a_job_by_its_name(workshop):
     twin = TWINS["ppo-unlearned"]
     rounds = rounds_of(workshop, workshop.job(("w0",), search=twin, trials=16), 2)
     assert {row.origin.rpartition(":")[0] for row in workshop.rows(round_id=rounds[1])} == {twin}
-    assert workshop.round(rounds[1]).reason.without == []
+    assert workshop.round(rounds[1]).reason.skipped_parts == []
     assert left_by(workshop, rounds[1]) is None

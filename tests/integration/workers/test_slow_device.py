@@ -14,9 +14,9 @@ from mallorn.core.targets import Target
 from tests.fixtures.faulty_device import FaultyDevice, dies, offering
 from tests.fixtures.waiting import PATIENCE
 from tests.fixtures.workshop import MadeUpMeasurer
-from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import BuiltCandidate
 from workers.measure.device_runs import DeviceRuns
+from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
 
 
 class SlowForEveryOther(FaultyDevice):

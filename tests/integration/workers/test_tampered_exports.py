@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from db.repositories.job_removal import Removals
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.jobs import Jobs
-from mallorn.core.artifact_uris import reaching
+from mallorn.core.artifact_uris import open_artifact
 from mallorn.core.states import JobState
 from mallorn.core.values.manifest import DATABASE, RECORDS
-from services.control.periodic_tasks import tidy
+from services.control.periodic_tasks import delete_expired_data
 from tests.fixtures.finishing import export_of
 from tests.fixtures.tuned_jobs import tuned
 from workers.finish.run import finish
@@ -114,12 +114,12 @@ def test_no_child_writes_where_another_ones_folder_lies(workshop: Any, exported:
     job = planted(workshop, lambda directory: folders.append(directory.parent))
     assert workshop.state(job) == JobState.DONE
     (graphs,) = set(folders)
-    written = {graphs, workshop.builds, workshop.runs}
+    written = {graphs, workshop.builder_folder, workshop.runner_folder}
     for each in written:
         assert each.is_relative_to(room)
         assert not any(parent in written for parent in each.parents)
     assert not graphs.exists()
-    assert list(workshop.runs.iterdir()) == []
+    assert list(workshop.runner_folder.iterdir()) == []
 
 
 def test_an_export_whose_script_was_changed_is_not_uploaded(
@@ -162,9 +162,9 @@ def test_files_that_a_killed_worker_uploaded_go_with_its_job(
             finish(workshop, job)
     left = export_of(workshop, job)
     assert (left / "apply.py").exists()
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.FINISHING], JobState.CANCELLED))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.FINISHING], JobState.CANCELLED))
     workshop.write(lambda session: Removals(session).delete(job, None))
-    tidy(workshop.database, workshop.settings)
+    delete_expired_data(workshop.database, workshop.settings)
     assert not left.exists()
 
 
@@ -175,9 +175,9 @@ def test_scripts_that_a_killed_worker_left_half_written_are_made_anew(workshop: 
     assert len(files) == 2
     files[0].write_bytes(files[0].read_bytes()[:-3])
     files[1].write_bytes(b"")
-    workshop.write(lambda session: Jobs(session).move(first, [JobState.DONE], JobState.FINISHING))
+    workshop.write(lambda session: Jobs(session).move_to_state(first, [JobState.DONE], JobState.FINISHING))
     finish(workshop, first)
     assert workshop.state(first) == JobState.DONE
     assert all(json.loads(file.read_text())["trace"] == "steps" for file in files)
-    with reaching(str(files[0])) as (store, path):
+    with open_artifact(str(files[0])) as (store, path):
         assert store.exists(path)

@@ -18,9 +18,9 @@ from workers.measure.tracked_devices import TrackedDevice
 
 def test_a_device_that_is_gone_is_why_nothing_is_timed(workshop, exported):
     told = finish_anyway(workshop)
-    (entry,) = told["not_done"]
+    (entry,) = told["skipped_steps"]
     assert entry["step"] == "time the whole model"
-    assert entry["why"] == "no device of the target is available any more"
+    assert entry["reason"] == "no device of the target is available any more"
 
 
 class MadeUpRunner(Inside, Runner):
@@ -42,7 +42,7 @@ def elsewhere(workshop, answers, monkeypatch):
         "save_model_outputs": 1,
         "time_model": [10.0],
         "drop_model": None,
-        "release": None,
+        "release_devices": None,
         "host_load": Load(4, 0.0, 0.0, 0.0),
     }
     far = TrackedDevice("far", workshop.settings.tracker, False, replace(ENDPOINT, host_id="far"))
@@ -64,8 +64,8 @@ def test_on_another_host_the_device_checks_and_times_the_model(workshop, elsewhe
     assert set(told["latency_us"]) == {"untuned", "tuned"}
     assert (told["error_vs_untuned"], told["error_vs_onnxruntime"]) == (1e-7, 1e-7)
     assert told["conditions"] == {"steady": True, "note": ""}
-    (entry,) = told["not_done"]
-    assert (entry["step"], entry["why"]) == ("time onnxruntime beside it", ELSEWHERE)
+    (entry,) = told["skipped_steps"]
+    assert (entry["step"], entry["reason"]) == ("time onnxruntime beside it", ELSEWHERE)
 
 
 def test_on_another_host_wrong_numbers_leave_no_time_either(workshop, elsewhere):
@@ -89,8 +89,8 @@ def test_a_device_that_cannot_hold_the_model_says_so(workshop, elsewhere, method
     elsewhere[method] = MallornError("device far: its session was killed by SIGKILL")
     told = finish_anyway(workshop)
     assert "latency_us" not in told
-    assert {"step": step, "why": "device far: its session was killed by SIGKILL"}.items() <= next(
-        entry.items() for entry in told["not_done"] if entry["step"] == step
+    assert {"step": step, "reason": "device far: its session was killed by SIGKILL"}.items() <= next(
+        entry.items() for entry in told["skipped_steps"] if entry["step"] == step
     )
 
 
@@ -106,7 +106,7 @@ def test_a_model_is_not_timed_alone_where_a_device_of_the_host_shares_no_locks(
     workshop, answers, monkeypatch
 ):
     monkeypatch.setattr("workers.whole_model.interleaved_timing.QUIET_PATIENCE_SEC", 0.0)
-    apart = replace(ENDPOINT, info=DeviceInfo(locks="of another folder"))
+    apart = replace(ENDPOINT, info=DeviceInfo(lock_file="of another folder"))
     near = TrackedDevice("near", workshop.settings.tracker, False, apart)
 
     def here(model):

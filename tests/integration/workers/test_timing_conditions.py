@@ -3,11 +3,11 @@
 import pytest
 
 from db.repositories.devices import Devices, MachineKey
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from tests.fixtures.timed_models import MadeUpMeter, finish_anyway, steps
 from tests.fixtures.workshop import ENDPOINT
 from workers.subprocesses.errors import ChildTimeout
-from workers.tvm.code_digest import builder
+from workers.tvm.code_digest import current_builder_name
 
 
 def test_a_quiet_host_needs_no_words(workshop, answers):
@@ -25,10 +25,12 @@ def test_a_busy_host_is_told_beside_the_times(workshop, answers, monkeypatch):
 @pytest.fixture
 def machine(workshop):
     """What the device's machine was measured to compute."""
-    found = assumed(cores=2, lanes=16).model_copy(update={"gflops": {"float32": 1e3}, "measured": True})
+    found = assume_typical_cpu(cores=2, lanes=16).model_copy(
+        update={"gflops": {"float32": 1e3}, "measured": True}
+    )
     like = MachineKey(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
     workshop.see_device()
-    workshop.write(lambda session: Devices(session).store_machine(like, found, "", builder()))
+    workshop.write(lambda session: Devices(session).store_machine(like, found, "", current_builder_name()))
 
 
 def test_the_tuned_model_is_set_beside_what_the_machine_computes_at_most(workshop, answers, machine):

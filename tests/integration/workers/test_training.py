@@ -166,7 +166,7 @@ def test_a_job_is_told_of_a_refit_that_the_database_was_too_slow_for(workshop, m
     def cut(*_words):
         raise Unavailable("the database does not answer: canceling statement due to statement timeout")
 
-    monkeypatch.setattr(Trials, "outlines", cut)
+    monkeypatch.setattr(Trials, "read_family_columns", cut)
     train(workshop, job, task)
     told = workshop.read(lambda session: Jobs(session).get(job, None).warnings)
     assert any("statement timeout" in warning.message for warning in told), told

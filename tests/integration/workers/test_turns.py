@@ -97,7 +97,7 @@ def test_a_task_that_nothing_solves_is_not_tried_again_either(workshop, exported
     check.wrong.clear()
     finish(workshop, job)
     assert {key for key, _candidate in check.asked[len(lost) :]} == {"w1"}
-    assert report(workshop, job)["without_schedule"] == ["w0"]
+    assert report(workshop, job)["tasks_without_winner"] == ["w0"]
 
 
 def test_what_other_code_decided_is_decided_again(workshop, exported, check, impatient):
@@ -120,13 +120,15 @@ def test_a_job_that_other_code_imported_is_imported_again_before_anything_is_dec
     graph = workshop.read(lambda session: Jobs(session).get(job, None).graph)
     for code in ("of before the upgrade", ""):
         old = graph.model_copy(update={"code": code})
-        workshop.write(lambda session, old=old: Jobs(session).record(job, graph=old))
+        workshop.write(lambda session, old=old: Jobs(session).store_report_columns(job, graph=old))
         finish(workshop, job)
         assert workshop.state(job) == JobState.QUEUED
         assert "imported anew" in workshop.reason(job)
-        workshop.write(lambda session: Jobs(session).move(job, [JobState.QUEUED], JobState.FINISHING))
+        workshop.write(
+            lambda session: Jobs(session).move_to_state(job, [JobState.QUEUED], JobState.FINISHING)
+        )
     assert (check.asked, exported, len(workshop.bench.ran)) == ([], [], ran)
-    workshop.write(lambda session: Jobs(session).record(job, graph=graph))
+    workshop.write(lambda session: Jobs(session).store_report_columns(job, graph=graph))
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
 
@@ -136,8 +138,8 @@ def test_after_more_trials_every_task_is_decided_anew(workshop, exported, check,
     workshop.next_round(other)
     finish(workshop, job)
     workshop.write(lambda session: Jobs(session).pause(job, "ada"))
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.PAUSED], JobState.TUNING))
-    workshop.write(lambda session: Jobs(session).record(job, trials=48))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.PAUSED], JobState.TUNING))
+    workshop.write(lambda session: Jobs(session).store_report_columns(job, trials=48))
     workshop.work(job)
     workshop.work(other)
     for _turn in range(len(THREE) + 2):
@@ -159,7 +161,7 @@ def test_a_paused_finish_keeps_what_it_decided(workshop, exported, check, impati
 
 def test_an_old_attempt_keeps_nothing(workshop):
     job = workshop.job(("w0",))
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.FINISHING))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], JobState.FINISHING))
     old = workshop.write(lambda session: Jobs(session).claim_stage(job, JobState.FINISHING, "w", -1.0))
     new = workshop.write(lambda session: Jobs(session).claim_stage(job, JobState.FINISHING, "w", 60.0))
     task = workshop.read(lambda session: Tasks(session).list(job))[0].id
@@ -167,12 +169,12 @@ def test_an_old_attempt_keeps_nothing(workshop):
     with pytest.raises(LeaseLost):
         workshop.write(lambda session: FinishSteps(session).store(old, task, 0, step))
     workshop.write(lambda session: FinishSteps(session).store(new, task, 0, step))
-    assert workshop.read(lambda session: FinishSteps(session).of(job, 0, "")) == {task: step}
-    assert workshop.read(lambda session: FinishSteps(session).of(job, 8, "")) == {}
+    assert workshop.read(lambda session: FinishSteps(session).read_decisions(job, 0, "")) == {task: step}
+    assert workshop.read(lambda session: FinishSteps(session).read_decisions(job, 8, "")) == {}
 
 
 def test_nothing_is_kept_of_a_job_that_is_done(workshop, exported):
     job = tuned(workshop, THREE)
     finish(workshop, job)
     spent = report(workshop, job)["trials"]
-    assert workshop.read(lambda session: FinishSteps(session).of(job, spent, code_digest())) == {}
+    assert workshop.read(lambda session: FinishSteps(session).read_decisions(job, spent, code_digest())) == {}

@@ -30,7 +30,7 @@ class Fleet:
     def __init__(self, workshop, monkeypatch):
         self.workshop = workshop
         self._patch = monkeypatch
-        monkeypatch.setattr("mallorn.core.stand_in_measurers.ON_DEVICES", {"made-up"})
+        monkeypatch.setattr("mallorn.core.job_options.ON_DEVICES", {"made-up"})
         self.upgrade("passes one")
 
     def upgrade(self, passes, tvm=TVM):
@@ -43,8 +43,8 @@ class Fleet:
 
     def see(self, name):
         """A worker with the code of now is alive."""
-        info = WorkerInfo(tvm_version=code.TVM_VERSION, builder=code.builder())
-        self.workshop.write(lambda session: Workers(session).seen(name, "host", info))
+        info = WorkerInfo(tvm_version=code.TVM_VERSION, builder=code.current_builder_name())
+        self.workshop.write(lambda session: Workers(session).record_seen(name, "host", info))
 
     def lose(self, name):
         """A worker is silent for long."""
@@ -62,7 +62,7 @@ def begun(workshop, *names, trials=64):
     """A job whose model was imported here, with a round of trials on its first task that is visited."""
     workshop.graph_answers["extract"] = found(*names)
     job = workshop.job((), trials=trials)
-    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.QUEUED))
+    workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.TUNING], JobState.QUEUED))
     assert import_job(workshop, job)
     workshop.closed_round(job)
     return job
@@ -93,7 +93,11 @@ def builders_of(workshop, rows):
 
 def test_a_job_goes_on_with_the_tasks_of_todays_passes_and_mixes_no_times(fleet, workshop, check, exported):
     job = begun(workshop, "w0", "w1", trials=24)
-    first, before, tried = code.builder(), tasks_of(workshop, job), len(workshop.rows(job_id=job))
+    first, before, tried = (
+        code.current_builder_name(),
+        tasks_of(workshop, job),
+        len(workshop.rows(job_id=job)),
+    )
     fleet.upgrade("passes two")
     round_id = workshop.next_round(job)
     assert workshop.run(round_id) is None
@@ -101,7 +105,7 @@ def test_a_job_goes_on_with_the_tasks_of_todays_passes_and_mixes_no_times(fleet,
     assert workshop.round(round_id).state == RoundState.CANCELLED
     assert len(workshop.rows(job_id=job)) == tried, "nothing is built for tasks of other passes"
     assert "imported anew" in told(workshop, job)
-    assert f"({first}, now {code.builder()})" in told(workshop, job)
+    assert f"({first}, now {code.current_builder_name()})" in told(workshop, job)
 
     workshop.graph_answers["extract"] = found("w2", "w0")
     assert import_job(workshop, job)
@@ -116,7 +120,7 @@ def test_a_job_goes_on_with_the_tasks_of_todays_passes_and_mixes_no_times(fleet,
     assert workshop.state(job) == JobState.DONE
     rows = workshop.rows(job_id=job)
     assert builders_of(workshop, rows[:tried]) == {first}
-    assert builders_of(workshop, rows[tried:]) == {code.builder()}
+    assert builders_of(workshop, rows[tried:]) == {code.current_builder_name()}
     assert len(workshop.rows(job_id=job, kind="trial")) == 24, "what was spent stays spent"
     assert {row.workload_id for row in rows[tried:]} == {after["w0"].workload_id, after["w2"].workload_id}
     assert set(job_of(workshop, job).report.tasks_us) == {"fused_w0", "fused_w2"}
@@ -173,7 +177,7 @@ def test_trials_of_other_code_are_spent_and_tell_nothing_of_a_tasks_curve(fleet,
     spent = len(workshop.rows(job_id=job))
     seen, done = workshop.read(view)
     (task,) = seen.tasks
-    assert (seen.spent, done.spent) == (spent, spent)
+    assert (seen.spent_trials, done.spent) == (spent, spent)
     assert (task.points, task.rounds, task.failed_rounds, task.best_us) == ((), 0, 0, None)
     assert done.best_us == {}
 
@@ -190,12 +194,12 @@ def test_the_fastest_of_the_code_of_before_is_timed_again_in_the_contest(fleet, 
     finish(workshop, job)
     again = workshop.rows(job_id=job, kind="finish")
     assert (best.sketch_id, best.decisions) in {(row.sketch_id, row.decisions) for row in again}
-    assert builders_of(workshop, again) == {code.builder()}
+    assert builders_of(workshop, again) == {code.current_builder_name()}
 
 
 def test_beside_a_worker_that_still_has_its_code_a_job_waits_for_that_one(fleet, workshop):
     job = begun(workshop, "w0", "w1")
-    first, context_id = code.builder(), job_of(workshop, job).context_id
+    first, context_id = code.current_builder_name(), job_of(workshop, job).context_id
     tried = len(workshop.rows(job_id=job))
     fleet.see("old")
     fleet.upgrade("passes two")
@@ -203,24 +207,27 @@ def test_beside_a_worker_that_still_has_its_code_a_job_waits_for_that_one(fleet,
     assert workshop.run(round_id) is None
     assert workshop.state(job) == JobState.TUNING
     assert workshop.round(round_id).state == RoundState.QUEUED
-    assert f"built by TVM {first}, and worker {workshop.name} has {code.builder()}" in workshop.reason(job)
+    assert (
+        f"built by TVM {first}, and worker {workshop.name} has {code.current_builder_name()}"
+        in workshop.reason(job)
+    )
     assert job_of(workshop, job).context_id == context_id
     assert len(workshop.rows(job_id=job)) == tried
 
     fleet.lose("old")
     assert workshop.run(round_id) is None
     assert workshop.state(job) == JobState.QUEUED
-    assert built_by(workshop, job_of(workshop, job).context_id) == code.builder()
+    assert built_by(workshop, job_of(workshop, job).context_id) == code.current_builder_name()
 
 
 def test_beside_one_another_both_codes_do_their_own_jobs(fleet, workshop):
     old = begun(workshop, "w0")
-    first = code.builder()
+    first = code.current_builder_name()
     fleet.see("old")
     fleet.upgrade("passes two")
     new = begun(workshop, "w0")
     assert builders_of(workshop, workshop.rows(job_id=old)) == {first}
-    assert builders_of(workshop, workshop.rows(job_id=new)) == {code.builder()}
+    assert builders_of(workshop, workshop.rows(job_id=new)) == {code.current_builder_name()}
     tried = [{row.decisions for row in workshop.rows(job_id=job)} for job in (old, new)]
     assert tried[0] & tried[1], "what the other code timed is no history of the new job"
 
@@ -229,7 +236,7 @@ def test_an_import_that_was_sent_back_is_left_to_the_code_of_its_job(fleet, work
     job = begun(workshop, "w0")
     fleet.upgrade("passes two")
     workshop.run(workshop.next_round(job))
-    second = code.builder()
+    second = code.current_builder_name()
     fleet.see("right")
     fleet.upgrade("passes three")
     workshop.graph_answers["extract"] = AssertionError("another worker imports it")
@@ -241,7 +248,7 @@ def test_an_import_that_was_sent_back_is_left_to_the_code_of_its_job(fleet, work
 def test_a_job_of_no_device_waits_for_the_code_that_imported_it_or_is_imported_anew(
     fleet, workshop, monkeypatch
 ):
-    monkeypatch.setattr("mallorn.core.stand_in_measurers.ON_DEVICES", {"tvm"})
+    monkeypatch.setattr("mallorn.core.job_options.ON_DEVICES", {"tvm"})
     job = begun(workshop, "w0")
     first = code.code_digest()
     fleet.see("old")
@@ -260,8 +267,8 @@ def test_another_tvm_under_worker_and_device_takes_the_job_along(fleet, workshop
     workshop.write(lambda session: session.execute(update(Device).values(tvm_version="0.28.0")))
     round_id = workshop.next_round(job)
     context = workshop.read(lambda session: session.get_one(Context, job_of(workshop, job).context_id))
-    assert (context.tvm_version, context.built_by) == ("0.28.0", code.builder())
-    assert code.builder().startswith("0.28.0+")
+    assert (context.tvm_version, context.built_by) == ("0.28.0", code.current_builder_name())
+    assert code.current_builder_name().startswith("0.28.0+")
     workshop.run(round_id)
     assert workshop.state(job) == JobState.QUEUED
     assert "are not comparable" in told(workshop, job)
@@ -283,9 +290,9 @@ def test_what_a_finish_decided_is_forgotten_with_the_tasks_it_was_decided_for(fl
     (task,) = tasks_of(workshop, job).values()
     step = {"task_id": task.id, "job_id": job, "trials": 8, "decided": DecidedTask(candidates=())}
     workshop.write(lambda session: session.add(FinishStep(**step)))
-    assert workshop.write(lambda session: ReplacedCode(session).import_anew(job))
+    assert workshop.write(lambda session: ReplacedCode(session).import_again(job))
     assert workshop.read(lambda session: session.scalars(select(FinishStep)).all()) == []
-    assert not workshop.write(lambda session: ReplacedCode(session).import_anew(job)), (
+    assert not workshop.write(lambda session: ReplacedCode(session).import_again(job)), (
         "it waits for its import already"
     )
 
@@ -294,7 +301,7 @@ def test_a_task_that_comes_back_is_the_one_that_it_was(fleet, workshop):
     job = begun(workshop, "w0", "w1")
     ids = {name: task.id for name, task in tasks_of(workshop, job).items()}
     for names in (("w1",), ("w1", "w0")):
-        workshop.write(lambda session: ReplacedCode(session).import_anew(job))
+        workshop.write(lambda session: ReplacedCode(session).import_again(job))
         workshop.graph_answers["extract"] = found(*names)
         fleet.upgrade(f"passes of {names}")
         import_job(workshop, job)

@@ -33,10 +33,10 @@ def test_what_a_newer_version_asks_for_goes_back_for_a_newer_worker_and_costs_no
     for _ in range(12):  # however often it comes to one that is not upgraded yet
         assert workshop.run(round_id) is None
     assert workshop.round(round_id).state == RoundState.QUEUED
-    held = workshop.held(WorkItem.round(round_id))
+    held = workshop.held(WorkItem.for_round(round_id))
     assert (held.losses, held.deaths) == (0, 0)
     assert words in workshop.reason(job)
     # As if this worker had been upgraded.
     monkeypatch.setattr("mallorn.core.job_options.RETIRED", {"of_tomorrow"})
-    store(workshop, job, contention="off", evaluator={"number": 3}, simulated={})
+    store(workshop, job, contention=False, evaluator={"number": 3}, simulated={})
     assert workshop.run(round_id) is not None

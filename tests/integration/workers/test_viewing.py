@@ -52,7 +52,7 @@ class Counting(Inside, CandidateCompiler):
                 raise self.error
             if self.compiler is None:
                 return [bytes(4 * VIEWS[view].width)] * len(candidates)
-            return self.compiler.lowered(view, tir, target, candidates)
+            return self.compiler.compute_lowered_features(view, tir, target, candidates)
 
         return lower
 
@@ -79,8 +79,8 @@ def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler:
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     counting = Counting(compiler)
     for view in (STATEMENTS, CODE, EXECUTED):
-        first = FeatureLookup(database, counting).see(view.name, of, some(sketches[-1]))
-        again = FeatureLookup(database, counting).see(view.name, of, some(sketches[-1])[::-1])
+        first = FeatureLookup(database, counting).look_up_features(view.name, of, some(sketches[-1]))
+        again = FeatureLookup(database, counting).look_up_features(view.name, of, some(sketches[-1])[::-1])
         assert first.known.all()
         assert first.rows.shape == (2, view.width)
         assert np.isfinite(first.rows).all()
@@ -88,7 +88,7 @@ def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler:
         np.testing.assert_array_equal(again.rows, first.rows[::-1])
     assert counting.asked == {"statements": 2, "code": 2, "executed": 2}
     present = STATEMENTS.tables(
-        FeatureLookup(database, counting).see("statements", of, some(sketches[-1])).rows
+        FeatureLookup(database, counting).look_up_features("statements", of, some(sketches[-1])).rows
     )
     assert present[:, :, 0].sum(axis=1).tolist() == [2, 2], "the product and its rectifier"
 
@@ -118,10 +118,14 @@ def test_a_candidate_that_kills_the_compiler_is_not_tried_again(rows: Rows, data
     sketch = Sketch("s", "[]", ())
     good, deadly, other = (Candidate("s", (number,)) for number in range(3))
     counting = Counting(deadly=frozenset({deadly.decisions}))
-    seen = FeatureLookup(database, counting).see("code", work(rows, {"s": sketch}), [good, deadly, other])
+    seen = FeatureLookup(database, counting).look_up_features(
+        "code", work(rows, {"s": sketch}), [good, deadly, other]
+    )
     assert seen.known.tolist() == [True, False, True]
     asked = counting.asked.total()
-    FeatureLookup(database, counting).see("code", work(rows, {"s": sketch}), [good, deadly, other])
+    FeatureLookup(database, counting).look_up_features(
+        "code", work(rows, {"s": sketch}), [good, deadly, other]
+    )
     assert counting.asked.total() == asked
 
 
@@ -131,7 +135,7 @@ def test_what_does_not_fit_its_sketch_is_not_known(
     sketches = compiler.design_space(matmul(), TARGET)
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     wrong = Candidate(sketches[0].key, (4, 2, 2, 2, 8, 1, 1, 8, 12, 4, 1, 9))
-    seen = FeatureLookup(database, compiler).see("statements", of, [wrong])
+    seen = FeatureLookup(database, compiler).look_up_features("statements", of, [wrong])
     assert seen.known.tolist() == [False]
     assert not seen.rows.any()
 
@@ -139,14 +143,18 @@ def test_what_does_not_fit_its_sketch_is_not_known(
 def test_no_more_new_candidates_are_lowered_than_allowed(rows: Rows, database: Database) -> None:
     sketch, counting = Sketch("s", "[]", ()), Counting()
     many = [Candidate("s", (number,)) for number in range(3 * GENERATED_PER_CALL)]
-    seen = FeatureLookup(database, counting).see("code", work(rows, {"s": sketch}), many, most_new=5)
+    seen = FeatureLookup(database, counting).look_up_features(
+        "code", work(rows, {"s": sketch}), many, most_new=5
+    )
     assert seen.known.tolist() == [True] * 5 + [False] * (len(many) - 5)
     assert counting.asked["code"] == 5
 
 
 def test_a_view_of_decisions_alone_asks_nobody(rows: Rows, database: Database) -> None:
     sketch, counting = Sketch("s", "[]", ()), Counting()
-    seen = FeatureLookup(database, counting).see(LOOPS.name, work(rows, {"s": sketch}), [Candidate("s", ())])
+    seen = FeatureLookup(database, counting).look_up_features(
+        LOOPS.name, work(rows, {"s": sketch}), [Candidate("s", ())]
+    )
     assert seen.known.all()
     assert not counting.asked
 
@@ -169,11 +177,13 @@ def test_what_the_host_may_be_at_fault_for_is_asked_again_by_the_next_process(
     sketch, candidate = Sketch("s", "[]", ()), Candidate("s", (0,))
     sick, well = Counting(deadly=[candidate.decisions], error=error), Counting()
     for _ in range(2):
-        seen = FeatureLookup(database, sick).see("code", work(rows, {"s": sketch}), [candidate])
+        seen = FeatureLookup(database, sick).look_up_features("code", work(rows, {"s": sketch}), [candidate])
         assert seen.known.tolist() == [False]
     assert sick.asked.total() == 1, "this process knows by now"
     with Database(database.url) as of_the_next_process:
-        seen = FeatureLookup(of_the_next_process, well).see("code", work(rows, {"s": sketch}), [candidate])
+        seen = FeatureLookup(of_the_next_process, well).look_up_features(
+            "code", work(rows, {"s": sketch}), [candidate]
+        )
     assert seen.known.tolist() == [True]
 
 
@@ -187,11 +197,19 @@ def test_what_a_candidate_does_to_one_builder_is_asked_of_the_next(
 ) -> None:
     sketch, candidate = Sketch("s", "[]", ()), Candidate("s", (0,))
     of = work(rows, {"s": sketch})
-    FeatureLookup(database, Counting(deadly=[candidate.decisions], error=error)).see("code", of, [candidate])
+    FeatureLookup(database, Counting(deadly=[candidate.decisions], error=error)).look_up_features(
+        "code", of, [candidate]
+    )
     mended = Counting()
     with Database(database.url) as of_the_next_process:
-        assert not FeatureLookup(of_the_next_process, mended).see("code", of, [candidate]).known.any()
+        assert (
+            not FeatureLookup(of_the_next_process, mended)
+            .look_up_features("code", of, [candidate])
+            .known.any()
+        )
         assert mended.asked.total() == 0
         monkeypatch.setattr(code_digest, "code_parts", lambda: {"graphc": "another"})
-        assert FeatureLookup(of_the_next_process, mended).see("code", of, [candidate]).known.all()
+        assert (
+            FeatureLookup(of_the_next_process, mended).look_up_features("code", of, [candidate]).known.all()
+        )
     assert mended.asked.total() == 1

@@ -6,16 +6,16 @@ import pytest
 from sqlalchemy import update
 
 from costmodels.views import DECISIONS, VIEWS
-from db.bundled.load_bundled import FOLDER, read_list
+from db.bundled.load_bundled import FOLDER, read_bases_list
 from db.repositories.rounds import Rounds
 from db.tables import Job
-from mallorn.core.registry import runnable
+from mallorn.core.registry import list_runnable_cost_models
 from mallorn.core.states import RoundState
 from mallorn.core.values.graph_report import GraphReport
 from tests.integration.workers.test_bases import active, add_base
 from tests.integration.workers.test_lowered_models import lowered
 from workers.round.round_context import load_round
-from workers.round.select_cost_model import reads_todays_view, view_of
+from workers.round.select_cost_model import current_feature_view, reads_current_view
 from workers.round.train_cost_model import train
 from workers.tvm import code_digest
 
@@ -44,7 +44,7 @@ def test_a_model_names_its_view_and_of_a_lowered_one_the_builder(workshop, lower
     trained(workshop)
     assert active(workshop, "random").metrics["view"] == "decisions/1"
     trained(workshop, "lowered")
-    assert active(workshop, "lowered").metrics["view"] == f"statements/1 {code_digest.builder()}"
+    assert active(workshop, "lowered").metrics["view"] == f"statements/1 {code_digest.current_builder_name()}"
 
 
 def test_a_model_of_an_earlier_view_proposes_nothing_and_is_refitted_from_the_same_rows(workshop, next_view):
@@ -74,7 +74,7 @@ def test_a_round_that_other_code_began_goes_on_without_the_model_it_settled(work
     job = trained(workshop)
     round_id = workshop.next_round(job)
     model = active(workshop, "random").id
-    workshop.write(lambda session: Rounds(session).fix_inputs(round_id, model))
+    workshop.write(lambda session: Rounds(session).store_inputs(round_id, model))
     assert workshop.read(lambda session: load_round(session, round_id)).model is not None
     next_view()
     assert workshop.read(lambda session: load_round(session, round_id)).model is None
@@ -89,12 +89,12 @@ def test_a_base_of_an_earlier_view_is_passed_over(workshop, next_view):
 
 
 def test_models_of_before_are_used_where_their_view_needs_no_compiler():
-    for name in runnable():
-        view = VIEWS[view_of(name).partition("/")[0]]
-        assert reads_todays_view(name, "") is not view.lowered, name
+    for name in list_runnable_cost_models():
+        view = VIEWS[current_feature_view(name).partition("/")[0]]
+        assert reads_current_view(name, "") is not view.lowered, name
 
 
 def test_what_is_bundled_is_used():
-    listed = read_list(FOLDER)
+    listed = read_bases_list(FOLDER)
     assert listed is not None
-    assert all(reads_todays_view(base.name, str(base.metrics.get("view", ""))) for base in listed.bases)
+    assert all(reads_current_view(base.name, str(base.metrics.get("view", ""))) for base in listed.bases)

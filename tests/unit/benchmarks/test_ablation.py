@@ -12,7 +12,7 @@ from benchmarks.ablation_arms import CHANCE_OPTIONS, INSTEAD, WITHOUT, all_arms
 from benchmarks.ablation_report import lines, report
 from benchmarks.cells import Cells
 from benchmarks.lab.unlearned import TWINS
-from mallorn.core.check_option_kwargs import check_asked
+from mallorn.core.check_option_kwargs import check_option_kwargs
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY
 
@@ -49,7 +49,7 @@ def arguments(tmp_path: Path, *arms: str, seeds: int = 2) -> Namespace:
 
 def test_every_arm_asks_for_what_a_job_can_be_asked_for() -> None:
     for arm in all_arms().values():
-        check_asked(dict(arm.options))  # type: ignore[arg-type]
+        check_option_kwargs(dict(arm.options))  # type: ignore[arg-type]
 
 
 def test_each_part_that_is_left_out_differs_from_the_defaults_in_one_choice() -> None:

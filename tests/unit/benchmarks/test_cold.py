@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cold import COLUMNS, Row, gain_of_guesses, shell_table, table
-from mallorn.core.values.finish_report import BeforeAfter, InsideTheModel
+from mallorn.core.values.finish_report import BeforeAfter, ModelContests
 
 
 def row(**other: Any) -> Row:
@@ -18,14 +18,14 @@ def row(**other: Any) -> Row:
     ("inside", "gain"),
     [
         (None, None),
-        (InsideTheModel(latency_us=BeforeAfter(before=120.0, after=100.0), taken=True), 1.2),
-        (InsideTheModel(latency_us=BeforeAfter(before=100.0, after=120.0)), 1.0),
-        (InsideTheModel(), 1.0),
+        (ModelContests(latency_us=BeforeAfter(before=120.0, after=100.0), uses_replacements=True), 1.2),
+        (ModelContests(latency_us=BeforeAfter(before=100.0, after=120.0)), 1.0),
+        (ModelContests(), 1.0),
     ],
     ids=["not timed", "taken", "slower", "wrong, or none better"],
 )
 def test_guesses_earn_what_the_first_export_is_slower(
-    inside: InsideTheModel | None, gain: float | None
+    inside: ModelContests | None, gain: float | None
 ) -> None:
     assert gain_of_guesses(inside) == gain
 

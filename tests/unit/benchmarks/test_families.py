@@ -23,7 +23,7 @@ def test_figures_are_trials_in_order_with_seconds_since_the_first_round(
 ) -> None:
     run_round(owned, "w0", [30.0, None], FIRST_PASS)
     run_round(owned, "w1", [5.0], FIRST_PASS)
-    moved = FamilyChangedEvent(task=0, name="w0", old="", new="x", why="")
+    moved = FamilyChangedEvent(task=0, name="w0", old="", new="x", reason="")
     owned.write(lambda session: Events(session).append(owned.job_id, moved))
     with Client(coordinator.url) as api:
         job = api.job(owned.job_id)

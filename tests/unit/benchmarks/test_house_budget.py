@@ -68,6 +68,10 @@ RISES = {
         {"db/rows.py": "def rows(a, b):\n    both = a, b\n    print(*both)\n    return rows(*both)\n"},
         "db/rows.py:4 *both",
     ),
+    "files that name a stand-in": (
+        {"db/rows.py": 'ROWS = 1\nSLOW = {"replay"}\n', "research/rows.py": 'FAST = {"replay"}\n'},
+        "db/rows.py:2 replay",
+    ),
     "product lines": ({"db/rows.py": "\n" * 60}, "db/rows.py (60)"),
     "page lines": (
         {f"{PAGE}/Job.tsx": "//\n//\n"},

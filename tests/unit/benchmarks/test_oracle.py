@@ -18,7 +18,7 @@ from benchmarks.oracle.tasks import read_tasks
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.core.values.trial import Trial
 from searchers.synthetic_space import SyntheticSpace
 from workers.interfaces.model_compiler import ModelTask
@@ -65,7 +65,7 @@ def test_a_second_start_leaves_out_what_had_its_candidates_or_its_time(
     candidates: int, seconds: float, left: bool, tmp_path: Path
 ) -> None:
     target = Target('{"kind":"llvm","mcpu":"haswell","num-cores":1}')
-    one = Cell("m", TASK, target, assumed(cores=1, lanes=8), tmp_path, candidates=640, seed=0)
+    one = Cell("m", TASK, target, assume_typical_cpu(cores=1, lanes=8), tmp_path, candidates=640, seed=0)
     assert unfinished([one], 60.0) == [one]
     Cells(tmp_path).keep(one.name, {"candidates": candidates, "seconds": seconds})
     assert unfinished([one], 60.0) == [one] * left

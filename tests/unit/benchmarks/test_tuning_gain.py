@@ -30,7 +30,9 @@ def kept() -> dict[str, Any]:
 
 
 def test_the_product_knows_what_the_benchmark_read(networks: list[Network]) -> None:
-    assert [(gap.open, gap.won) for gap in EARLIER] == rounded([network.gap for network in networks])
+    assert [(gap.initial_gap, gap.closed_gap) for gap in EARLIER] == rounded(
+        [network.gap for network in networks]
+    )
     assert trial_sec() == pytest.approx(TRIAL_SEC, abs=0.005)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from mallorn.core.errors import InvalidModel
 from tests.unit.children.faces import Leaf, Misbehaving
 from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import serving
+from workers.subprocesses.typed_method import collect_handlers
 
 
 def echo(value: int | str) -> int | str:
@@ -148,4 +148,8 @@ METHODS = (
 )
 
 if __name__ == "__main__":
-    serve(serving(Misbehaving, *(getattr(Misbehaving, each.__name__).by(each) for each in METHODS)))
+    serve(
+        collect_handlers(
+            Misbehaving, *(getattr(Misbehaving, each.__name__).make_handler(each) for each in METHODS)
+        )
+    )

@@ -11,7 +11,7 @@ from workers.subprocesses.errors import (
     ChildKilled,
     ChildOutOfMemory,
     ChildTimeout,
-    advice,
+    suggest_next_step,
 )
 
 
@@ -26,9 +26,9 @@ from workers.subprocesses.errors import (
     ],
 )
 def test_what_is_known_to_help_is_said(error, words):
-    assert words in advice(error, Settings(child_memory_bytes=1024, import_timeout_sec=600))
+    assert words in suggest_next_step(error, Settings(child_memory_bytes=1024, import_timeout_sec=600))
 
 
 def test_nothing_is_made_up_about_other_deaths():
-    assert advice(ChildCrashed("graphs died", died_of=SIGSEGV), Settings()) == ""
-    assert advice(ChildCrashed("its last words: a child died of SIGKILL"), Settings()) == ""
+    assert suggest_next_step(ChildCrashed("graphs died", died_of=SIGSEGV), Settings()) == ""
+    assert suggest_next_step(ChildCrashed("its last words: a child died of SIGKILL"), Settings()) == ""

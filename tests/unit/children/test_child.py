@@ -17,10 +17,10 @@ from mallorn.core.settings import Settings
 from tests.fixtures.processes import beside, is_running, wait_until_gone
 from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
 from workers.sandbox.sandbox import WHOLE
-from workers.sandbox.sandbox_support import reached
+from workers.sandbox.sandbox_support import probe_sandbox_support
 from workers.subprocesses import cgroups
 from workers.subprocesses.child_process import Child
-from workers.subprocesses.cpu_share import ProcessorShare
+from workers.subprocesses.cpu_time import ProcessorShare
 from workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,
@@ -30,7 +30,7 @@ from workers.subprocesses.errors import (
     ChildTimeout,
 )
 from workers.subprocesses.frame_channel import FRAME_LIMIT_BYTES, Channel, FrameTooLarge
-from workers.subprocesses.typed_method import serving
+from workers.subprocesses.typed_method import collect_handlers
 
 
 @pytest.fixture
@@ -51,20 +51,20 @@ def test_values_of_every_kind_are_themselves_on_both_sides(child: Misbehaving) -
 
 
 def test_a_limit_may_depend_on_what_is_asked() -> None:
-    assert Misbehaving.sleep.of(1.5).limit_sec == 51.5
-    assert Misbehaving.sleep.of(1.5).within(3.0).limit_sec == 3.0
+    assert Misbehaving.sleep.make_call(1.5).limit_sec == 51.5
+    assert Misbehaving.sleep.make_call(1.5).with_limit(3.0).limit_sec == 3.0
 
 
 def test_a_method_cannot_be_missing_on_one_side() -> None:
     with pytest.raises(TypeError, match="'leaves', 'lie'"):
-        serving(Misbehaving, Misbehaving.echo.by(lambda value: value))
+        collect_handlers(Misbehaving, Misbehaving.echo.make_handler(lambda value: value))
     with pytest.raises(TypeError, match="not declared: \\['echo'\\]"):
-        serving(Child, Misbehaving.echo.by(lambda value: value))
+        collect_handlers(Child, Misbehaving.echo.make_handler(lambda value: value))
 
 
 def test_what_takes_other_parameters_does_not_answer_a_method() -> None:
     with pytest.raises(TypeError, match="'text'"):
-        Misbehaving.echo.by(lambda text: text)
+        Misbehaving.echo.make_handler(lambda text: text)
 
 
 def test_calls_share_one_process(child: Misbehaving) -> None:
@@ -121,7 +121,7 @@ def test_a_segfault_is_named_with_the_last_output(child: Misbehaving) -> None:
 
 
 def test_a_kill_from_outside_is_told_from_a_death_of_its_own(child: Misbehaving) -> None:
-    call = child.begin(Misbehaving.sleep.of(60.0))
+    call = child.begin(Misbehaving.sleep.make_call(60.0))
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
     with pytest.raises(ChildKilled, match="tester died of SIGKILL"):
@@ -133,15 +133,15 @@ def test_a_kill_while_the_kernel_counts_one_for_want_of_memory_is_its_own(
 ) -> None:
     counter = tmp_path / "memory.events"
     counter.write_text("oom 7\noom_kill 2\noom_group_kill 0\n")
-    monkeypatch.setattr(cgroups, "_counter", lambda: counter)
-    call = child.begin(Misbehaving.sleep.of(60.0))
+    monkeypatch.setattr(cgroups, "_find_kill_counter", lambda: counter)
+    call = child.begin(Misbehaving.sleep.make_call(60.0))
     assert child.pid is not None
     counter.write_text("oom 9\noom_kill 3\noom_group_kill 0\n")
     os.kill(child.pid, signal.SIGKILL)
     with pytest.raises(ChildOutOfMemory, match="more memory than there is") as caught:
         call.wait()
     assert not isinstance(caught.value, ChildKilled)
-    call = child.begin(Misbehaving.sleep.of(60.0))
+    call = child.begin(Misbehaving.sleep.make_call(60.0))
     os.kill(child.pid, signal.SIGKILL)
     with pytest.raises(ChildKilled):  # the one that was counted is not this one
         call.wait()
@@ -294,7 +294,7 @@ def test_it_writes_into_its_room_alone(tmp_path: Path) -> None:
 
 def test_it_says_how_far_its_walls_close(child: Misbehaving) -> None:
     child.echo(1)
-    assert child.sandbox == reached("best-effort")
+    assert child.sandbox == probe_sandbox_support("best-effort")
 
 
 def test_walls_can_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,12 +350,12 @@ def test_the_parent_keeps_no_more_of_a_flood_than_one_frame() -> None:
     channel = Channel(ours, limit_bytes=1000)
     with theirs:
         theirs.sendall(frame("a", b"x" * 500) * 20)
-        assert channel.pump() == ("a", b"x" * 500)
+        assert channel.receive_frame() == ("a", b"x" * 500)
         assert not channel._incoming
-        assert [channel.pump() for _ in range(19)] == [("a", b"x" * 500)] * 19
+        assert [channel.receive_frame() for _ in range(19)] == [("a", b"x" * 500)] * 19
         theirs.sendall((1001).to_bytes(8, "big"))
         with pytest.raises(FrameTooLarge):
-            channel.pump()
+            channel.receive_frame()
     channel.close()
 
 

@@ -33,8 +33,8 @@ def collect(pool: ChildPool[Any], count: int) -> dict[Hashable, Finished[Any]]:
 
 
 def test_tasks_run_side_by_side_and_keep_their_tags(pool: ChildPool[Any]) -> None:
-    pool.submit(Misbehaving.process.of(), "a")
-    pool.submit(Misbehaving.process.of(), ("b", 1))
+    pool.submit(Misbehaving.process.make_call(), "a")
+    pool.submit(Misbehaving.process.make_call(), ("b", 1))
     assert len(pool.idle) == 0
     ends = collect(pool, 2)
     assert ends["a"].end != ends["b", 1].end
@@ -44,7 +44,7 @@ def test_tasks_run_side_by_side_and_keep_their_tags(pool: ChildPool[Any]) -> Non
 def test_a_task_may_choose_its_child(pool: ChildPool[Any]) -> None:
     pids = []
     for place in (1, 0, 1):
-        pool.submit(Misbehaving.process.of(), "task", place)
+        pool.submit(Misbehaving.process.make_call(), "task", place)
         assert pool.idle == [1 - place]
         pids.append(collect(pool, 1)["task"].end)
     assert pids[0] == pids[2] != pids[1]
@@ -52,8 +52,8 @@ def test_a_task_may_choose_its_child(pool: ChildPool[Any]) -> None:
 
 
 def test_a_quick_task_is_not_held_back_by_a_slow_one(pool: ChildPool[Any]) -> None:
-    pool.submit(Misbehaving.sleep.of(3600), "slow")
-    pool.submit(Misbehaving.echo.of(1), "quick")
+    pool.submit(Misbehaving.sleep.make_call(3600), "slow")
+    pool.submit(Misbehaving.echo.make_call(1), "quick")
     assert set(collect(pool, 1)) == {"quick"}
     assert pool.tags == ["slow"]
 
@@ -63,18 +63,18 @@ def test_nothing_to_wait_for_returns_at_once(pool: ChildPool[Any]) -> None:
 
 
 def test_failures_are_results_of_their_own_task(pool: ChildPool[Any]) -> None:
-    pool.submit(Misbehaving.segfault.of(), "crash")
-    pool.submit(Misbehaving.fail.of("no"), "fail")
+    pool.submit(Misbehaving.segfault.make_call(), "crash")
+    pool.submit(Misbehaving.fail.make_call("no"), "fail")
     ends = collect(pool, 2)
     assert isinstance(ends["crash"].end, ChildCrashed)
     assert isinstance(ends["fail"].end, ChildFailed)
 
 
 def test_a_hanging_task_ends_by_its_timeout_and_its_child_is_replaced(pool: ChildPool[Any]) -> None:
-    pool.submit(Misbehaving.loop.of(), "hang")
+    pool.submit(Misbehaving.loop.make_call(), "hang")
     assert isinstance(collect(pool, 1)["hang"].end, ChildTimeout)
     for tag in range(4):
-        pool.submit(Misbehaving.echo.of(tag), tag)
+        pool.submit(Misbehaving.echo.make_call(tag), tag)
         assert collect(pool, 1)[tag].end == tag
 
 
@@ -83,9 +83,9 @@ def test_time_spent_suspended_does_not_count(
 ) -> None:
     clock = SimpleNamespace(monotonic=time.monotonic)
     monkeypatch.setattr("workers.subprocesses.pending_call.time", clock)
-    pool.submit(Misbehaving.process.of(), "warm")
+    pool.submit(Misbehaving.process.make_call(), "warm")
     collect(pool, 1)
-    pool.submit(Misbehaving.wait_for_file.of(str(tmp_path / "file")), "task")
+    pool.submit(Misbehaving.wait_for_file.make_call(str(tmp_path / "file")), "task")
     pool.suspend()
     clock.monotonic = lambda: time.monotonic() + 3600
     assert pool.poll(0) == []
@@ -95,23 +95,23 @@ def test_time_spent_suspended_does_not_count(
 
 
 def test_starting_does_not_count_against_a_timeout(pool: ChildPool[Any]) -> None:
-    pool.submit(Misbehaving.echo.of(1).within(0.001), "task")
+    pool.submit(Misbehaving.echo.make_call(1).with_limit(0.001), "task")
     assert "did not start" not in str(collect(pool, 1)["task"].end)
 
 
 def test_cancel_ends_what_runs_and_leaves_the_pool_usable(pool: ChildPool[Any]) -> None:
-    pool.submit(Misbehaving.loop.of(), "endless")
+    pool.submit(Misbehaving.loop.make_call(), "endless")
     assert pool.cancel() == ["endless"]
     assert len(pool.idle) == 2
-    pool.submit(Misbehaving.echo.of(1), "next")
+    pool.submit(Misbehaving.echo.make_call(1), "next")
     assert collect(pool, 1)["next"].end == 1
 
 
 def test_suspended_children_resume_where_they_were(pool: ChildPool[Any]) -> None:
-    pool.submit(Misbehaving.process.of(), "warm")
+    pool.submit(Misbehaving.process.make_call(), "warm")
     pid = collect(pool, 1)["warm"].end
     pool.suspend()
     time.sleep(0.05)
     pool.resume()
-    pool.submit(Misbehaving.process.of(), "again")
+    pool.submit(Misbehaving.process.make_call(), "again")
     assert collect(pool, 1)["again"].end == pid

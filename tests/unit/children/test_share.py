@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.subprocesses.cpu_share import ProcessorShare, processor_sec
+from workers.subprocesses.cpu_time import ProcessorShare, used_cpu_sec
 from workers.subprocesses.shutdown import Shutdown
 
 
@@ -32,29 +32,29 @@ def test_a_process_that_is_gone_had_nothing(proc: Path, pid: int | None) -> None
 
 def test_more_waiting_than_running_is_a_small_share() -> None:
     before = ProcessorShare(1.0, 5.0)
-    assert ProcessorShare(1.2, 5.3).is_small_since(before)
-    assert not ProcessorShare(1.3, 5.2).is_small_since(before)
-    assert not before.is_small_since(before)
+    assert ProcessorShare(1.2, 5.3).waited_more_than_ran(before)
+    assert not ProcessorShare(1.3, 5.2).waited_more_than_ran(before)
+    assert not before.waited_more_than_ran(before)
 
 
 def test_a_process_has_the_time_of_those_that_it_waited_for(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     told = ["S", *["0"] * 10, "100", "50", "30", "20", "0"]
     (tmp_path / "7" / "stat").write_text(f"7 (a (strange) name) {' '.join(told)}")
-    assert processor_sec(7, tmp_path) == 200 / os.sysconf("SC_CLK_TCK")
-    assert processor_sec(8, tmp_path) == 0.0
+    assert used_cpu_sec(7, tmp_path) == 200 / os.sysconf("SC_CLK_TCK")
+    assert used_cpu_sec(8, tmp_path) == 0.0
 
 
 def test_a_worker_counts_its_children_also_when_they_are_gone() -> None:
     stop = Shutdown()
     child = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
     try:
-        stop.enter(child.pid)
-        while stop.processor_sec() < 0.05:
+        stop.register_child(child.pid)
+        while stop.children_cpu_sec() < 0.05:
             time.sleep(0.01)
     finally:
         child.kill()
-        before = stop.processor_sec()
-        stop.leave(child.pid)
+        before = stop.children_cpu_sec()
+        stop.unregister_child(child.pid)
         child.wait()
-    assert stop.processor_sec() >= before >= 0.05
+    assert stop.children_cpu_sec() >= before >= 0.05

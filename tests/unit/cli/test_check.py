@@ -21,6 +21,7 @@ from mallorn.core.values.graph_report import TensorSpec
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.device import nvidia_driver
+from workers.device.detect_host import detect_target
 from workers.interfaces.model_compiler import ModelCompiler, Signature
 from workers.sandbox import sandbox_support
 from workers.tvm import compile_cuda
@@ -35,14 +36,14 @@ run = partial(mallorn, "check")
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the process that loads TVM answers, by method; an error is raised."""
-    answers: dict[str, Any] = {"warm_up": None, "look": LOOKED}
+    answers: dict[str, Any] = {"warm_up": None, "read_signature": LOOKED}
 
     @contextmanager
     def process() -> Iterator[ModelCompiler]:
         yield MadeUpGraphs(answers)
 
     monkeypatch.setattr(host_checks, "tvm_process", process)
-    monkeypatch.setattr(host_checks, "kernel", lambda target: f"one for {target} ran")
+    monkeypatch.setattr(host_checks, "check_kernel", lambda target: f"one for {target} ran")
     return answers
 
 
@@ -52,9 +53,20 @@ def hide_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     link_command.cache_clear()
 
 
+@pytest.fixture(scope="module")
+def local_target() -> Target:
+    return detect_target()
+
+
+@pytest.fixture(autouse=True)
+def _detected_once(monkeypatch: pytest.MonkeyPatch, local_target: Target) -> None:
+    """Each detection starts a process that loads TVM (tests/unit/measure/test_detect.py)."""
+    monkeypatch.setattr("workers.device.detect_host.detect_target", lambda: local_target)
+
+
 @pytest.fixture(autouse=True)
 def _full_walls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox_support, "reached", lambda _mode: "full")
+    monkeypatch.setattr(sandbox_support, "probe_sandbox_support", lambda _mode: "full")
 
 
 @pytest.fixture(autouse=True)
@@ -97,14 +109,14 @@ def no_walls(_mode: str) -> str:
 
 def require_walls(patch: pytest.MonkeyPatch, _place: Path) -> None:
     patch.setenv("MALLORN_SANDBOX", "require")
-    patch.setattr(sandbox_support, "reached", no_walls)
+    patch.setattr(sandbox_support, "probe_sandbox_support", no_walls)
 
 
 # What breaks a host, the check that fails of it, and what is told.
 BROKEN: dict[str, tuple[Break, str, str]] = {
     "no compiler": (hide_compilers, "compiler", "next: apt-get install gcc"),
     "a kernel that does not run": (
-        lambda patch, _: patch.setattr(host_checks, "kernel", crash), "kernel", "killed by SIGILL"
+        lambda patch, _: patch.setattr(host_checks, "check_kernel", crash), "kernel", "killed by SIGILL"
     ),
     "walls that are required and missing": (require_walls, "sandbox", "is without seccomp"),
     "a full disk": (
@@ -134,7 +146,7 @@ def test_what_no_tuning_can_do_without_fails_the_check(
 def test_a_model_that_cannot_be_read_fails_the_check(
     asked: dict[str, Any], model: Path, tmp_path: Path
 ) -> None:
-    asked["look"] = InvalidModel("these inputs have free dimensions", hint="--input-shape x:1,3")
+    asked["read_signature"] = InvalidModel("these inputs have free dimensions", hint="--input-shape x:1,3")
     result = run(model, "--data", tmp_path)
     assert result.exit_code == 1
     assert "failed   model" in result.stdout
@@ -165,7 +177,7 @@ def test_what_is_only_useful_may_be_missing(monkeypatch: pytest.MonkeyPatch, tmp
 def test_walls_that_close_in_part_are_told_with_what_closes_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, way: str
 ) -> None:
-    monkeypatch.setattr(sandbox_support, "reached", lambda _mode: told)
+    monkeypatch.setattr(sandbox_support, "probe_sandbox_support", lambda _mode: told)
     result = run("--data", tmp_path, "--json")
     assert result.exit_code == 0, "it is only worse"
     (finding,) = [each for each in json.loads(result.stdout) if each["name"] == "sandbox"]
@@ -198,7 +210,7 @@ def test_cores_of_one_kind_are_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, khz: tuple[int, ...]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
-    assert host_checks.cores(clocks(tmp_path, *khz)) == "2 of one kind"
+    assert host_checks.check_core_speeds(clocks(tmp_path, *khz)) == "2 of one kind"
 
 
 def test_slow_cores_beside_fast_ones_are_told_with_how_to_leave_them_out(
@@ -206,7 +218,7 @@ def test_slow_cores_beside_fast_ones_are_told_with_how_to_leave_them_out(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3})
     with pytest.raises(HostFault, match="2 of 4 are slow ones") as told:
-        host_checks.cores(clocks(tmp_path, 5_000_000, 5_000_000, 3_800_000, 3_800_000))
+        host_checks.check_core_speeds(clocks(tmp_path, 5_000_000, 5_000_000, 3_800_000, 3_800_000))
     assert "taskset -c 0,1 mallorn up" in told.value.hint
 
 

@@ -28,8 +28,8 @@ TARGET = '{"kind":"llvm","num-cores":2}'
 
 def end(owned: OwnedRows, state: JobState, reason: str = "", **recorded: Any) -> None:
     with owned.database.transaction() as session:
-        Jobs(session).move(owned.job_id, [JobState.TUNING], state, reason)
-        Jobs(session).record(owned.job_id, report={}, **recorded)
+        Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], state, reason)
+        Jobs(session).store_report_columns(owned.job_id, report={}, **recorded)
         Events(session).append(owned.job_id, OtherEvent(kind="state", data={"state": str(state)}))
 
 
@@ -62,9 +62,9 @@ def test_without_a_url_the_stack_on_the_data_directory_answers(
     monkeypatch.delenv("MALLORN_URL", raising=False)
     monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "home"))
     stack = DataDir(tmp_path / "home")
-    stack.prepare()
+    stack.create_directories()
     info = StackInfo(coordinator.url, 1, "redis+socket:///x", "127.0.0.1:1", until_unused=False)
-    with stack.locked(), stack.published(info):
+    with stack.hold_stack_lock(), stack.publish_stack_info(info):
         assert data(mallorn("models", "--json")) == []
     stack.stack_file.write_text(json.dumps(asdict(info)))  # as a killed stack leaves it
     refused(mallorn("devices"), "no coordinator answers at http://127.0.0.1:9", "next:  mallorn up")
@@ -142,7 +142,7 @@ def lose(owned: OwnedRows, **recorded: Any) -> None:
     report = {
         "latency_us": {"untuned": {**timing, "median": 50_000.0}, "tuned": timing, "onnxruntime": other}
     }
-    owned.write(lambda session: Jobs(session).record(owned.job_id, report=report))
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, report=report))
 
 
 SLOWER = "verdict: 4.0 times slower than onnxruntime (ratio 0.25, 0.23 to 0.27) after 2 trials"
@@ -160,9 +160,9 @@ def test_show_prints_the_figures_of_a_done_job_and_judges_them(owned: OwnedRows)
 
 def test_show_tells_what_the_tasks_of_a_job_without_a_search_rest_on(owned: OwnedRows) -> None:
     end(owned, JobState.DONE)
-    answer = {"source": "near", "because": "carried from other sizes", "sure": "likely"}
-    report = {"answers": {"fused_dense": answer}, "found": 1, "of": 2}
-    owned.write(lambda session: Jobs(session).record(owned.job_id, report=report))
+    answer = {"source": "near", "basis": "carried from other sizes", "confidence": "likely"}
+    report = {"unmeasured_schedules": {"fused_dense": answer}, "schedule_count": 1, "workload_count": 2}
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, report=report))
     shown = mallorn("show", owned.job_id).stdout
     for words in ("ANSWERED BY", "fused_dense", "near", "likely", "1 of 2 tasks", "built and checked: no"):
         assert words in shown, words
@@ -210,9 +210,16 @@ def test_records_are_limited_and_filtered(owned: OwnedRows) -> None:
     assert "build_error" in mallorn("records").stdout
 
 
+@pytest.mark.parametrize("value", ["on", "true", "True"])
+def test_a_boolean_option_is_typed_as_a_word(model: Path, value: str) -> None:
+    words = "--option", f"private={value}", "--option", "contention=off"
+    options = data(mallorn("submit", model, "--target", TARGET, *words, "--json"))["options"]
+    assert (options["private"], options["contention"]) == (True, False)
+
+
 def test_a_private_job_says_so(model: Path) -> None:
     job = data(mallorn("submit", model, "--target", TARGET, "--private", "--json"))
-    assert job["options"]["private"] == "on"
+    assert job["options"]["private"] is True
     assert "kept from other owners" in mallorn("show", job["id"]).stdout
     other = data(mallorn("submit", model, "--target", TARGET, "--json"))
     assert "private" not in mallorn("show", other["id"]).stdout
@@ -231,8 +238,8 @@ def test_who_cancels_or_leaves_a_job_with_a_first_version_is_told_how_to_fetch_i
         job.refresh()
         raise KeyboardInterrupt
 
-    owned.write(lambda session: Jobs(session).record(owned.job_id, export_uri="exports/of/it"))
-    monkeypatch.setattr(jobs, "follow", interrupt)
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, export_uri="exports/of/it"))
+    monkeypatch.setattr(jobs, "show_until_ended", interrupt)
     for command in ("watch", "cancel"):
         told = mallorn(command, owned.job_id).stderr
         assert f"fetch its schedules with   mallorn schedules {owned.job_id}" in told
@@ -285,8 +292,8 @@ def test_models_are_uploaded_and_listed(model: Path) -> None:
 
 def test_the_fleet_is_listed(owned: OwnedRows) -> None:
     with owned.database.transaction() as session:
-        Devices(session).seen(SeenDevice("rack-7", owned.target_id, "h", "class", 2, "0.27.0"))
-        Workers(session).seen("host:1:2", "h", {})
+        Devices(session).record_seen(SeenDevice("rack-7", owned.target_id, "h", "class", 2, "0.27.0"))
+        Workers(session).record_seen("host:1:2", "h", {})
     assert "rack-7" in mallorn("devices").stdout
     (worker,) = data(mallorn("workers", "--json"))
     assert worker["id"] == "host:1:2"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from onnx.helper import make_graph, make_model, make_node
 
-from cli.compile_and_bench import WrongNumbers, check_numbers, copy_library
+from cli.compile_and_bench import WrongNumbers, check_library_outputs, copy_library
 from mallorn.core.targets import parse_target
 from tests.fixtures.made_up_engines import Told
 from tests.fixtures.workshop import MadeUpGraphs
@@ -41,13 +41,13 @@ def model(recipe: Recipe, error: float, folder: Path) -> WholeModel:
 def test_what_its_precision_explains_is_told_and_allowed(
     recipe: Recipe, error: float, tmp_path: Path
 ) -> None:
-    assert check_numbers(model(recipe, error, tmp_path), tmp_path / "tuned.so") == error
+    assert check_library_outputs(model(recipe, error, tmp_path), tmp_path / "tuned.so") == error
 
 
 @pytest.mark.parametrize(("recipe", "error"), [(TUNED, 1e-2), (BF16, 0.2), (BF16, float("nan"))])
 def test_what_its_precision_does_not_explain_is_refused(recipe: Recipe, error: float, tmp_path: Path) -> None:
     with pytest.raises(WrongNumbers, match="nothing was written"):
-        check_numbers(model(recipe, error, tmp_path), tmp_path / "tuned.so")
+        check_library_outputs(model(recipe, error, tmp_path), tmp_path / "tuned.so")
 
 
 def of_one(operator: str) -> bytes:
@@ -59,9 +59,11 @@ def of_one(operator: str) -> bytes:
 def test_weights_of_few_bits_may_cost_what_their_inputs_lose(tmp_path: Path) -> None:
     narrow = replace(model(TUNED, 1e-2, tmp_path), path=tmp_path / "narrow.onnx")
     narrow.path.write_bytes(of_one("MatMulNBits"))
-    assert check_numbers(narrow, tmp_path / "tuned.so") == 1e-2
+    assert check_library_outputs(narrow, tmp_path / "tuned.so") == 1e-2
     with pytest.raises(WrongNumbers):
-        check_numbers(replace(narrow, graphs=model(TUNED, 0.1, tmp_path).graphs), tmp_path / "tuned.so")
+        check_library_outputs(
+            replace(narrow, graphs=model(TUNED, 0.1, tmp_path).graphs), tmp_path / "tuned.so"
+        )
 
 
 @pytest.mark.parametrize(("own_error", "allowed"), [(0.02, True), (0.001, False)])
@@ -73,7 +75,7 @@ def test_a_quantised_model_may_be_twice_as_far_off_as_onnxruntime(
     quantised = replace(model(TUNED, 5e-2, tmp_path), path=tmp_path / "m.onnx")
     quantised.path.write_bytes(of_one("QuantizeLinear"))
     with nullcontext() if allowed else pytest.raises(WrongNumbers):
-        check_numbers(quantised, tmp_path / "tuned.so")
+        check_library_outputs(quantised, tmp_path / "tuned.so")
 
 
 def test_a_quantised_model_may_round_the_other_way(tmp_path: Path) -> None:
@@ -83,9 +85,9 @@ def test_a_quantised_model_may_round_the_other_way(tmp_path: Path) -> None:
     )
     for each in (quantised, plain):
         each.path.write_bytes(of_one(each.path.stem))
-    assert check_numbers(quantised, tmp_path / "tuned.so") == 5e-2
+    assert check_library_outputs(quantised, tmp_path / "tuned.so") == 5e-2
     with pytest.raises(WrongNumbers):
-        check_numbers(plain, tmp_path / "tuned.so")
+        check_library_outputs(plain, tmp_path / "tuned.so")
 
 
 def test_a_link_in_place_of_the_library_is_not_copied(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("named_coordinator")
 def liar(owned: OwnedRows) -> None:
     """A device that measured one candidate."""
     seen = SeenDevice("a liar", owned.target_id, "far", "host", 2, "0.27.0")
-    device_id = owned.write(lambda session: Devices(session).seen(seen))
+    device_id = owned.write(lambda session: Devices(session).record_seen(seen))
     owned.measured_round(owned.ok(0, 0.5, device_id=device_id))
 
 

@@ -80,7 +80,9 @@ def test_the_summary_shares_the_budget_and_judges_the_forecasts(explain: Explain
     task_id = tuned.read(lambda session: Tasks(session).list(tuned.job_id)[1].id)
     tuned.write(lambda session: Tasks(session).retire({task_id: rest}))
     why = "the budget of 64 trials is spent"
-    tuned.write(lambda session: Jobs(session).move(tuned.job_id, [JobState.TUNING], JobState.DONE, why))
+    tuned.write(
+        lambda session: Jobs(session).move_to_state(tuned.job_id, [JobState.TUNING], JobState.DONE, why)
+    )
     shown = lines(explain())
     heads = [line.split() for line in shown[shown.index("") + 2 :]]
     w0, w1 = heads[:2]
@@ -136,7 +138,7 @@ def test_json_holds_all_and_python_gets_the_same_rows(
     told = coordinator.http.get(f"/jobs/{tuned.job_id}/rounds", params={"order": "oldest"}).json()["items"]
     assert [told.items() <= row.items() for told, row in zip(told, data["rounds"], strict=True)] == [True] * 5
     assert data["summary"]["forecasts"] == {"judged": 3, "held": 2, "share": 2 / 3}
-    assert data["rounds"][2]["forecast"]["promise"] == 0.4
+    assert data["rounds"][2]["forecast"]["gain_probability"] == 0.4
 
 
 WAITING = [
@@ -153,7 +155,7 @@ WAITING = [
 def test_a_job_without_rounds_says_what_it_waits_for(
     explain: Explain, owned: OwnedRows, state: JobState, reason: str, said: str
 ) -> None:
-    owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], state, reason))
+    owned.write(lambda session: Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], state, reason))
     result = explain()
     assert (result.exit_code, result.stdout) == (0, "")
     assert f"no rounds yet: the job is {state}; " in result.stderr
@@ -179,8 +181,8 @@ def told(**changes: Any) -> LoggedRound:
         "proposal": None,
         "why": "its turn",
         "forecast": None,
-        "found_us": 9.5,
-        "in_interval": None,
+        "best_us": 9.5,
+        "is_in_interval": None,
         "state": "done",
         "seconds": 3.94,
         "total_before_us": None,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.schedule_directory import read_exported
+from cli.schedule_directory import read_schedule_directory
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import DATABASE, Version
@@ -21,37 +21,39 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 def test_the_manifest_says_what_the_schedules_are_for(tmp_path: Path) -> None:
-    exported = read_exported(write(tmp_path, input_shapes={"x": [1, 8]}), None)
+    exported = read_schedule_directory(write(tmp_path, input_shapes={"x": [1, 8]}), None)
     assert exported.target == parse_target(TARGET)
-    assert exported.manifest.recipe.stored() == RECIPE
+    assert exported.manifest.recipe.to_stored_json() == RECIPE
     assert exported.manifest.input_shapes == {"x": [1, 8]}
 
 
 def test_the_same_target_written_otherwise_is_the_same(tmp_path: Path) -> None:
-    assert read_exported(write(tmp_path), "llvm -num-cores=2 -mcpu=znver4").target == parse_target(TARGET)
+    assert read_schedule_directory(write(tmp_path), "llvm -num-cores=2 -mcpu=znver4").target == parse_target(
+        TARGET
+    )
 
 
 def test_schedules_of_another_target_are_refused_naming_both(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"znver4.* not for .*skylake"):
-        read_exported(write(tmp_path), "llvm -mcpu=skylake-avx512 -num-cores=2")
+        read_schedule_directory(write(tmp_path), "llvm -mcpu=skylake-avx512 -num-cores=2")
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="nowhere"):
-        read_exported(tmp_path / "nowhere", None)
+        read_schedule_directory(tmp_path / "nowhere", None)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"target": 3, "recipe": {}}'])
 def test_a_torn_manifest_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(InvalidRequest, match=r"manifest\.json"):
-        read_exported(tmp_path, None)
+        read_schedule_directory(tmp_path, None)
 
 
 def test_logs_of_stock_tvm_need_a_target_and_go_with_the_plain_recipe(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="the target is unknown"):
-        read_exported(tmp_path, None)
-    assert read_exported(tmp_path, json.dumps(TARGET)).manifest.recipe.name == "plain"
+        read_schedule_directory(tmp_path, None)
+    assert read_schedule_directory(tmp_path, json.dumps(TARGET)).manifest.recipe.name == "plain"
 
 
 def test_a_version_for_busy_machines_is_found_under_the_names_that_tvm_looks_for(tmp_path: Path) -> None:
@@ -59,10 +61,10 @@ def test_a_version_for_busy_machines_is_found_under_the_names_that_tvm_looks_for
         for version in Version:
             (tmp_path / version.file(name)).write_text(version)
     for version in Version:
-        found = read_exported(write(tmp_path), None, version)
+        found = read_schedule_directory(write(tmp_path), None, version)
         scratch = tmp_path / f"scratch-{version}"
         scratch.mkdir()
-        records = found.records(scratch)
+        records = found.create_database_folder(scratch)
         assert {(records / name).read_text() for name in DATABASE} == {version}
         assert {found.file(name).read_text() for name in DATABASE} == {version}
 
@@ -70,5 +72,5 @@ def test_a_version_for_busy_machines_is_found_under_the_names_that_tvm_looks_for
 def test_a_version_that_the_job_did_not_find_is_refused(tmp_path: Path) -> None:
     (tmp_path / Version.LOADED.file(DATABASE[0])).write_text("torn")
     with pytest.raises(InvalidRequest, match="no version loaded") as refused:
-        read_exported(write(tmp_path), None, Version.LOADED)
+        read_schedule_directory(write(tmp_path), None, Version.LOADED)
     assert "--contention" in refused.value.hint

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.wait_until_tuned import interruptible
+from cli.wait_until_tuned import interrupt_on_signals
 
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP])
@@ -18,14 +18,14 @@ def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
 
 def test_a_closed_terminal_and_kill_are_ctrl_c(number: signal.Signals) -> None:
     signal.signal(number, signal.SIG_DFL)
-    with pytest.raises(KeyboardInterrupt), interruptible():
+    with pytest.raises(KeyboardInterrupt), interrupt_on_signals():
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) == signal.SIG_DFL
 
 
 def test_what_nohup_has_ignored_stays_ignored(number: signal.Signals) -> None:
     signal.signal(number, signal.SIG_IGN)
-    with interruptible():
+    with interrupt_on_signals():
         os.kill(os.getpid(), number)
         assert signal.getsignal(number) == signal.SIG_IGN
     assert signal.getsignal(number) == signal.SIG_IGN

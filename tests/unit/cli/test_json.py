@@ -21,13 +21,13 @@ def filled(owned: OwnedRows) -> OwnedRows:
     run_round(owned, "w0", [30.0, 40.0], FIRST_PASS)
     run_round(owned, "w1", [1200.0, None], looked_ahead(1080.0, 1210.0))
     promote(owned, "w0", 30.0)
-    metrics = {"groups": 2, "trained_on": 8, "splits": {"by-task": {"pairwise": 0.5, "rmse": None}}}
+    metrics = {"groups": 2, "training_rows": 8, "splits": {"by-task": {"pairwise": 0.5, "rmse": None}}}
     new = NewCostModel("operator:matmul", owned.target_id, "xgboost", 8, 8, metrics, b"model")
     device = SeenDevice("rack-7", owned.target_id, "h", "class", 2, "0.27.0", {"cores": 2, "busy": True})
     owned.write(lambda session: CostModels(session).add(new).id)
     with owned.database.transaction() as session:
-        Devices(session).seen(device)
-        Workers(session).seen("host:1:2", "h", {"pid": 7})
+        Devices(session).record_seen(device)
+        Workers(session).record_seen("host:1:2", "h", {"pid": 7})
     return owned
 
 
@@ -55,7 +55,7 @@ def test_a_list_is_the_apis(coordinator: Coordinator, filled: OwnedRows, words: 
 
 def _without_age(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     """Seconds since something was seen go by between two answers."""
-    return [{key: value for key, value in row.items() if key != "seen_sec"} for row in rows]
+    return [{key: value for key, value in row.items() if key != "silent_sec"} for row in rows]
 
 
 def test_one_job_and_the_dataset_are_the_apis(coordinator: Coordinator, filled: OwnedRows) -> None:

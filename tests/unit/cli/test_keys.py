@@ -69,13 +69,13 @@ def test_a_rotation_with_grace_leaves_the_old_secret_a_while() -> None:
 def test_an_owner_who_leaves_is_put_out_by_one_command() -> None:
     admin = keys("create", "root", "--scope", "admin", "--here").stdout.strip()
     hers = keys("create", "grace", "--here").stdout.strip()
-    refused(keys("owners", "put-out", "grace", key=admin), "mallorn owners put-out grace --yes")
-    assert keys("owners", "put-out", "grace", "--yes", key=admin).exit_code == 0
+    refused(keys("owners", "ban", "grace", key=admin), "mallorn owners ban grace --yes")
+    assert keys("owners", "ban", "grace", "--yes", key=admin).exit_code == 0
     assert "was revoked" in keys(key=hers).stderr
     rows = keys("owners", key=admin).stdout.splitlines()
     assert any(line.startswith("grace") and "20" in line for line in rows), rows
     assert keys("create", "grace", "--here").exit_code == 1, "not before she is let in"
-    assert keys("owners", "let-in", "grace", "--here").exit_code == 0
+    assert keys("owners", "readmit", "grace", "--here").exit_code == 0
     assert keys("create", "grace", "--here").exit_code == 0
     assert keys("owners", "sign-out", "grace", key=admin).exit_code == 0
     erased = keys("owners", "erase", "grace", "--yes", "--here")

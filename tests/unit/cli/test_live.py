@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from cli.live_view import RoundsSoFar, WholeView, heaviest, plot
+from cli.live_view import RoundsSoFar, WholeView, plot, select_slowest_tasks
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job
@@ -66,17 +66,17 @@ def test_only_rounds_that_may_have_changed_are_asked_for() -> None:
     assert [row.index for row in so_far.refresh()] == [0, 1, 2, 3]
     job.told_rounds[2] = told_round(2, 0, 6.0)
     job.asked = 0
-    assert so_far.refresh()[2].found_us == 6.0
+    assert so_far.refresh()[2].best_us == 6.0
     assert job.asked == 3, "the newest, the one that was open, and the settled one below it"
     job.told_rounds[0] = told_round(0, 0, None)
     so_far.forget()
-    assert so_far.refresh()[0].found_us is None
+    assert so_far.refresh()[0].best_us is None
 
 
 def test_the_heaviest_tasks_are_kept_in_their_own_order() -> None:
     tasks = [told_task(0, 1.0), told_task(1, 9.0), told_task(2, 2.0, weight=3), told_task(3, None)]
-    assert [task.index for task in heaviest(tasks, 3)] == [1, 2, 3]
-    assert heaviest(tasks, 9) == tasks
+    assert [task.index for task in select_slowest_tasks(tasks, 3)] == [1, 2, 3]
+    assert select_slowest_tasks(tasks, 9) == tasks
 
 
 def shown(job: Told, height: int) -> str:

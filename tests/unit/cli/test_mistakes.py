@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.terminal.explain_error import explained
+from cli.terminal.explain_error import explain_error
 from mallorn.core import install_command
-from mallorn.core.install_command import install_line
+from mallorn.core.install_command import pip_install_command
 from tests.fixtures.answers import mallorn, refused
 
 
@@ -61,7 +61,7 @@ def test_a_database_that_is_no_url_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_full_disk_is_a_sentence() -> None:
-    error = explained(OSError(errno.ENOSPC, "No space left on device", "tuned/report.json"))
+    error = explain_error(OSError(errno.ENOSPC, "No space left on device", "tuned/report.json"))
     assert error is not None
     assert (error.message, error.hint) == ("cannot use tuned/report.json: No space left on device", "df -h")
 
@@ -70,7 +70,7 @@ def test_a_full_disk_is_a_sentence() -> None:
     "error", [OSError("of our own"), ModuleNotFoundError(name="workers.gone"), KeyError()]
 )
 def test_a_fault_of_ours_keeps_its_traceback(error: Exception) -> None:
-    assert explained(error) is None
+    assert explain_error(error) is None
 
 
 def test_in_a_checkout_its_own_path_is_what_to_install(
@@ -78,9 +78,9 @@ def test_in_a_checkout_its_own_path_is_what_to_install(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     root = Path(install_command.__file__).parents[2]
-    assert install_line("worker") == f"pip install '{root}[worker]'"
+    assert pip_install_command("worker") == f"pip install '{root}[worker]'"
     monkeypatch.chdir(root)
-    assert install_line("worker") == "pip install '.[worker]'"
+    assert pip_install_command("worker") == "pip install '.[worker]'"
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_elsewhere_it_is_where_pip_found_it(
 
     monkeypatch.setattr(install_command, "_ROOT", tmp_path)
     monkeypatch.setattr(install_command.Distribution, "from_name", lambda _name: Installed())
-    assert install_line("worker") == line
+    assert pip_install_command("worker") == line

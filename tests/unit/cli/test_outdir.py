@@ -145,10 +145,10 @@ def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     def interrupt(*_args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune_and_resume, "follow", interrupt)
+    monkeypatch.setattr(tune_and_resume, "show_until_ended", interrupt)
     monkeypatch.setattr(Interrupted, "page", "http://127.0.0.1/#/jobs/j1")
     with pytest.raises(typer.Exit):
-        Ending(Path("won"), "m.onnx", resume_options=("--out", "won")).reach(Interrupted())
+        Ending(Path("won"), "m.onnx", resume_options=("--out", "won")).wait_and_fetch(Interrupted())
     told = capsys.readouterr().err
     assert "the job had just ended" in told
     assert "mallorn resume j1 --out won" in told
@@ -159,7 +159,7 @@ def test_who_leaves_a_job_with_a_version_in_its_directory_is_told_how_to_use_it(
 ) -> None:
     manifest = Manifest(job="j1", model=MODEL_ID, target=TARGET, recipe=StoredRecipe())
     (held / "manifest.json").write_text(manifest.model_dump_json())
-    with pytest.raises(typer.Exit), Ending(held, "m.onnx").pausing(Interrupted()):
+    with pytest.raises(typer.Exit), Ending(held, "m.onnx").pause_on_interrupt(Interrupted()):
         raise KeyboardInterrupt
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == f"{held} holds a version that works. Check it with   python {held}/apply.py m.onnx --check"
@@ -179,7 +179,7 @@ def test_a_version_that_came_in_the_moment_of_ctrl_c_is_fetched_all_the_same(
 
     job = Exported()
     job.status = JobStatus(id="j1", state=JobState.FINISHING, exported=True)
-    with pytest.raises(typer.Exit), Ending(tmp_path, "m.onnx").pausing(job):
+    with pytest.raises(typer.Exit), Ending(tmp_path, "m.onnx").pause_on_interrupt(job):
         raise KeyboardInterrupt
     assert f"{tmp_path} holds a version that works" in capsys.readouterr().err
 
@@ -187,7 +187,7 @@ def test_a_version_that_came_in_the_moment_of_ctrl_c_is_fetched_all_the_same(
 def test_the_schedules_of_another_job_are_no_version_of_it(
     held: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(typer.Exit), Ending(held, "m.onnx").pausing(Interrupted()):
+    with pytest.raises(typer.Exit), Ending(held, "m.onnx").pause_on_interrupt(Interrupted()):
         raise KeyboardInterrupt
     assert str(held) not in capsys.readouterr().err
 
@@ -195,7 +195,7 @@ def test_the_schedules_of_another_job_are_no_version_of_it(
 def test_ctrl_c_before_a_job_is_followed_leaves_it_as_ctrl_c_later_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(typer.Exit) as left, Ending(Path("won"), "m.onnx").pausing(Interrupted()):
+    with pytest.raises(typer.Exit) as left, Ending(Path("won"), "m.onnx").pause_on_interrupt(Interrupted()):
         raise KeyboardInterrupt
     assert left.value.exit_code == 130
     assert "mallorn resume j1" in capsys.readouterr().err

@@ -11,18 +11,18 @@ from onnx import helper
 
 from cli import report_graph_passes as passes
 from graphc.phases import PassEntry
-from mallorn.core.values.graph_report import CopyLeft
+from mallorn.core.values.graph_report import RemainingCopy
 from tests.fixtures.answers import mallorn
 from tests.fixtures.onnx_network import saved
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.interfaces.model_compiler import ModelCompiler, PassReport, RecipeReport
 
-ENTRY = PassEntry("matmul.pad_to_tiles", "mallorn.whole", "Computes a few rows more.", ("products",), ())
-FIRED = PassReport("products", "matmul.pad_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")
+ENTRY = PassEntry("pad_matmul_to_tiles", "Computes a few rows more.", ("products",), ())
+FIRED = PassReport("products", "pad_matmul_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")
 COPIES = [
-    CopyLeft(function="transpose", kind="transpose", asked_by="the input", calls=1),
-    CopyLeft(function="transpose1", kind="transpose", asked_by="softmax", calls=2),
-    CopyLeft(function="reshape", kind="copy", asked_by="the output", calls=1),
+    RemainingCopy(function="transpose", kind="transpose", required_by="the input", calls=1),
+    RemainingCopy(function="transpose1", kind="transpose", required_by="softmax", calls=2),
+    RemainingCopy(function="reshape", kind="copy", required_by="the output", calls=1),
 ]
 TARGET = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 

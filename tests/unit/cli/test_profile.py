@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from cli.profile_kernels import Kernel, copies, describe, summary
-from mallorn.core.values.graph_report import CopyLeft
-from mallorn.core.values.machine import assumed
+from cli.profile_kernels import Kernel, describe_copy, describe_kernels, summary
+from mallorn.core.values.graph_report import RemainingCopy
+from mallorn.core.values.machine import assume_typical_cpu
 from workers.interfaces.model_compiler import ModelTask
 from workers.interfaces.tensor_arguments import Arguments, Tensor
 
-MACHINE = assumed(cores=2, lanes=16).model_copy(
+MACHINE = assume_typical_cpu(cores=2, lanes=16).model_copy(
     update={"gflops": {"float32": 500.0, "bfloat16": 1000.0}, "memory_gbytes_per_sec": 40.0}
 )
 # 2 * 64 * 512 * 512 floating-point operations; 64 x 512 in and out and 512 x 512 weights, of four bytes.
@@ -29,7 +29,7 @@ DENSE = ModelTask(
 
 
 def kernels(**times_us: float) -> list[Kernel]:
-    return describe(times_us, {"dense": DENSE}, MACHINE)
+    return describe_kernels(times_us, {"dense": DENSE}, MACHINE)
 
 
 def test_the_longest_kernel_comes_first_with_its_share() -> None:
@@ -47,7 +47,9 @@ def test_rates_count_every_call_of_a_kernel() -> None:
 
 def test_a_kernel_of_narrow_numbers_has_their_peak() -> None:
     narrow = [Tensor("TENSOR", dtype, (64, 64)) for dtype in ("bfloat16", "bfloat16", "float32")]
-    (dense,) = describe({"dense": 300.0}, {"dense": replace(DENSE, args=Arguments(tuple(narrow)))}, MACHINE)
+    (dense,) = describe_kernels(
+        {"dense": 300.0}, {"dense": replace(DENSE, args=Arguments(tuple(narrow)))}, MACHINE
+    )
     assert dense.floor_us == pytest.approx(3 * 33_554_432 / 1000e9 * 1e6)
     assert dense.gbytes_per_sec == pytest.approx(3 * (2 + 2 + 4) * 64 * 64 / 300e-6 / 1e9)
 
@@ -59,7 +61,7 @@ def test_a_kernel_that_no_task_describes_has_a_time_alone() -> None:
 
 
 def test_without_a_peak_no_floor_is_claimed() -> None:
-    (dense,) = describe({"dense": 300.0}, {"dense": DENSE}, None)
+    (dense,) = describe_kernels({"dense": 300.0}, {"dense": DENSE}, None)
     assert dense.floor_us is None
     assert len(summary(310.0, [dense], None)) == 1
 
@@ -75,10 +77,12 @@ def test_the_summary_says_how_far_the_arithmetic_alone_would_go() -> None:
 
 def test_a_copy_tells_who_asked_for_it_and_how_fast_it_is() -> None:
     left = [
-        CopyLeft(function="dense", kind="transpose", asked_by="softmax"),
-        CopyLeft(function="reshape", kind="copy", asked_by="the output"),
+        RemainingCopy(function="dense", kind="transpose", required_by="softmax"),
+        RemainingCopy(function="reshape", kind="copy", required_by="the output"),
     ]
     dense, reshape, other = kernels(dense=3000.0, reshape=20.0, other=10.0)
-    assert list(copies(dense, left, MACHINE)) == ["a copy: transpose asked for by softmax, 1.31 GB/s of 40"]
-    assert list(copies(reshape, left, MACHINE)) == ["a copy asked for by the output"]
-    assert list(copies(other, left, MACHINE)) == []
+    assert list(describe_copy(dense, left, MACHINE)) == [
+        "a copy: transpose asked for by softmax, 1.31 GB/s of 40"
+    ]
+    assert list(describe_copy(reshape, left, MACHINE)) == ["a copy asked for by the output"]
+    assert list(describe_copy(other, left, MACHINE)) == []

@@ -11,24 +11,31 @@ import pytest
 from rich.console import Console
 
 from cli import live_view
-from cli.live_view import Eta, about, follow
+from cli.live_view import Eta, format_coarse_time, show_until_ended
 from cli.terminal.job_options import parse_input_shape, parse_options
 from cli.terminal.output import print_error, stdout, table
-from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
+from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job
-from mallorn.progress_lines import FirstVersion, LineView, advice, best, share, summary
+from mallorn.progress_lines import (
+    FirstVersion,
+    LineView,
+    advise_on_budget,
+    completed_share,
+    describe_best_latency,
+    summary,
+)
 from mallorn.wording.format_values import (
     Column,
-    ago,
-    budget_words,
     cell,
-    duration,
-    headroom,
-    latency,
-    spent_of,
+    describe_budget,
+    describe_headroom,
+    format_age,
+    format_duration,
+    format_latency,
+    format_spent_trials,
 )
 from tests.fixtures.told import told_round, told_task
 
@@ -93,14 +100,14 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 class Exported(FirstVersion):
     """A first version that is there from the start."""
 
-    def news(self, status: JobStatus) -> str:
+    def announce_first_export(self, status: JobStatus) -> str:
         line, self.to = str(self.to), ""
         return line
 
 
 def watched(handle: Job, terminal: bool, verbose: bool = False, first: str = "") -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=160)
-    final = follow(handle, console, Exported(handle, first), verbose)
+    final = show_until_ended(handle, console, Exported(handle, first), verbose)
     assert final.state == "done"
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -145,10 +152,12 @@ def test_a_log_never_says_the_same_twice() -> None:
 
 
 def test_a_sum_that_leaves_tasks_out_says_so() -> None:
-    assert best(partly(3, 28, None)) == "3 of 28 tasks timed"
-    assert best(partly(27, 28, 900.0)) == "best 900.0 us (27 of 28 tasks timed)"
-    assert best(partly(28, 28, 900.0)) == "best 900.0 us"
-    assert best(partly(28, 28, 950.0, "finishing")) == "", "what is found wrong there is taken out of the sum"
+    assert describe_best_latency(partly(3, 28, None)) == "3 of 28 tasks timed"
+    assert describe_best_latency(partly(27, 28, 900.0)) == "best 900.0 us (27 of 28 tasks timed)"
+    assert describe_best_latency(partly(28, 28, 900.0)) == "best 900.0 us"
+    assert describe_best_latency(partly(28, 28, 950.0, "finishing")) == "", (
+        "what is found wrong there is taken out of the sum"
+    )
 
 
 def test_a_small_budget_is_told_what_it_comes_to_once() -> None:
@@ -156,8 +165,8 @@ def test_a_small_budget_is_told_what_it_comes_to_once() -> None:
     told = watched(Scripted(few, few, job("done", 60)), terminal=False)
     assert told.count("60 trials for 28 tasks: about 2 a task") == 1
     assert "--trials 1792" in told
-    assert advice(partly(0, 28, None, trials=0, budget=28 * 16)) == ""
-    assert advice(partly(3, 28, None)) == "", "it goes on: nothing new"
+    assert advise_on_budget(partly(0, 28, None, trials=0, budget=28 * 16)) == ""
+    assert advise_on_budget(partly(3, 28, None)) == "", "it goes on: nothing new"
 
 
 def test_a_terminal_gets_a_bar() -> None:
@@ -193,7 +202,7 @@ def test_the_view_of_a_service_that_has_ended_ends_at_once() -> None:
 
     scripted = Scripted(job("tuning"), None, job("done"))
     with pytest.raises(Unavailable, match="has ended"):
-        follow(scripted, Console(), FirstVersion(scripted, ""), check_runs=check_runs)
+        show_until_ended(scripted, Console(), FirstVersion(scripted, ""), check_runs=check_runs)
 
 
 def lefts(*looks: tuple[float, JobStatus]) -> list[str]:
@@ -225,7 +234,7 @@ def test_minutes_hold_the_finish_and_a_finish_lasts_as_long_as_the_one_before() 
     assert lefts((1000.0 + 120.0, job("tuning", 8, minutes=10.0, budget=None))) == ["about 8 min left"]
     again = job("finishing", 64, report={"finish_sec": 300.0})
     assert lefts((0.0, again), (60.0, again), (400.0, again)) == ["about 5 min left", "about 4 min left", ""]
-    assert about(7200.0) == "about 2.0 h left"
+    assert format_coarse_time(7200.0) == "about 2.0 h left"
 
 
 def test_a_summary_leaves_out_what_is_not_known() -> None:
@@ -255,21 +264,21 @@ def test_a_pipe_gets_a_row_a_line_and_a_terminal_whole_ids(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.3, "now"), (75.2, "1:15 ago")])
 def test_how_long_ago(seconds: float, text: str) -> None:
-    assert ago(seconds) == text
+    assert format_age(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0:00"), (75.9, "1:15"), (3600, "1:00:00"), (3661, "1:01:01")]
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("value_us", "text"), [(None, "-"), (0.5, "0.5 us"), (999.94, "999.9 us"), (1000.0, "1.000 ms")]
 )
 def test_latencies(value_us: float | None, text: str) -> None:
-    assert latency(value_us) == text
+    assert format_latency(value_us) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(None, "-"), (1234.5, "1,234"), (0.125, "0.125"), (7, "7")])
@@ -284,13 +293,13 @@ def test_an_error_is_printed_as_it_was_written(capsys: pytest.CaptureFixture[str
 
 def test_options_are_nested_and_read_as_json_where_they_can_be() -> None:
     typed = ["search=random", "round_size=8", "evaluator.repeat=3", "evaluator.number=1", "warm_start=false"]
-    assert parse_options(typed, ["x:1,3", "a:b:2"]) == {
+    assert parse_options(typed) == {
         "search": "random",
         "round_size": 8,
         "evaluator": {"repeat": 3, "number": 1},
         "warm_start": False,
-        "input_shapes": {"x": [1, 3], "a:b": [2]},
     }
+    assert parse_input_shape("a:b:2,3") == ("a:b", [2, 3])
 
 
 @pytest.mark.parametrize("typed", ["x", "x:", ":1", "x:1,,2", "x:-1", "x:1.5"])
@@ -307,38 +316,38 @@ def test_an_option_that_is_none_is_refused(typed: list[str]) -> None:
 
 def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
     both = job("tuning", 16, minutes=60.0)
-    assert (budget_words(both), spent_of(both)) == ("64 trials or 60 minutes", "16 of 64")
+    assert (describe_budget(both), format_spent_trials(both)) == ("64 trials or 60 minutes", "16 of 64")
     free = job("tuning", 16, minutes=60.0, budget=None)
-    assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16")
+    assert (describe_budget(free), format_spent_trials(free, "/")) == ("60 minutes", "16")
 
 
 def test_a_job_that_measures_nothing_is_called_by_its_mode() -> None:
     answered = job("finishing", budget=0)
     options = answered.options.model_copy(update={"mode": "zero-shot"})
-    assert budget_words(answered.model_copy(update={"options": options})) == "zero-shot"
+    assert describe_budget(answered.model_copy(update={"options": options})) == "zero-shot"
 
 
 def test_a_job_that_ends_by_itself_is_as_far_as_its_planner_thinks() -> None:
     unknown = job("tuning", 16, budget=None)
-    assert (budget_words(unknown), share(unknown)) == ("as many trials as are worth it", 0.0)
-    ahead = {"now_us": 2000.0, "limit_us": 1500.0, "end_us": 1800.0, "gain": 0.031, "trials": 48}
+    assert (describe_budget(unknown), completed_share(unknown)) == ("as many trials as are worth it", 0.0)
+    ahead = {"current_us": 2000.0, "limit_us": 1500.0, "expected_us": 1800.0, "gain": 0.031, "trials": 48}
     known = job("tuning", 16, budget=None, outlook=ahead)
-    assert (share(known), known.expected_trials) == (0.25, 64)
+    assert (completed_share(known), known.expected_trials) == (0.25, 64)
     assert summary(known).endswith(
         "2.000 ms now; this machine takes at least 1.500 ms (75 % reached); "
         "about 1.800 ms expected after some 48 more trials; the next 100 trials would bring 3.1 %"
     )
     over = job("done", 64, budget=None, outlook=ahead | {"limit_us": None, "trials": 0})
-    assert headroom(over) == "2.000 ms now; the next 100 trials would bring 3.1 %"
-    assert headroom(unknown) == ""
+    assert describe_headroom(over) == "2.000 ms now; the next 100 trials would bring 3.1 %"
+    assert describe_headroom(unknown) == ""
 
 
 def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
-    words = waiting_words("t", ServiceAddress("10.0.0.2:9190"), "it has no cuda device")
+    words = describe_waiting("t", ServiceAddress("10.0.0.2:9190"), "it has no cuda device")
     waits = job("tuning", reason=words, cause="not_here")
     console = Console(file=io.StringIO(), width=300)
     scripted = Scripted(waits, waits, job("cancelled"))
-    follow(scripted, console, FirstVersion(scripted, ""))
+    show_until_ended(scripted, console, FirstVersion(scripted, ""))
     assert isinstance(console.file, io.StringIO)
     told = console.file.getvalue()
     assert told.count("next: mallorn device --target 't' --tracker 10.0.0.2:9190") == 1
@@ -348,4 +357,4 @@ def test_a_job_that_the_service_paused_is_followed_no_longer() -> None:
     paused = job("paused", reason="waited 10 minutes for a device\nmallorn device")
     console = Console(file=io.StringIO(), width=300)
     scripted = Scripted(paused)
-    assert follow(scripted, console, FirstVersion(scripted, "")).state == "paused"
+    assert show_until_ended(scripted, console, FirstVersion(scripted, "")).state == "paused"

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from onnx import helper
 from tvm import relax
 
-from cli.quantize_model import rounded
+from cli.quantize_model import round_weights
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.onnx_network import saved
 from workers.tvm.import_onnx_to_relax import load_network
@@ -176,7 +176,7 @@ def test_narrow_weights_come_in_and_are_multiplied_as_they_are(products: Path, t
     arrays("float32", (20, 3), elements=st.floats(-1e3, 1e3, width=32)),
 )
 def test_no_weight_is_further_from_its_number_than_one_step(bits: int, weights: Any) -> None:
-    numbers, scales = rounded(weights, bits, 16)
+    numbers, scales = round_weights(weights, bits, 16)
     half = 1 << (bits - 1)
     assert numbers.max() < 2 * half
     found = ((numbers.astype("float32") - half) * scales[..., None]).reshape(3, -1)[:, :20].T

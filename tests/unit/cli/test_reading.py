@@ -16,7 +16,7 @@ from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from mallorn.wording.format_values import TAKE_DATA, placed
+from mallorn.wording.format_values import TAKE_DATA, insert_option
 from stack.data_directory import DataDir
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -31,7 +31,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("MALLORN_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.find_client_and_job.DEFAULT_URL", NOBODY)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
 
 
@@ -66,7 +66,7 @@ def there(place: Path) -> Type:
 
 def finish(left: OwnedRows) -> None:
     with left.database.transaction() as session:
-        Jobs(session).move(left.job_id, [JobState.TUNING], JobState.DONE, "")
+        Jobs(session).move_to_state(left.job_id, [JobState.TUNING], JobState.DONE, "")
         Events(session).append(left.job_id, OtherEvent(kind="state", data={"state": "done"}))
 
 
@@ -151,9 +151,11 @@ def test_without_an_id_the_newest_job_is_meant(there: Type, left: OwnedRows) -> 
 
 @pytest.mark.parametrize("name", sorted(TAKE_DATA))
 def test_a_hint_is_told_where_the_data_are_only_where_its_command_can_be(name: str) -> None:
-    assert placed(f"mallorn {name} x   (or not)", " --data d") == f"mallorn {name} x --data d   (or not)"
-    assert placed("mallorn bench m.onnx", " --data d") == "mallorn bench m.onnx"
-    assert placed("less up.log", " --data d") == "less up.log"
+    assert (
+        insert_option(f"mallorn {name} x   (or not)", " --data d") == f"mallorn {name} x --data d   (or not)"
+    )
+    assert insert_option("mallorn bench m.onnx", " --data d") == "mallorn bench m.onnx"
+    assert insert_option("less up.log", " --data d") == "less up.log"
     words = ["schedules", "get"] if name == "schedules" else [name]
     assert "--data" in mallorn(*words, "--help").stdout
 
@@ -175,8 +177,8 @@ def test_a_file_that_is_no_database_is_named(there: Type, place: Path) -> None:
 
 def test_a_stack_that_starts_beside_it_is_not_in_the_way(there: Type, left: OwnedRows, place: Path) -> None:
     directory = DataDir(place)
-    directory.prepare()
-    with directory.locked():  # it is not ready yet
+    directory.create_directories()
+    with directory.hold_stack_lock():  # it is not ready yet
         assert left.job_id in there("jobs").stdout
 
 
@@ -184,9 +186,9 @@ def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.find_client_and_job.DEFAULT_URL", coordinator.url)
     assert len(data(mallorn("models", "--json"))) == 1
-    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.find_client_and_job.DEFAULT_URL", NOBODY)
     assert data(mallorn("models", "--json")) == []
 
 
@@ -194,7 +196,7 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.find_client_and_job.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
     looked = mallorn("models", "--json")

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from cli import record_for_replay as recording
+from cli import record_measurements as recording
 from cli import wait_until_tuned
 from db.migrate import upgrade
 from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from db.session import Database
-from mallorn.core.install_command import install_line
+from mallorn.core.install_command import pip_install_command
 from mallorn.core.states import JobState
 from mallorn.core.values.candidate import Choice, ChoiceKind
 from mallorn.core.values.dataset import UploadedModel
@@ -97,7 +97,7 @@ def test_a_missing_library_is_named_before_anything_is_measured(
     monkeypatch.delitem(sys.modules, "research.replay.recording_file")
     monkeypatch.delattr("research.replay.recording_file")
     monkeypatch.setattr(recording, "connected_stack", lambda *_: pytest.fail("a service was started"))
-    refused(record(model), install_line("bench"))
+    refused(record(model), pip_install_command("bench"))
 
 
 class FakeJob:

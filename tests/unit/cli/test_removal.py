@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("named_coordinator")
 
 @pytest.fixture
 def ended(owned: OwnedRows) -> str:
-    owned.write(lambda session: Jobs(session).move(owned.job_id, list(JobState), JobState.DONE))
+    owned.write(lambda session: Jobs(session).move_to_state(owned.job_id, list(JobState), JobState.DONE))
     return owned.job_id
 
 
@@ -38,7 +38,7 @@ def test_yes_deletes_and_says_what_stays(ended: str) -> None:
 def test_the_exported_files_alone_go_where_that_is_said(owned: OwnedRows, ended: str) -> None:
     none = mallorn("rm", ended, "--export", "--yes")
     assert "has no exported files" in none.stderr
-    owned.write(lambda session: Jobs(session).record(ended, export_uri="exports/of/it"))
+    owned.write(lambda session: Jobs(session).store_report_columns(ended, export_uri="exports/of/it"))
     refused(mallorn("rm", ended, "--export"), f"mallorn rm --export {ended} --yes")
     deleted = mallorn("rm", ended, "--export", "--yes")
     assert deleted.exit_code == 0
@@ -48,7 +48,7 @@ def test_the_exported_files_alone_go_where_that_is_said(owned: OwnedRows, ended:
 
 def test_what_a_deleted_job_measured_is_found_by_its_id(owned: OwnedRows) -> None:
     owned.measured_round(owned.ok(0))
-    owned.write(lambda session: Jobs(session).move(owned.job_id, list(JobState), JobState.DONE))
+    owned.write(lambda session: Jobs(session).move_to_state(owned.job_id, list(JobState), JobState.DONE))
     mallorn("rm", owned.job_id, "--yes")
     assert owned.job_id in mallorn("records", "--job", owned.job_id).stdout
     assert "there is no job" in mallorn("records", "--job", "f" * 16).stderr

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from cli.compile_and_bench import Callee, run_lines, write_runners
+from cli.compile_and_bench import Callee, shell_commands, write_runners
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import TensorSpec
 
@@ -52,12 +52,12 @@ def test_a_gpu_s_library_is_called_there(tmp_path: Path) -> None:
     python, cpp = write_runners(callee(tmp_path / "m.so", target=CUDA))
     assert 'DEVICE = "cuda"' in python.read_text()
     assert "{kDLCUDA, 0}" in cpp.read_text()
-    assert "-ltvm_runtime_cuda" in run_lines(cpp, tmp_path / "m.so", CUDA)[1]
+    assert "-ltvm_runtime_cuda" in shell_commands(cpp, tmp_path / "m.so", CUDA)[1]
     assert write_runners(callee(tmp_path / "m.so", target=parse_target({"kind": "vulkan"}))) == []
 
 
 def test_paths_with_blanks_are_quoted() -> None:
-    _, compiled, started = run_lines(Path("my dir/run.cc"), Path("my dir/m.so"), CPU)
+    _, compiled, started = shell_commands(Path("my dir/run.cc"), Path("my dir/m.so"), CPU)
     assert "'my dir/run.cc' -o 'my dir/run'" in compiled
     assert started == "'my dir/run' 'my dir/m.so'"
-    assert run_lines(Path("run.cc"), Path("m.so"), CPU)[-1] == "./run m.so"
+    assert shell_commands(Path("run.cc"), Path("m.so"), CPU)[-1] == "./run m.so"

@@ -7,7 +7,7 @@ import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner, Result
 
-from cli.terminal.option_groups import shared
+from cli.terminal.option_groups import expand_option_groups
 from mallorn.core.check_option_kwargs import EvaluatorKwargs, OptionKwargs, SimulatedKwargs
 from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions
 from tests.fixtures.answers import mallorn, refused
@@ -22,7 +22,7 @@ def run(*words: str) -> Result:
     single = typer.Typer(rich_markup_mode=None)
 
     @single.command()
-    @shared
+    @expand_option_groups
     def greet(who: str, group: Group, loud: bool = False) -> None:
         """Greet."""
         typer.echo(f"{who} {group} {loud}")

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from mallorn.core.targets import parse_target
-from mallorn.local_service import Connected, submitted_target
+from mallorn.local_service import Connected, resolve_target_to_submit
 from stack.data_directory import DataDir
-from workers.device.detect_host import host_fingerprint
+from workers.device.detect_host import read_host_facts
 from workers.tvm.code_digest import TVM_VERSION
 
 DATA = DataDir(Path("/data"))
-HERE = host_fingerprint()["host_class"]
+HERE = read_host_facts()["host_class"]
 DETECTED = parse_target({"kind": "llvm", "mcpu": "detected", "num-cores": 1})
 
 
@@ -31,7 +31,7 @@ def detected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def submitted(*devices: SimpleNamespace, target: str = "local", data: DataDir | None = DATA) -> str:
     api: Any = SimpleNamespace(devices=lambda: list(devices))
-    return submitted_target(Connected(api, data), target)
+    return resolve_target_to_submit(Connected(api, data), target)
 
 
 def test_a_service_with_a_device_says_what_local_is() -> None:

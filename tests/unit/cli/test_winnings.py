@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from cli.result_table import print_result, print_winnings, typed
+from cli.print_job_result import complete_command, print_result, print_tuned_job
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
-from mallorn.wording.results import ENGINE_COLUMNS, facts, latency_rows
+from mallorn.wording.describe_results import ENGINE_COLUMNS, describe_result, latency_rows
 
 UNTUNED = {"median": 50_000.0, "low": 49_000.0, "high": 51_000.0}
 TUNED = {"median": 250.0, "low": 240.0, "high": 260.0}
@@ -55,7 +55,7 @@ def test_an_engine_that_is_not_installed_has_no_row() -> None:
 
 
 def test_trials_seconds_and_failures_by_outcome_are_told() -> None:
-    trials, found, error = facts(job())
+    trials, found, error = describe_result(job())
     assert trials == "200 trials in 1:30; failures: 3 build_error, 1 run_timeout"
     assert found == "6 of 6 workloads have a verified schedule"
     assert error == "relative error 2.0e-07 against TVM's default build"
@@ -63,27 +63,27 @@ def test_trials_seconds_and_failures_by_outcome_are_told() -> None:
 
 def test_what_no_device_measured_nobody_has_verified() -> None:
     assert (
-        facts(job(report=REPORT | {"measured_by": "replay"}))[1]
+        describe_result(job(report=REPORT | {"measured_by": "replay"}))[1]
         == "6 of 6 workloads have an unchecked schedule"
     )
 
 
 def test_without_failures_it_says_none() -> None:
     calm = job(progress={"trials": 8, "failures": {}})
-    assert facts(calm)[0].endswith("failures: none")
-    choosy = job(progress={"trials": 8, "failures": {}, "left_unbuilt": 6})
-    assert facts(choosy)[0].endswith("failures: none; 6 left unbuilt: they unroll too far")
+    assert describe_result(calm)[0].endswith("failures: none")
+    choosy = job(progress={"trials": 8, "failures": {}, "unbuilt_candidates": 6})
+    assert describe_result(choosy)[0].endswith("failures: none; 6 left unbuilt: they unroll too far")
 
 
 def test_the_table_is_data_and_the_next_command_is_not(capsys: pytest.CaptureFixture[str]) -> None:
-    print_winnings(job(), Path("out"), "mlp.onnx")
+    print_tuned_job(job(), Path("out"), "mlp.onnx")
     printed = capsys.readouterr()
     assert "TVM, tuned by Mallorn" in printed.out
     assert "python out/apply.py mlp.onnx --check" in printed.err
 
 
 def test_a_job_without_figures_still_names_its_files(capsys: pytest.CaptureFixture[str]) -> None:
-    print_winnings(job(report=None), Path("out"), "mlp.onnx")
+    print_tuned_job(job(report=None), Path("out"), "mlp.onnx")
     assert "LATENCY" not in capsys.readouterr().out
 
 
@@ -96,36 +96,44 @@ def test_what_the_pass_inside_the_whole_model_changed_is_told() -> None:
     told = (
         "for the whole model's sake one task has another of the fastest schedules: 8.540 ms became 8.210 ms"
     )
-    assert told not in facts(job())
-    assert told in facts(job(report=REPORT | {"inside_the_model": joint}))
-    assert told not in facts(job(report=REPORT | {"inside_the_model": joint | {"taken": False}}))
+    assert told not in describe_result(job())
+    assert told in describe_result(job(report=REPORT | {"model_contests": joint}))
+    assert told not in describe_result(job(report=REPORT | {"model_contests": joint | {"taken": False}}))
 
 
 def earning(latency_us: dict[str, float], **joint: bool) -> JobStatus:
     inside = {"latency_us": latency_us, **joint}
     found_by = {"default": 1, "mutation": 4}
-    return job(report=REPORT | {"found_by": found_by, "inside_the_model": inside})
+    return job(report=REPORT | {"search_methods": found_by, "model_contests": inside})
 
 
 def test_what_trials_won_is_told_beside_the_first_guesses_and_by_what_means() -> None:
     by = "; tasks by how their schedules were found: mutation 4, default 1"
     told = "trials won 9.1 % over a job without trials: 2.000 ms became 1.818 ms, timed in turn"
-    assert facts(earning({"before": 1818.0, "guesses": 2000.0}))[1] == told + by
+    assert describe_result(earning({"before": 1818.0, "guesses": 2000.0}))[1] == told + by
     taken = earning({"before": 1900.0, "after": 1700.0, "guesses": 2000.0}, taken=True)
-    assert facts(taken)[1].startswith("trials won 15.0 % over a job without trials: 2.000 ms became 1.700 ms")
+    assert describe_result(taken)[1].startswith(
+        "trials won 15.0 % over a job without trials: 2.000 ms became 1.700 ms"
+    )
     for nothing in (
         earning({"before": 1999.0, "guesses": 2000.0}),
         earning({"before": 2100.0, "guesses": 2000.0}, guessed=True),
     ):
-        assert facts(nothing)[1] == f"trials won nothing over a job without trials{by}"
+        assert describe_result(nothing)[1] == f"trials won nothing over a job without trials{by}"
 
 
 def test_where_first_guesses_were_not_timed_nobody_knows_what_trials_won() -> None:
-    assert not any("a job without trials" in line for line in facts(earning({"before": 8.0, "after": 7.0})))
+    assert not any(
+        "a job without trials" in line for line in describe_result(earning({"before": 8.0, "after": 7.0}))
+    )
 
 
 def judged(level: str, **changes: Any) -> JobStatus:
-    told = {"level": level, "summary": "4.0 times slower than onnxruntime", "next": "mallorn resume j1 [x]"}
+    told = {
+        "level": level,
+        "summary": "4.0 times slower than onnxruntime",
+        "next_command": "mallorn resume j1 [x]",
+    }
     return job(verdict=told, **changes)
 
 
@@ -139,18 +147,24 @@ def test_the_verdict_follows_the_figures_and_the_next_command_is_not_data(
 
 
 def test_the_next_command_names_the_place_and_the_files_as_they_are() -> None:
-    assert typed("mallorn resume j --trials +9", " --data d") == "mallorn resume j --trials +9 --data d"
-    assert typed("mallorn bench mlp.onnx --schedules mlp-tuned", " --data d", "m/a.onnx --schedules out") == (
-        "mallorn bench m/a.onnx --schedules out"
+    assert (
+        complete_command("mallorn resume j --trials +9", " --data d")
+        == "mallorn resume j --trials +9 --data d"
     )
-    assert typed("mallorn profile a.onnx --schedules a-tuned") == "mallorn profile a.onnx --schedules a-tuned"
-    assert typed("mallorn device", " --data d") == "mallorn device"
+    assert complete_command(
+        "mallorn bench mlp.onnx --schedules mlp-tuned", " --data d", "m/a.onnx --schedules out"
+    ) == ("mallorn bench m/a.onnx --schedules out")
+    assert (
+        complete_command("mallorn profile a.onnx --schedules a-tuned")
+        == "mallorn profile a.onnx --schedules a-tuned"
+    )
+    assert complete_command("mallorn device", " --data d") == "mallorn device"
 
 
 def test_what_the_finish_left_out_and_what_went_wrong_are_told_with_what_helps() -> None:
     missed = {"step": "timing", "why": "no memory", "hint": "free some"}
     odd = {"source": "search", "message": "it raised", "hint": "mallorn show j1", "count": 3}
-    told = facts(job(warnings=[odd], report={"not_done": [missed]}))
+    told = describe_result(job(warnings=[odd], report={"skipped_steps": [missed]}))
     assert told[-2:] == [
         "not done: timing: no memory; free some",
         "warning: search: it raised (3 times); mallorn show j1",
@@ -163,8 +177,12 @@ def busy(tasks: int, wins_from: int | None, loaded_us: float | None = 6000.0) ->
         {"programs": 0, "alone_us": 4000.0, "loaded_us": loaded_us},
         {"programs": 2, "alone_us": 8000.0, "loaded_us": loaded_us},
     ]
-    found = {"tasks": [swap] * tasks, "loads": loads, "wins_from": wins_from}
-    return [line for line in facts(job(report=REPORT | {"contention": found})) if "stream memory" in line]
+    found = {"tasks": [swap] * tasks, "loads": loads, "min_programs": wins_from}
+    return [
+        line
+        for line in describe_result(job(report=REPORT | {"contention": found}))
+        if "stream memory" in line
+    ]
 
 
 def test_what_the_model_takes_beside_other_programs_is_told_with_what_wins_there() -> None:
@@ -180,17 +198,17 @@ def test_what_the_model_takes_beside_other_programs_is_told_with_what_wins_there
 
 
 def test_nobody_who_did_not_ask_is_told_of_other_programs() -> None:
-    assert not any("stream memory" in line for line in facts(job()))
+    assert not any("stream memory" in line for line in describe_result(job()))
 
 
 def test_a_job_without_trials_tells_where_its_time_went() -> None:
     seconds = {"import": {"wall": 2.5}, "probe": {"wall": 0.01}, "build": {"wall": 7.04, "processor": 6.9}}
-    told = facts(job(trials=0, report=REPORT | {"seconds": seconds}))
+    told = describe_result(job(trials=0, report=REPORT | {"seconds": seconds}))
     assert "seconds: build 7.0, import 2.5" in told
-    assert not any("seconds:" in line for line in facts(job(report=REPORT | {"seconds": seconds})))
+    assert not any("seconds:" in line for line in describe_result(job(report=REPORT | {"seconds": seconds})))
 
 
 def test_schedules_without_a_time_are_named() -> None:
-    told = facts(job(report=REPORT | {"without_time": ["fused_add", "fused_copy"]}))
+    told = describe_result(job(report=REPORT | {"untimed_tasks": ["fused_add", "fused_copy"]}))
     assert "without a time, as no clock saw their kernels: fused_add, fused_copy" in told
-    assert not any("without a time" in each for each in facts(job()))
+    assert not any("without a time" in each for each in describe_result(job()))

@@ -81,5 +81,5 @@ def test_old_entries_go(coordinator: Coordinator) -> None:
     with coordinator.database.transaction() as session:
         session.execute(update(AuditRow).where(AuditRow.path.endswith("0")).values(at=1.0))
     with coordinator.database.transaction() as session:
-        assert Audit(session).forget(days=1, limit=10) == 1
+        assert Audit(session).delete_old_entries(days=1, limit=10) == 1
     assert len(told(coordinator)) == 2

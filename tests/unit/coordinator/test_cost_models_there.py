@@ -5,7 +5,7 @@ from sqlalchemy import update
 
 from db.repositories.workers import Workers
 from db.tables import Worker
-from mallorn.core.install_command import install_line
+from mallorn.core.install_command import pip_install_command
 from mallorn.core.registry import LIBRARIES, REGISTRY
 from mallorn.core.values.fleet import WorkerInfo
 from services.coordinator.jobs.submit import missing_libraries
@@ -18,7 +18,7 @@ BARE = WorkerInfo(cost_models=["draft", "random", "static"])
 
 def see_worker(coordinator: Coordinator, name: str, info: WorkerInfo, seen_sec_ago: float = 0.0) -> None:
     with coordinator.database.transaction() as session:
-        Workers(session).seen(name, "host", info)
+        Workers(session).record_seen(name, "host", info)
         late = update(Worker).where(Worker.id == name).values(last_seen=Worker.last_seen - seen_sec_ago)
         session.execute(late)
 
@@ -31,7 +31,7 @@ def test_it_is_refused_with_what_is_missing_where_and_the_line_that_installs_it(
     assert (answer.status_code, answer.json()["error"]) == (501, "MissingPackage")
     said = answer.json()
     assert said["detail"] == "the cost model gnn needs torch, which no worker has; they run on big-box"
-    assert said["hint"].startswith(install_line("neural"))
+    assert said["hint"].startswith(pip_install_command("neural"))
     assert coordinator.http.get("/jobs").json()["items"] == []
     assert coordinator.submit(options={"cost_model": "xgboost"}).status_code == 201
 
@@ -55,7 +55,7 @@ def test_a_request_that_made_a_job_before_finds_it_whoever_works_now(coordinator
     [
         (BARE, 60.0),  # silent
         (BARE.model_copy(update={"stopped": True}), 0.0),
-        (BARE.model_copy(update={"tunes": False}), 0.0),
+        (BARE.model_copy(update={"can_tune": False}), 0.0),
         (WorkerInfo(), 0.0),  # of an older version
     ],
 )

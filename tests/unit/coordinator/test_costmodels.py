@@ -114,7 +114,7 @@ def test_a_round_that_has_begun_keeps_its_version(
 ) -> None:
     first, second = add(), add()
     round_id, _ = owned.claimed_round()
-    owned.write(lambda session: Rounds(session).fix_inputs(round_id, second))
+    owned.write(lambda session: Rounds(session).store_inputs(round_id, second))
     activate(coordinator, first)
     assert owned.read(lambda session: Rounds(session).get(round_id)).cost_model_id == second
     shown = coordinator.http.get(f"/jobs/{owned.job_id}/rounds").json()["items"][0]

@@ -20,7 +20,7 @@ def append(owned: OwnedRows, *kinds: str) -> None:
 
 def end(owned: OwnedRows) -> None:
     with owned.database.transaction() as session:
-        Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE)
+        Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], JobState.DONE)
         Events(session).append(owned.job_id, OtherEvent(kind="state", data={"state": "done"}))
 
 

@@ -95,8 +95,8 @@ def test_readyz_tells_for_how_long_nobody_swept_or_reaped(coordinator: Coordinat
     assert "control.sweep had none yet" in control_of(coordinator)
     with coordinator.database.transaction() as session:
         for loop, every_sec in queues.TICKS.items():
-            LoopTicks(session).begin(loop, every_sec)
-            LoopTicks(session).done(loop)
+            LoopTicks(session).begin_turn(loop, every_sec)
+            LoopTicks(session).record_turn_end(loop)
     assert control_of(coordinator) == "ok"
     with coordinator.database.transaction() as session:
         reaper = update(Tick).where(Tick.name == queues.REAP)

@@ -25,7 +25,7 @@ def test_a_round_is_shown_with_who_ran_it_and_what_came_of_it(
     coordinator: Coordinator, owned: OwnedRows
 ) -> None:
     round_id = run_round(owned)
-    (stint,) = activity(coordinator)["stints"]
+    (stint,) = activity(coordinator)["rounds"]
     assert (stint["round_id"], stint["worker"], stint["state"]) == (round_id, "w", "done")
     assert (stint["trials"], stint["failures"], stint["measuring_sec"]) == (2, 1, 0.25)
     assert (stint["job_id"], stint["task_index"]) == (owned.job_id, 0)
@@ -38,7 +38,7 @@ def test_a_running_round_has_no_end_and_a_queued_one_is_only_counted(
     owned.claimed_round("w0")
     owned.write(lambda session: owned.add_round(session, "w1"))
     found = activity(coordinator)
-    (stint,) = found["stints"]
+    (stint,) = found["rounds"]
     assert (stint["finished_at"], stint["trials"]) == (None, 0)
     assert found["queued_rounds"] == 1
     assert found["jobs"] == {"tuning": 1}
@@ -46,7 +46,7 @@ def test_a_running_round_has_no_end_and_a_queued_one_is_only_counted(
 
 def test_another_owners_round_keeps_its_names_to_itself(coordinator: Coordinator, owned: OwnedRows) -> None:
     run_round(OwnedRows(coordinator.database, owner="eve"))
-    (stint,) = activity(coordinator)["stints"]
+    (stint,) = activity(coordinator)["rounds"]
     assert [stint[name] for name in ("job_id", "job_name", "task_index", "task_name")] == [None] * 4
     assert stint["worker"] == "w"
 
@@ -55,12 +55,12 @@ def test_what_ended_before_the_window_is_left_out(coordinator: Coordinator, owne
     old, new = run_round(owned), run_round(owned, "w1")
     past = {"started_at": Round.started_at - 7200, "finished_at": Round.finished_at - 7200}
     owned.write(lambda session: session.execute(update(Round).where(Round.id == old).values(past)))
-    assert [stint["round_id"] for stint in activity(coordinator)["stints"]] == [new]
-    assert len(activity(coordinator, minutes=180)["stints"]) == 2
+    assert [stint["round_id"] for stint in activity(coordinator)["rounds"]] == [new]
+    assert len(activity(coordinator, minutes=180)["rounds"]) == 2
 
 
 def begin(rows: OwnedRows, kind: StageKind = StageKind.IMPORT, worker: str = "w") -> int:
-    rows.write(lambda session: Workers(session).seen(worker, "host", {}))
+    rows.write(lambda session: Workers(session).record_seen(worker, "host", {}))
     return rows.write(lambda session: StageRuns(session).begin(rows.job_id, kind, worker))
 
 

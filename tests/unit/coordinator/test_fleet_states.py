@@ -27,9 +27,9 @@ def fleet(coordinator: Coordinator) -> Coordinator:
     with coordinator.database.transaction() as session:
         target_id = Targets(session).ensure(parse_target({"kind": "llvm", "num-cores": 2})).id
         for name, info in infos.items():
-            Workers(session).seen(name, "host", info, "a round" if name == "d" else "")
+            Workers(session).record_seen(name, "host", info, "a round" if name == "d" else "")
             busy = info | {"busy": name == "d"}
-            Devices(session).seen(SeenDevice(name, target_id, "host", "class", 2, "0.27.0", busy))
+            Devices(session).record_seen(SeenDevice(name, target_id, "host", "class", 2, "0.27.0", busy))
         for table, key in ((Worker, Worker.id), (Device, Device.name)):
             session.execute(update(table).where(key == "b").values(last_seen=table.last_seen - HOUR_SEC))
     return coordinator

@@ -35,7 +35,7 @@ def test_progress_counts_trials_and_failures(coordinator: Coordinator, owned: Ow
     measure(owned, "w0", 30.0, 20.0, None)
     owned.measured_round(owned.ok(3, 10.0), workload="w1")
     progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
-    assert (progress["trials"], progress["in_flight"]) == (4, 7)
+    assert (progress["trials"], progress["open_candidates"]) == (4, 7)
     assert progress["failures"] == {"build_error": 1}
     assert (progress["tasks"], progress["tasks_measured"]) == (2, 1)
     assert progress["estimated_us"] is None
@@ -77,18 +77,18 @@ def test_a_job_is_judged_by_its_report_and_by_what_more_trials_would_bring(
 ) -> None:
     measure(owned, "w0", 30.0, 20.0)
     running = coordinator.http.get(f"/jobs/{owned.job_id}").json()["verdict"]
-    assert (running["level"], running["next"]) == ("none", f"mallorn watch {owned.job_id}")
+    assert (running["level"], running["next_command"]) == ("none", f"mallorn watch {owned.job_id}")
     tuned, onnxruntime = ({"median": m, "low": m - 1, "high": m + 1} for m in (400.0, 100.0))
-    ahead = {"now_us": 20.0, "end_us": 18.0, "gain": 0.013, "trials": 160}
+    ahead = {"current_us": 20.0, "expected_us": 18.0, "gain": 0.013, "trials": 160}
     report = {"latency_us": {"tuned": tuned, "onnxruntime": onnxruntime}, "outlook": ahead}
-    owned.write(lambda session: Jobs(session).record(owned.job_id, report=report))
-    owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE))
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, report=report))
+    owned.write(lambda session: Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], JobState.DONE))
     assert coordinator.http.get("/jobs").json()["items"][0]["verdict"] == {
         "level": "poor",
         "summary": "4.0 times slower than onnxruntime (ratio 0.25, 0.25 to 0.25) after 2 trials; "
         "the next 100 trials would bring 1.3 %",
-        "next": f"mallorn resume {owned.job_id} --auto",
-        "beside": {"level": "poor", "words": "4.0 times slower"},
+        "next_command": f"mallorn resume {owned.job_id} --auto",
+        "comparison": {"level": "poor", "text": "4.0 times slower"},
     }
 
 
@@ -102,12 +102,14 @@ def test_a_job_tells_what_its_planner_expected_last(coordinator: Coordinator, ow
 
     assert told() is None
     place = {"round": 0, "task": 0, "name": "w0", "size": 16}
-    ahead = {"now_us": 20.0, "limit_us": None, "end_us": 18.0, "gain": 0.013, "trials": 160}
+    ahead = {"current_us": 20.0, "limit_us": None, "expected_us": 18.0, "gain": 0.013, "trials": 160}
     say(RoundPlannedEvent.model_validate(place | {"outlook": ahead}))
     assert told() == ahead
-    owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.FINISHING))
+    owned.write(
+        lambda session: Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], JobState.FINISHING)
+    )
     at_the_end = ahead | {"gain": 0.002, "trials": 0}
-    say(FinishingEvent(why="spent", outlook=Outlook.model_validate(at_the_end)))
+    say(FinishingEvent(reason="spent", outlook=Outlook.model_validate(at_the_end)))
     assert told() == at_the_end
 
 
@@ -146,9 +148,11 @@ def test_a_failed_job_says_with_which_options_to_try_again(
 ) -> None:
     assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["suggest"] is None
     suggest = {"input_shapes": {"x": [1, 3]}}
-    owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.FAILED, "no"))
+    owned.write(
+        lambda session: Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], JobState.FAILED, "no")
+    )
     told = SuggestedOptions.model_validate(suggest)
-    owned.write(lambda session: Jobs(session).record(owned.job_id, suggest=told))
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, suggest=told))
     assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["suggest"] == suggest
 
 
@@ -215,7 +219,7 @@ def test_exported_logs_come_as_a_zip(coordinator: Coordinator, owned: OwnedRows)
     (directory / "more").mkdir(parents=True)
     (directory / "manifest.json").write_text("{}")
     (directory / "more" / "log.json").write_text("[1]")
-    owned.write(lambda session: Jobs(session).record(owned.job_id, export_uri=str(directory)))
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, export_uri=str(directory)))
     answer = coordinator.http.get(f"/jobs/{owned.job_id}/schedules")
     assert answer.headers["Content-Type"] == "application/zip"
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:

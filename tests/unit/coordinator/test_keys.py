@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from db.tables import ApiKeyRow
-from mallorn.core.api_keys import Scope, digest_of
+from mallorn.core.api_keys import Scope, hash_secret
 from tests.fixtures.coordinator import Coordinator, Start
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -130,9 +130,9 @@ def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coord
     assert coordinator.http.get("/session").json() == {
         "owner": None,
         "scopes": [],
-        "keys": True,
+        "requires_key": True,
         "provider": None,
-        "refused": None,
+        "refusal": None,
     }
     answer = coordinator.ask(key, "POST", "/session")
     assert answer.status_code == 201
@@ -144,9 +144,9 @@ def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coord
     assert coordinator.http.get("/session").json() == {
         "owner": "ada",
         "scopes": ["read"],
-        "keys": True,
+        "requires_key": True,
         "provider": None,
-        "refused": None,
+        "refusal": None,
     }
     assert coordinator.http.get("/jobs").status_code == 200
     assert coordinator.http.post("/keys", json={"name": "x"}).status_code == 403
@@ -165,7 +165,7 @@ def test_a_sign_in_ends_with_its_key(coordinator: Coordinator) -> None:
 
 
 def test_a_key_of_the_environment_signs_in_too(start: Start) -> None:
-    guarded = start(api_keys={"ada": digest_of("a key")})
+    guarded = start(api_keys={"ada": hash_secret("a key")})
     assert guarded.ask("a key", "POST", "/session").status_code == 201
     assert guarded.http.get("/session").json()["owner"] == "ada"
     without = start()
@@ -177,5 +177,5 @@ def test_where_no_key_is_needed_nobody_signs_in(coordinator: Coordinator) -> Non
     answer = coordinator.http.post("/session")
     assert answer.status_code == 201
     assert "Set-Cookie" not in answer.headers
-    assert answer.json()["keys"] is False
+    assert answer.json()["requires_key"] is False
     assert answer.json()["owner"] == "local"

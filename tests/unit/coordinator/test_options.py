@@ -14,7 +14,7 @@ def options(coordinator: Coordinator) -> dict[str, dict[str, Any]]:
 def test_every_option_of_a_job_is_listed_with_its_default(coordinator: Coordinator) -> None:
     found = options(coordinator)
     assert {name: item["default"] for name, item in found.items()} == JobOptions().model_dump(mode="json")
-    assert all(item["words"].endswith(".") for item in found.values())
+    assert all(item["description"].endswith(".") for item in found.values())
 
 
 def test_a_choice_names_all_that_is_registered(coordinator: Coordinator) -> None:
@@ -33,6 +33,11 @@ def test_a_number_tells_its_bounds_and_whether_it_may_be_left_open(coordinator: 
     found = options(coordinator)
     size, build = found["round_size"], found["build_timeout_sec"]
     assert (size["kind"], size["optional"], size["minimum"], size["maximum"]) == ("integer", True, 1, 64)
-    assert (build["kind"], build["optional"], build["above"], build["maximum"]) == ("number", False, 0, 600)
-    kinds = [found[name]["kind"] for name in ("only", "input_shapes", "evaluator")]
-    assert kinds == ["texts", "shapes", "object"]
+    assert (build["kind"], build["optional"], build["exclusive_minimum"], build["maximum"]) == (
+        "number",
+        False,
+        0,
+        600,
+    )
+    kinds = [found[name]["kind"] for name in ("only", "input_shapes", "evaluator", "private")]
+    assert kinds == ["texts", "shapes", "object", "boolean"]

@@ -72,8 +72,8 @@ def test_the_refusal_says_whose_service_it_is_and_what_to_type(coordinator: Coor
     )
     assert status == 200
     assert session["owner"] is None
-    assert session["keys"]
-    assert session["refused"] == f"{refusal['detail']}: {refusal['hint']}"
+    assert session["requires_key"]
+    assert session["refusal"] == f"{refusal['detail']}: {refusal['hint']}"
 
 
 @only_root

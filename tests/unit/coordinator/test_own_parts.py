@@ -4,14 +4,14 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from mallorn.core import plugins, registry
-from mallorn.core.api_keys import digest_of
+from mallorn.core import check_plugin_classes, registry
+from mallorn.core.api_keys import hash_secret
 from mallorn.core.check_option_kwargs import check_options
+from mallorn.core.check_plugin_classes import ANY, check_allowed_classes
 from mallorn.core.errors import ClassRefused, InvalidRequest, PluginFailed
 from mallorn.core.job_options import JobOptions
-from mallorn.core.plugins import ANY, check_classes
 from mallorn.core.registry import check_name, resolve
-from searchers.algorithms.sa import Annealing
+from searchers.algorithms.simulated_annealing import Annealing
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.unit.coordinator.test_audit import told
 
@@ -47,29 +47,29 @@ def test_an_installed_package_may_give_a_name(monkeypatch: pytest.MonkeyPatch) -
         return [entry] if (group, name) == (entry.group, entry.name) else []
 
     monkeypatch.setattr(registry, "entry_points", installed)
-    monkeypatch.setattr(plugins, "entry_points", installed)
+    monkeypatch.setattr(check_plugin_classes, "entry_points", installed)
     check_options(JobOptions(search="annealed"))
-    check_classes(JobOptions(search="annealed"), [])
-    check_classes(JobOptions(search=entry.value), [])
+    check_allowed_classes(JobOptions(search="annealed"), [])
+    check_allowed_classes(JobOptions(search=entry.value), [])
     with pytest.raises(ClassRefused, match="task policy annealed"):
-        check_classes(JobOptions(policy="annealed"), [])
+        check_allowed_classes(JobOptions(policy="annealed"), [])
     assert resolve("search", "annealed") is Annealed
 
 
 @pytest.mark.parametrize("listed", ["mine:Mine", "mine:*", ANY])
 def test_an_operator_lists_classes_modules_or_all(listed: str) -> None:
-    check_classes(JobOptions(search="mine:Mine"), ["other:Class", listed])
+    check_allowed_classes(JobOptions(search="mine:Mine"), ["other:Class", listed])
 
 
 @pytest.mark.parametrize("listed", ["mine:Mine2", "mine.more:*", "min:*", "mine"])
 def test_what_is_listed_nearly_is_not_listed(listed: str) -> None:
     with pytest.raises(ClassRefused):
-        check_classes(JobOptions(search="mine:Mine"), [listed])
+        check_allowed_classes(JobOptions(search="mine:Mine"), [listed])
 
 
 def test_one_of_ours_is_named_by_its_name_alone() -> None:
     with pytest.raises(InvalidRequest, match="has a name here") as caught:
-        check_name("measurer", "workers.measure.simulated_measurer:SimulatedMeasurer")
+        check_name("measurer", "research.simulated_device.measurer:SimulatedMeasurer")
     assert caught.value.hint == "known: simulated"
 
 
@@ -87,7 +87,7 @@ KEY = "k" * 40
 
 @pytest.fixture
 def guarded(start: Start) -> Coordinator:
-    coordinator = start(api_keys={"ada": digest_of(KEY)}, plugins=["mine:*", ANY])
+    coordinator = start(api_keys={"ada": hash_secret(KEY)}, plugins=["mine:*", ANY])
     coordinator.http.headers["Authorization"] = f"Bearer {KEY}"
     return coordinator
 

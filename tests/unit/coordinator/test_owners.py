@@ -9,7 +9,7 @@ from db.repositories.access_control import SignIns
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.tables import Base, Job, Round
-from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
+from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_secret
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState, RoundState
 from services.coordinator.web import authenticator
@@ -37,25 +37,25 @@ def test_who_is_put_out_is_out_with_keys_browsers_and_jobs(coordinator: Coordina
     rows = OwnedRows(coordinator.database, ADA)
     round_id, _ = rows.claimed_round("w0")
     his = rows.write(lambda session: rows.add_job(session, "bob", ("w0",)))
-    assert treat(coordinator, admin, "put-out")["put_out_at"] is not None
+    assert treat(coordinator, admin, "ban")["banned_at"] is not None
     assert "was revoked" in coordinator.ask(key, "GET", "/jobs").json()["detail"]
     assert coordinator.http.get("/jobs").status_code == 401, "the cookie opens nothing"
     shown = coordinator.ask(admin, "GET", f"/jobs/{rows.job_id}").json()
-    assert (shown["state"], shown["reason"]) == ("cancelled", "cancelled as its owner was put out")
+    assert (shown["state"], shown["reason"]) == ("cancelled", "cancelled as its owner was banned")
     state = rows.read(lambda session: session.get_one(Round, round_id).state)
     assert state == RoundState.CANCELLED
     assert rows.read(lambda session: Jobs(session).get(his, "bob").state) not in (JobState.CANCELLED,)
     refused = coordinator.ask(admin, "POST", "/keys", json={"name": "again", "owner": ADA})
     assert refused.status_code == 409
-    assert "mallorn owners let-in" in refused.json()["hint"]
+    assert "mallorn owners readmit" in refused.json()["hint"]
 
 
 def test_who_is_let_in_again_needs_new_keys(coordinator: Coordinator) -> None:
     admin, old = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
-    treat(coordinator, admin, "put-out")
+    treat(coordinator, admin, "ban")
     listed = coordinator.ask(admin, "GET", "/owners").json()["items"]
-    assert {each["owner"]: each["put_out_at"] is not None for each in listed} == {ADA: True, "root": False}
-    assert treat(coordinator, admin, "let-in")["put_out_at"] is None
+    assert {each["owner"]: each["banned_at"] is not None for each in listed} == {ADA: True, "root": False}
+    assert treat(coordinator, admin, "readmit")["banned_at"] is None
     assert coordinator.ask(old, "GET", "/jobs").status_code == 401
     assert coordinator.ask(hers(coordinator), "GET", "/jobs").status_code == 200
 
@@ -69,17 +69,17 @@ def test_signing_out_ends_browsers_and_no_keys(coordinator: Coordinator) -> None
 
 
 def test_a_key_of_the_environment_opens_nothing_to_who_is_put_out(start: Start) -> None:
-    guarded = start(api_keys={ADA: digest_of("hers"), "root": digest_of("a key")})
+    guarded = start(api_keys={ADA: hash_secret("hers"), "root": hash_secret("a key")})
     assert guarded.ask("hers", "GET", "/jobs").status_code == 200
-    treat(guarded, "a key", "put-out")
+    treat(guarded, "a key", "ban")
     answer = guarded.ask("hers", "GET", "/jobs")
-    assert (answer.status_code, answer.json()["detail"]) == (401, f"{ADA} was put out of this service")
-    assert "mallorn owners let-in" in answer.json()["hint"]
+    assert (answer.status_code, answer.json()["detail"]) == (401, f"{ADA} is banned from this service")
+    assert "mallorn owners readmit" in answer.json()["hint"]
 
 
 def test_a_sign_in_that_was_under_way_opens_nothing_either(coordinator: Coordinator) -> None:
     admin = coordinator.new_key("root", Scope.ADMIN).key
-    treat(coordinator, admin, "put-out")
+    treat(coordinator, admin, "ban")
     with coordinator.database.transaction() as session:  # it had looked before
         cookie = SignIns(session).create(ADA, USUAL_SCOPES, 60)
     coordinator.http.cookies.set(f"mallorn_session_{coordinator.url.rpartition(':')[2]}", cookie)
@@ -88,7 +88,7 @@ def test_a_sign_in_that_was_under_way_opens_nothing_either(coordinator: Coordina
 
 def test_nobody_puts_themselves_out(coordinator: Coordinator) -> None:
     admin = coordinator.new_key("root", Scope.ADMIN).key
-    for deed in ("put-out", "erase"):
+    for deed in ("ban", "erase"):
         answer = coordinator.ask(admin, "POST", f"/owners/{deed}", json={"owner": "root"})
         assert answer.status_code == Conflict.status_code
     assert coordinator.ask(admin, "GET", "/jobs").status_code == 200
@@ -142,7 +142,7 @@ def test_an_admin_lists_and_stops_everybodys_jobs(coordinator: Coordinator) -> N
 def test_of_a_private_job_an_admin_sees_what_it_takes_up_and_not_what_it_is(coordinator: Coordinator) -> None:
     admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
     rows = OwnedRows(coordinator.database, ADA)
-    secret = {"name": "a secret", "reason": "secret words", "options": {"private": "on", "seed_words": 1}}
+    secret = {"name": "a secret", "reason": "secret words", "options": {"private": True, "seed_words": 1}}
     rows.write(lambda session: session.execute(update(Job).values(secret)))
     assert coordinator.ask(key, "GET", f"/jobs/{rows.job_id}").json()["name"] == "a secret"
     alone = coordinator.ask(admin, "GET", f"/jobs/{rows.job_id}")
@@ -167,8 +167,8 @@ def test_a_stream_ends_with_its_key(coordinator: Coordinator, monkeypatch: pytes
     with coordinator.http.stream("GET", f"/jobs/{job_id}/events", headers=headers) as answer:
         lines = answer.iter_lines()
         assert next(lines).startswith(":")
-        treat(coordinator, admin, "put-out")
-        assert "was put out" not in "".join(lines), "it ends, and coming back is refused"
+        treat(coordinator, admin, "ban")
+        assert "was banned" not in "".join(lines), "it ends, and coming back is refused"
     assert coordinator.http.get(f"/jobs/{job_id}/events", headers=headers).status_code == 401
 
 
@@ -177,10 +177,10 @@ def test_streams_of_one_key_ask_the_database_once(
 ) -> None:
     key, asked = hers(coordinator), []
     door_of = coordinator.parts.door
-    caller = type(door_of).caller
+    caller = type(door_of).authenticate
     monkeypatch.setattr(
-        type(door_of), "caller", lambda self, *shown: (asked.append(shown), caller(self, *shown))[1]
+        type(door_of), "authenticate", lambda self, *shown: (asked.append(shown), caller(self, *shown))[1]
     )
-    assert all(door_of.still_open(key, None, None) for _ in range(100))
+    assert all(door_of.is_still_valid(key, None, None) for _ in range(100))
     assert asked == [(key, None, None)]
-    assert not door_of.still_open("another", None, None)
+    assert not door_of.is_still_valid("another", None, None)

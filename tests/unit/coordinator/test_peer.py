@@ -16,7 +16,7 @@ from tests.fixtures.users import NOBODY, as_user, only_root
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is asked for one socket, and one that only lists them, as gVisor's."""
     if request.param == "listed":
-        monkeypatch.setattr(socket_users, "_diagnosed", _not_supported)
+        monkeypatch.setattr(socket_users, "_query_socket_by_netlink", _not_supported)
 
 
 def _not_supported(*_: object) -> None:

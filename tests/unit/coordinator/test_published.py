@@ -41,9 +41,9 @@ def test_a_document_is_kept_to_its_end(issuer: Issuer) -> None:
 
 def test_a_newer_one_is_asked_for_once_in_a_while(issuer: Issuer) -> None:
     for _ in range(5):
-        assert issuer.published.read(anew=True) == {"visit": 1}
+        assert issuer.published.read(must_refetch=True) == {"visit": 1}
     issuer.now_sec = AGAIN_SEC
-    assert issuer.published.read(anew=True) == {"visit": 2}
+    assert issuer.published.read(must_refetch=True) == {"visit": 2}
 
 
 def test_one_that_is_away_is_not_asked_by_each_visit(issuer: Issuer) -> None:
@@ -59,7 +59,7 @@ def test_one_that_is_away_is_not_asked_by_each_visit(issuer: Issuer) -> None:
 def test_what_is_known_stays_good_while_the_issuer_is_away(issuer: Issuer) -> None:
     issuer.published.read()
     issuer.away, issuer.now_sec = True, AGAIN_SEC
-    assert issuer.published.read(anew=True) == {"visit": 1}
+    assert issuer.published.read(must_refetch=True) == {"visit": 1}
     issuer.now_sec = KEPT_SEC
     with pytest.raises(Unavailable):
         issuer.published.read()

@@ -29,20 +29,20 @@ def pulse(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> EventPoller:
 def asked(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many jobs each question was about."""
     found: list[int] = []
-    marks = Jobs.marks
+    marks = Jobs.read_event_marks
 
     def counted(jobs: Jobs, job_ids: list[str]) -> object:
         found.append(len(job_ids))
         return marks(jobs, job_ids)
 
-    monkeypatch.setattr(Jobs, "marks", counted)
+    monkeypatch.setattr(Jobs, "read_event_marks", counted)
     return found
 
 
 async def heard(pulse: EventPoller, job_id: str, after: int) -> bool:
     """Waits until the job moves."""
-    with pulse.following(job_id):
-        while not await pulse.moved(job_id, after, PATIENCE):
+    with pulse.follow_job(job_id):
+        while not await pulse.wait_for_events(job_id, after, PATIENCE):
             pass
     return True
 
@@ -59,18 +59,18 @@ async def until(said: Callable[[], object]) -> None:
 
 def test_a_job_that_rests_has_not_moved(owned: OwnedRows, pulse: EventPoller, asked: list[int]) -> None:
     async def follow() -> list[bool]:
-        with pulse.following(owned.job_id):
-            found = [await pulse.moved(owned.job_id, 0)]
+        with pulse.follow_job(owned.job_id):
+            found = [await pulse.wait_for_events(owned.job_id, 0)]
             await until(lambda: len(asked) > 2)
-            found.append(await pulse.moved(owned.job_id, 0))
+            found.append(await pulse.wait_for_events(owned.job_id, 0))
             append(owned)
-            return [*found, await heard(pulse, owned.job_id, 0), await pulse.moved(owned.job_id, 1)]
+            return [*found, await heard(pulse, owned.job_id, 0), await pulse.wait_for_events(owned.job_id, 1)]
 
     assert anyio.run(follow) == [False, False, True, False]
 
 
 def test_one_that_ended_or_is_gone_has(owned: OwnedRows, pulse: EventPoller) -> None:
-    owned.write(lambda session: Jobs(session).move(owned.job_id, list(JobState), JobState.DONE))
+    owned.write(lambda session: Jobs(session).move_to_state(owned.job_id, list(JobState), JobState.DONE))
 
     async def follow() -> list[bool]:
         return [await heard(pulse, owned.job_id, 99), await heard(pulse, "gone", 0)]
@@ -115,7 +115,7 @@ def test_nobody_asks_about_what_nobody_follows(
         append(owned)
         await heard(pulse, owned.job_id, 0)
         before = len(asked)
-        await pulse.moved("another", 0)
+        await pulse.wait_for_events("another", 0)
         return len(asked) - before
 
     assert anyio.run(follow) <= 1
@@ -134,12 +134,12 @@ def test_those_who_read_the_same_read_it_once(owned: OwnedRows, pulse: EventPoll
         found: list[int] = []
 
         async def one() -> None:
-            found.append(await pulse.together("events", read))
+            found.append(await pulse.share_concurrent_call("events", read))
 
         async with anyio.create_task_group() as group:
             for _ in range(100):
                 group.start_soon(one)
-        return [*found, await pulse.together("events", read)]
+        return [*found, await pulse.share_concurrent_call("events", read)]
 
     assert anyio.run(all_of_them) == [1] * 100 + [2]
 
@@ -149,9 +149,9 @@ def test_a_process_that_stops_wakes_everybody(owned: OwnedRows) -> None:
     pulse = EventPoller(owned.database, stopping)
 
     async def follow() -> bool:
-        with pulse.following(owned.job_id):
+        with pulse.follow_job(owned.job_id):
             stopping.set()
-            return await pulse.moved(owned.job_id, 0, PATIENCE)
+            return await pulse.wait_for_events(owned.job_id, 0, PATIENCE)
 
     assert anyio.run(follow) is False
 
@@ -174,7 +174,7 @@ def test_whatever_one_look_raises_is_told_and_the_next_one_comes(
             raise said
         return said
 
-    monkeypatch.setattr(Jobs, "marks", answer)
+    monkeypatch.setattr(Jobs, "read_event_marks", answer)
     assert anyio.run(heard, pulse, owned.job_id, 1)
     assert any(troubles)
     assert not pulse.trouble

@@ -16,20 +16,20 @@ def test_after_the_time_that_is_told_there_is_one_more() -> None:
     now = [0.0]
     rates = RateLimit(6, lambda: now[0])
     for _ in range(6):
-        rates.take(*ADA)
+        rates.count_request(*ADA)
     with pytest.raises(TooMany) as caught:
-        rates.take(*ADA)
+        rates.count_request(*ADA)
     assert caught.value.retry_sec == 10
     now[0] += caught.value.retry_sec
-    rates.take(*ADA)
+    rates.count_request(*ADA)
     with pytest.raises(TooMany):
-        rates.take(*ADA)
+        rates.count_request(*ADA)
 
 
 def test_without_a_limit_nobody_is_counted() -> None:
     rates = RateLimit(0)
     for _ in range(1000):
-        rates.take(*ADA)
+        rates.count_request(*ADA)
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 30), max_size=200))
@@ -40,6 +40,6 @@ def test_no_key_gets_more_than_its_bucket_and_what_flowed_in(per_minute: int, pa
     for pause_sec in pauses:
         now[0] += pause_sec
         with suppress(TooMany):
-            rates.take(*ADA)
+            rates.count_request(*ADA)
             served += 1
     assert served <= per_minute + now[0] * per_minute / 60 + 1e-6

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from db.repositories.job_removal import Removals
+from db.repositories.archive_and_delete_jobs import Removals
 from db.repositories.jobs import Jobs
 from mallorn import Client
 from mallorn.core.states import JobState
@@ -15,9 +15,9 @@ KEYS = {owner: hashlib.sha256(f"{owner}-key".encode()).hexdigest() for owner in 
 
 def end(coordinator: Coordinator, job_id: str, export: Path | None = None) -> None:
     with coordinator.database.transaction() as session:
-        Jobs(session).move(job_id, list(JobState), JobState.DONE)
+        Jobs(session).move_to_state(job_id, list(JobState), JobState.DONE)
         if export is not None:
-            Jobs(session).record(job_id, export_uri=str(export))
+            Jobs(session).store_report_columns(job_id, export_uri=str(export))
 
 
 def export_of(coordinator: Coordinator, job_id: str) -> Path:
@@ -79,14 +79,16 @@ def test_an_export_that_was_made_since_stays(coordinator: Coordinator, owned: Ow
     end(coordinator, owned.job_id, export_of(coordinator, owned.job_id))
     owned.write(lambda session: Removals(session).delete_export(owned.job_id, None))
     fresh = {"export_uri": "anew", "export_deleted_at": None}
-    owned.write(lambda session: Jobs(session).record(owned.job_id, **fresh))
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, **fresh))
     remove_export(coordinator.database, owned.job_id, str(coordinator.artifacts / "exports"))
     assert coordinator.artifacts.exists()
     assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["exported"]
 
 
 def test_the_export_of_a_running_job_is_not_deleted(coordinator: Coordinator, owned: OwnedRows) -> None:
-    owned.write(lambda session: Jobs(session).record(owned.job_id, export_uri="of an earlier end"))
+    owned.write(
+        lambda session: Jobs(session).store_report_columns(owned.job_id, export_uri="of an earlier end")
+    )
     answer = coordinator.http.delete(f"/jobs/{owned.job_id}/export")
     assert answer.status_code == 409
     assert answer.json()["hint"] == f"mallorn cancel {owned.job_id}"

@@ -24,7 +24,11 @@ def tuned(owned: OwnedRows) -> OwnedRows:
     run_round(owned, "w0", [30.0, 40.0], FIRST_PASS)
     run_round(owned, "w1", [1200.0, None], FIRST_PASS)
     run_round(owned, "w1", [1100.0, None], looked_ahead(1080.0, 1210.0))
-    owned.write(lambda session: Jobs(session).record(owned.job_id, report={"latency_us": {"tuned": TIMING}}))
+    owned.write(
+        lambda session: Jobs(session).store_report_columns(
+            owned.job_id, report={"latency_us": {"tuned": TIMING}}
+        )
+    )
     return owned
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import starlette.requests
 
-from mallorn.core.api_keys import Scope, digest_of
+from mallorn.core.api_keys import Scope, hash_secret
 from mallorn.core.errors import TooMany
 from mallorn.core.log_setup import LONGEST, JsonLines, TextLines
 from services.coordinator import health, serve
@@ -49,7 +49,7 @@ def wire(coordinator: Coordinator) -> socket.socket:
 
 @pytest.fixture
 def guarded(start: Start) -> Coordinator:
-    return start(api_keys={"ada": digest_of("a key")})
+    return start(api_keys={"ada": hash_secret("a key")})
 
 
 def test_a_body_without_an_end_is_refused_at_the_limit(guarded: Coordinator) -> None:
@@ -75,11 +75,11 @@ def test_without_a_key_nothing_of_a_body_is_read(guarded: Coordinator) -> None:
 
 
 def test_beyond_its_rate_a_key_sends_no_body(start: Start) -> None:
-    coordinator = start(api_keys={"ada": digest_of("a key")}, quota_requests=1)
+    coordinator = start(api_keys={"ada": hash_secret("a key")}, quota_requests=1)
     assert coordinator.ask("a key", "GET", "/jobs").status_code == 200
     body = Endless()
     assert coordinator.ask("a key", "POST", "/jobs", content=iter(body)).status_code == 429
-    admin = start(api_keys={"ada": digest_of("a key")})
+    admin = start(api_keys={"ada": hash_secret("a key")})
     assert admin.ask("a key", "GET", "/audit").json()["items"] == [], "nor does it fill the audit log"
 
 
@@ -138,7 +138,7 @@ def test_an_access_line_is_cut() -> None:
 
 
 def test_two_services_on_one_host_do_not_sign_each_others_browsers_out(start: Start) -> None:
-    one, other = (start(api_keys={"ada": digest_of("a key")}) for _ in range(2))
+    one, other = (start(api_keys={"ada": hash_secret("a key")}) for _ in range(2))
     browser = httpx.Client(verify=False)
     for each in (one, other):
         headers = {"Authorization": "Bearer a key"}
@@ -183,14 +183,14 @@ def test_whether_it_is_ready_is_looked_up_once_for_all_who_ask(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, may_answer = [], Event()
-    look = health._look
+    look = health._check_readiness
 
     def slowly(parts: Any) -> Any:
         looks.append(1)
         may_answer.wait()
         return look(parts)
 
-    monkeypatch.setattr(health, "_look", slowly)
+    monkeypatch.setattr(health, "_check_readiness", slowly)
     with ThreadPoolExecutor(60) as pool:
         answers = [pool.submit(httpx.get, f"{coordinator.url}/readyz", timeout=PATIENCE) for _ in range(60)]
         try:
@@ -206,7 +206,7 @@ def test_an_owner_has_a_few_dear_answers_at_a_time(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quotas, "MOST_AT_ONCE", 1)
-    with coordinator.parts.few.one("local"):
+    with coordinator.parts.few.hold_request_slot("local"):
         for path in ("/dataset/stats", "/jobs/nope/report"):
             answer = coordinator.http.get(path)
             assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1"), path
@@ -218,7 +218,7 @@ def test_few_at_once_counts_each_owner() -> None:
     entered, leave = Event(), Event()
 
     def hold() -> None:
-        with few.one("ada"):
+        with few.hold_request_slot("ada"):
             entered.set()
             leave.wait()
 
@@ -226,9 +226,9 @@ def test_few_at_once_counts_each_owner() -> None:
     for holder in holders:
         holder.start()
     wait_for(lambda: few._running["ada"] == quotas.MOST_AT_ONCE, "all to have come")
-    with pytest.raises(TooMany), few.one("ada"):
+    with pytest.raises(TooMany), few.hold_request_slot("ada"):
         pass
-    with few.one("bob"):
+    with few.hold_request_slot("bob"):
         leave.set()
     for holder in holders:
         holder.join()
@@ -238,10 +238,10 @@ def test_few_at_once_counts_each_owner() -> None:
 def test_buckets_of_addresses_without_end_are_as_many_as_they_may_be() -> None:
     rates = RateLimit(1)
     for number in range(MOST_BUCKETS + 50):
-        rates.take(number, "somebody")
+        rates.count_request(number, "somebody")
     assert len(rates._left) == MOST_BUCKETS
     with pytest.raises(TooMany):
-        rates.take(MOST_BUCKETS + 49, "somebody")
+        rates.count_request(MOST_BUCKETS + 49, "somebody")
 
 
 def test_sign_ins_of_a_key_are_as_many_as_they_may_be(

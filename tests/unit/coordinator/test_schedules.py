@@ -68,7 +68,7 @@ def test_the_list_comes_in_pages(coordinator: Coordinator, owned: OwnedRows) -> 
     for workload, latency_us in (("w1", 30.0), ("w0", 20.0), ("w0", 10.0)):
         promote(owned, workload, latency_us)
     with Client(coordinator.url) as client:
-        pages = client.connection.pages(VerifiedSchedule, "/schedules", beaten=True, limit=1)
+        pages = client.connection.iterate_values(VerifiedSchedule, "/schedules", beaten=True, limit=1)
         assert [(each.workload, each.latency_us) for each in pages] == [
             ("w0", 10.0),
             ("w0", 20.0),

@@ -13,7 +13,7 @@ from tests.fixtures.stored import open_rounds
 
 
 def move(owned: OwnedRows, state: JobState) -> None:
-    owned.write(lambda session: Jobs(session).move(owned.job_id, list(JobState), state))
+    owned.write(lambda session: Jobs(session).move_to_state(owned.job_id, list(JobState), state))
 
 
 def test_a_tuning_job_pauses_and_goes_on_with_planning(coordinator: Coordinator, owned: OwnedRows) -> None:
@@ -73,7 +73,9 @@ def test_a_done_job_goes_on_by_itself_until_that_is_not_worth_it(
     move(owned, JobState.DONE)
     resumed = resume(auto=True).json()
     assert (resumed["state"], resumed["trials"], resumed["minutes"]) == ("tuning", None, None)
-    owned.write(lambda session: Jobs(session).record(owned.job_id, tuning_ended="nothing is left"))
+    owned.write(
+        lambda session: Jobs(session).store_report_columns(owned.job_id, tuning_ended="nothing is left")
+    )
     move(owned, JobState.DONE)
     refused = resume(auto=True)
     assert refused.status_code == 409
@@ -95,8 +97,8 @@ def test_a_job_that_failed_in_its_finish_goes_to_the_finish_again(
 
 def test_a_done_job_goes_on_with_what_its_finish_left_out(coordinator: Coordinator, owned: OwnedRows) -> None:
     move(owned, JobState.DONE)
-    left = {"not_done": [{"step": "time the whole model", "why": "it died", "hint": ""}]}
-    owned.write(lambda session: Jobs(session).record(owned.job_id, report=left))
+    left = {"skipped_steps": [{"step": "time the whole model", "why": "it died", "hint": ""}]}
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, report=left))
     assert coordinator.http.post(f"/jobs/{owned.job_id}/resume").json()["state"] == "finishing"
 
 
@@ -106,7 +108,7 @@ def test_cancelling_ends_the_open_rounds_too(coordinator: Coordinator, owned: Ow
     assert cancelled["state"] == "cancelled"
     assert cancelled["finished_at"] is not None
     assert owned.read(lambda session: open_rounds(session, owned.job_id)) == []
-    hold = LeaseToken(WorkItem.round(round_id), attempt)
+    hold = LeaseToken(WorkItem.for_round(round_id), attempt)
     assert not owned.write(lambda session: Leases(session).renew(hold, 60))
 
 
@@ -133,7 +135,7 @@ def test_what_the_state_does_not_allow_is_a_conflict_in_words(
 def test_a_job_that_measures_no_candidates_takes_none_on_resume_either(coordinator: Coordinator) -> None:
     job_id = coordinator.submit(trials=None, options={"mode": "zero-shot"}).json()["id"]
     with coordinator.database.transaction() as session:
-        Jobs(session).move(job_id, list(JobState), JobState.DONE)
+        Jobs(session).move_to_state(job_id, list(JobState), JobState.DONE)
     for asked in ({}, {"trials": 100}, {"auto": True}):
         refused = coordinator.http.post(f"/jobs/{job_id}/resume", json=asked)
         assert refused.status_code == 409

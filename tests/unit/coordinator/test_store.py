@@ -21,7 +21,7 @@ from tests.fixtures.command_line import assert_refused, mallorn
 
 def test_uploads_that_nobody_ends_are_swept_and_those_under_way_stay(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    store.sweep()  # before the first upload there is no folder
+    store.remove_stale_uploads()  # before the first upload there is no folder
     with store.upload(1000) as under_way:
         under_way.write(b"a model")
         models = tmp_path / "models"
@@ -30,10 +30,10 @@ def test_uploads_that_nobody_ends_are_swept_and_those_under_way_stay(tmp_path: P
             file.touch()
             long_ago = time.time() - LONGEST_UPLOAD_SEC - 60
             os.utime(file, (long_ago, long_ago))
-        store.sweep()
+        store.remove_stale_uploads()
         assert not left.exists()
-        under_way.close()
-        under_way.keep()
+        under_way.close_and_hash()
+        under_way.move_to_final_path()
     assert len(list(models.iterdir())) == 2
 
 
@@ -47,15 +47,15 @@ def bucket() -> Iterator[str]:
 
 def test_a_store_need_be_no_folder(bucket: str) -> None:
     store = Store(bucket)
-    store.sweep()
+    store.remove_stale_uploads()
     with store.upload(1000) as upload:
         upload.write(b"a model")
-        model_id = upload.close()
-        store.sweep()  # it is young
-        assert not store.holds(model_id)
-        upload.keep()
+        model_id = upload.close_and_hash()
+        store.remove_stale_uploads()  # it is young
+        assert not store.has_model(model_id)
+        upload.move_to_final_path()
     fs, _ = open_store(bucket)
-    assert store.holds(model_id)
+    assert store.has_model(model_id)
     assert fs.find(bucket) == [fs._strip_protocol(model_uri(bucket, model_id))]
     assert fs.cat_file(model_uri(bucket, model_id)) == b"a model"
     fs.pipe_file(scripts_uri(bucket, "w", "t"), b'{"original": "", "scheduled": "", "trace": ""}')
@@ -63,7 +63,7 @@ def test_a_store_need_be_no_folder(bucket: str) -> None:
     assert store.scripts("w", "other") is None
     remove(model_uri(bucket, model_id))
     remove(model_uri(bucket, model_id))
-    assert not store.holds(model_id)
+    assert not store.has_model(model_id)
 
 
 def test_an_archive_is_sent_while_it_is_packed(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

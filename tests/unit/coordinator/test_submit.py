@@ -4,6 +4,8 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
@@ -26,7 +28,9 @@ def see_device(
 ) -> None:
     with coordinator.database.transaction() as session:
         target_id = Targets(session).ensure(parse_target(target)).id
-        device_id = Devices(session).seen(SeenDevice(name, target_id, host, "class", 2, "0.27.0", info or {}))
+        device_id = Devices(session).record_seen(
+            SeenDevice(name, target_id, host, "class", 2, "0.27.0", info or {})
+        )
         session.get_one(Device, device_id).last_seen -= seen_sec_ago
 
 
@@ -46,9 +50,9 @@ def test_a_new_job_is_queued_and_a_worker_is_woken(coordinator: Coordinator) -> 
     assert job["target"] == '{"kind":"llvm","num-cores":2}'
     assert job["progress"] == {
         "trials": 0,
-        "in_flight": 0,
+        "open_candidates": 0,
         "failures": {},
-        "left_unbuilt": 0,
+        "unbuilt_candidates": 0,
         "tasks": 0,
         "tasks_measured": 0,
         "estimated_us": None,
@@ -58,12 +62,23 @@ def test_a_new_job_is_queued_and_a_worker_is_woken(coordinator: Coordinator) -> 
 
 
 def test_a_private_job_is_one_from_the_start(coordinator: Coordinator) -> None:
-    job = coordinator.submit(options={"private": "on"}).json()
-    assert job["options"]["private"] == "on"
+    job = coordinator.submit(options={"private": True}).json()
+    assert job["options"]["private"] is True
     with coordinator.database.session() as session:
         assert Jobs(session).get(job["id"], None).private
-    assert "<dt>private</dt><dd>on</dd>" in coordinator.http.get(f"/jobs/{job['id']}/report").text
+    assert "<dt>private</dt><dd>yes</dd>" in coordinator.http.get(f"/jobs/{job['id']}/report").text
     assert coordinator.submit(options={"private": "perhaps"}).status_code == 422
+
+
+@pytest.mark.parametrize(("word", "is_private"), [("on", True), ("off", False)])
+def test_the_words_of_earlier_clients_are_read_as_booleans(
+    coordinator: Coordinator, word: str, is_private: bool
+) -> None:
+    job = coordinator.submit(options={"private": word}).json()
+    assert job["options"]["private"] is is_private
+    with coordinator.database.session() as session:
+        stored = Jobs(session).get(job["id"], None)
+        assert (stored.private, stored.options["private"]) == (is_private, is_private)
 
 
 def test_a_broker_that_is_down_fails_no_submit(start: Start) -> None:
@@ -201,7 +216,7 @@ def test_what_only_measuring_brings_is_refused_with_a_mode_that_measures_nothing
         ({"trials": 64}, {}, "--trials 64"),
         ({"trials": None, "minutes": 5.0}, {}, "--minutes"),
         ({"trials": 0}, {"dynamic": {"batch": [1, 8]}}, "--dynamic"),
-        ({"trials": 0}, {"contention": "on"}, "--contention on"),
+        ({"trials": 0}, {"contention": True}, "--contention"),
         ({"trials": 0}, {"task_trials": 16}, "task_trials"),
     ):
         refused = coordinator.submit(**asked, options={"mode": "one-shot", **options})

@@ -28,6 +28,25 @@ def test_who_looks_reads_what_is_known_and_passes_over_options_of_another_versio
     assert KeptOptions.model_validate(stored).model_dump() == read.model_dump()
 
 
+@pytest.mark.parametrize("option", ["contention", "wait_for_quiet", "private"])
+@pytest.mark.parametrize(
+    ("value", "meaning"), [("on", True), ("off", False), (True, True), (False, False), ("true", True)]
+)
+def test_a_boolean_is_read_from_the_words_of_earlier_versions_and_written_as_a_boolean(
+    option: str, value: str | bool, meaning: bool
+) -> None:
+    kept = JobStatus.model_validate({"id": "j", "state": "tuning", "options": {option: value}})
+    kept.options.check_all_readable()
+    assert kept.sent_options() == {option: meaning}
+    assert JobOptions.model_validate({option: value}).model_dump(mode="json")[option] is meaning
+
+
+def test_an_empty_cache_before_each_run_is_a_word_of_three() -> None:
+    with pytest.raises(ValidationError):
+        JobOptions.model_validate({"evaluator": {"flush_l2": True}})
+    assert JobOptions.model_validate({"evaluator": {"flush_l2": "on"}}).evaluator.flush_l2 == "on"
+
+
 @pytest.mark.parametrize(
     ("stored", "unknown"),
     [
@@ -42,12 +61,12 @@ def test_who_looks_reads_what_is_known_and_passes_over_options_of_another_versio
 def test_who_does_not_know_an_option_does_not_work_for_the_job(stored: dict[str, Any], unknown: str) -> None:
     kept = JobStatus.model_validate({"id": "j", "state": "tuning", "options": stored}).options
     with pytest.raises(UnknownName, match=f"that version {VERSION} does not know, {unknown}, and waits"):
-        kept.check_known()
+        kept.check_all_readable()
 
 
 def test_options_that_an_earlier_version_had_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mallorn.core.job_options.RETIRED", frozenset({"of_yesterday"}))
-    KeptOptions.model_validate({"of_yesterday": 1, "search": "ga"}).check_known()
+    KeptOptions.model_validate({"of_yesterday": 1, "search": "ga"}).check_all_readable()
 
 
 @pytest.mark.parametrize(
@@ -66,7 +85,7 @@ def test_a_value_of_another_version_can_be_looked_at_and_is_not_worked_by(
 ) -> None:
     kept = JobStatus.model_validate({"id": "j", "state": "tuning", "options": stored}).options
     with pytest.raises(UnknownName, match=f"a value of another version for {strange},"):
-        kept.check_known()
+        kept.check_all_readable()
 
 
 def test_reading_changes_nothing_of_what_was_stored() -> None:

@@ -47,11 +47,11 @@ def test_it_is_the_same_from_either_side() -> None:
 def test_schedules_are_cut_alike_for_the_same_vectors_and_cores(other: Target, alike: bool) -> None:
     far = distance(HERE, other)
     assert far is not None
-    assert far.cuts_alike == alike
+    assert far.has_same_tile_sizes == alike
 
 
 @pytest.mark.parametrize(
     "stranger", [{"kind": "cuda", "arch": "sm_90"}, json.loads(HERE.text) | {"device": "simulated"}]
 )
-def test_devices_of_another_kind_and_stand_ins_are_no_kin(stranger: dict[str, object]) -> None:
+def test_devices_of_another_kind_and_virtual_devices_are_no_kin(stranger: dict[str, object]) -> None:
     assert distance(HERE, parse_target(stranger)) is None

@@ -7,7 +7,14 @@ from typing import Final
 import pytest
 
 from costmodels.best_of_models import LEARNERS, PRIOR
-from mallorn.core.registry import LIBRARIES, PARTS, REGISTRY, extras_of, libraries_of, runnable
+from mallorn.core.registry import (
+    LIBRARIES,
+    PARTS,
+    REGISTRY,
+    find_pip_extras,
+    libraries_of,
+    list_runnable_cost_models,
+)
 
 LACKING: Final = """
 import sys
@@ -52,16 +59,19 @@ def test_a_model_that_chooses_among_others_needs_what_they_need() -> None:
 def test_what_runs_is_what_has_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xgboost", None)
     gone = {"xgboost", "statements", "statements-rank", "residual", "ensemble"}
-    assert gone.isdisjoint(runnable())
-    assert {"lightgbm", "forest", "draft", "random"} <= set(runnable())
+    assert gone.isdisjoint(list_runnable_cost_models())
+    assert {"lightgbm", "forest", "draft", "random"} <= set(list_runnable_cost_models())
 
 
 def test_nothing_is_imported_to_tell() -> None:
-    code = "import sys; from mallorn.core.registry import runnable; runnable(); print(*sys.modules)"
+    code = (
+        "import sys; from mallorn.core.registry import list_runnable_cost_models as list_all; "
+        "list_all(); print(*sys.modules)"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert {"torch", "flaml", "xgboost", "lightgbm", "sklearn"}.isdisjoint(told.split())
 
 
 def test_the_extras_are_those_of_the_project() -> None:
-    assert extras_of(["torch"]) == "neural"
-    assert extras_of(["flaml", "lightgbm"]) == "automl,worker"
+    assert find_pip_extras(["torch"]) == "neural"
+    assert find_pip_extras(["flaml", "lightgbm"]) == "automl,worker"

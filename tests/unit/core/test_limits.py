@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.core.values.machine import Cache, Machine, assumed, roofline_us
+from mallorn.core.values.machine import Cache, Machine, assume_typical_cpu, roofline_us
 
 MACHINE = Machine(
     cores=2,
@@ -46,7 +46,7 @@ def test_a_shape_of_no_dimensions_is_one_number_and_a_truth_value_a_byte() -> No
 
 @given(st.floats(0, 1e12), st.integers(1, 10**8), st.integers(1, 64))
 def test_more_work_more_data_and_fewer_cores_never_take_less(flops: float, count: int, cores: int) -> None:
-    few, many = assumed(cores, 8), assumed(cores + 1, 8)
+    few, many = assume_typical_cpu(cores, 8), assume_typical_cpu(cores + 1, 8)
     one = roofline_us(few, flops, [floats(count)])
     assert 0 < one <= roofline_us(few, flops * 2, [floats(count)])
     assert roofline_us(many, flops, [floats(count)]) <= one

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mallorn import Client
-from mallorn.core.address_checks import NotYours, check_yours, listener_uid
+from mallorn.core.address_checks import NotYours, check_own_service, listener_uid
 from mallorn.core.settings import settings
 
 ADDRESSES = [
@@ -34,7 +34,7 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
 def test_who_listens_is_known_whatever_of_the_machine_is_bound(port: int) -> None:
     assert listener_uid(port) == os.getuid()
     url = f"http://127.0.0.1:{port}"
-    assert check_yours(url) == url
+    assert check_own_service(url) == url
 
 
 def test_where_nobody_listens_nobody_is_named() -> None:

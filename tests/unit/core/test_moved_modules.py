@@ -30,6 +30,6 @@ def test_a_searcher_written_for_the_old_name_is_a_searcher() -> None:
 
 
 def test_what_never_moved_has_no_new_name() -> None:
-    assert new_name("workers.measure.base") == ""
+    assert new_name("workers.measure.measurer_interface") == ""
     assert new_name("workers.searching") == ""
     assert new_name("workers.search.algorithms.random") == "searchers.algorithms.random"

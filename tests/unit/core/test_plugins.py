@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.errors import HostFault, PluginFailed, Unavailable
-from mallorn.core.plugins import blame_plugins
 from searchers.algorithms.random import RandomSearch
 
 
@@ -40,11 +40,11 @@ def lost() -> object:
 def test_what_passes_through_it_is_its_own_but_for_what_the_host_refuses(
     what: Callable[[], object], told: type[Exception]
 ) -> None:
-    with pytest.raises(told) as caught, blame_plugins(("search", f"{__name__}:Mine")):
+    with pytest.raises(told) as caught, convert_plugin_errors(("search", f"{__name__}:Mine")):
         Mine().go_on(what)
     assert type(caught.value) is told
 
 
 def test_what_it_had_no_hand_in_is_none_of_its_own() -> None:
-    with pytest.raises(ZeroDivisionError), blame_plugins(("search", "random")):
+    with pytest.raises(ZeroDivisionError), convert_plugin_errors(("search", "random")):
         _ = 1 / 0

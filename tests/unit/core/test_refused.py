@@ -7,7 +7,7 @@ import resource
 import pytest
 
 from mallorn.core.errors import HostFault, StorageFull
-from mallorn.core.os_errors import handle_left, lacks_handles, os_error
+from mallorn.core.os_errors import can_open_file, explain_os_error, reports_too_many_files
 
 
 def system(number: int, file: str | None = "/data/x") -> OSError:
@@ -16,7 +16,7 @@ def system(number: int, file: str | None = "/data/x") -> OSError:
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EFBIG, errno.EIO, errno.EACCES])
 def test_what_cannot_be_written_is_named(number: int) -> None:
-    found = os_error(system(number))
+    found = explain_os_error(system(number))
     assert isinstance(found, StorageFull)
     assert found.message.startswith("/data/x cannot be read or written")
     assert "/data/x" in found.hint
@@ -24,12 +24,12 @@ def test_what_cannot_be_written_is_named(number: int) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_said_as_ever(number: int) -> None:
-    assert os_error(system(number)).message == StorageFull().message
+    assert explain_os_error(system(number)).message == StorageFull().message
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_want_of_handles_names_the_limit(number: int) -> None:
-    found = os_error(system(number))
+    found = explain_os_error(system(number))
     assert isinstance(found, HostFault)
     assert str(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) in found.message
     assert "/data/x" in found.message
@@ -38,16 +38,16 @@ def test_want_of_handles_names_the_limit(number: int) -> None:
 
 @pytest.mark.parametrize("error", [MemoryError(), system(errno.ENOMEM)])
 def test_want_of_memory_is_the_hosts(error: BaseException) -> None:
-    assert isinstance(os_error(error), HostFault)
+    assert isinstance(explain_os_error(error), HostFault)
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), system(errno.ENOENT), system(errno.EIO, None)])
 def test_all_else_is_a_fault_of_ours(error: BaseException) -> None:
-    assert os_error(error) is None
+    assert explain_os_error(error) is None
 
 
 def test_words_of_libraries_are_understood() -> None:
-    assert lacks_handles("ld.lld: cannot open a.o: Too many open files")
-    assert lacks_handles("error: ProcessFdQuotaExceeded")
-    assert not lacks_handles("No such file")
-    assert handle_left()
+    assert reports_too_many_files("ld.lld: cannot open a.o: Too many open files")
+    assert reports_too_many_files("error: ProcessFdQuotaExceeded")
+    assert not reports_too_many_files("No such file")
+    assert can_open_file()

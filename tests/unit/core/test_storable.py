@@ -2,7 +2,7 @@
 
 import pytest
 
-from mallorn.core.storable_json import check_storable, read_json, told
+from mallorn.core.storable_json import check_storable, quote_untrusted, read_json
 from mallorn.core.targets import parse_target
 
 
@@ -34,10 +34,10 @@ def test_everything_else_is_read_as_it_stands() -> None:
 
 
 def test_a_strangers_word_is_short_in_one_line_and_moves_no_cursor() -> None:
-    assert told("dense_0") == "dense_0"
-    assert len(told("a" * 1000)) == 80
+    assert quote_untrusted("dense_0") == "dense_0"
+    assert len(quote_untrusted("a" * 1000)) == 80
     for text in ("a\nb", "\x1b[2J", "\u202eabc", "\0"):
-        assert told(text).isprintable()
+        assert quote_untrusted(text).isprintable()
 
 
 def test_targets_of_the_old_form_take_lists_where_targets_have_them() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.artifact_uris import reaching
+from mallorn.core.artifact_uris import open_artifact
 from mallorn.core.errors import HostFault, InvalidModel, MallornError, NotFound, StorageFull, StoreAway
 
 
@@ -15,7 +15,7 @@ class EndpointConnectionError(Exception):
 
 
 def raised(uri: str, error: Exception) -> MallornError:
-    with pytest.raises(MallornError) as caught, reaching(uri):
+    with pytest.raises(MallornError) as caught, open_artifact(uri):
         raise error
     return caught.value
 

@@ -1,11 +1,15 @@
 """Values that are stored and sent: read with patience, written as they always were."""
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from mallorn.core import values as values_package
 from mallorn.core.states import JobState
+from mallorn.core.values.base import Value
 from mallorn.core.values.cost_model_version import CostModelMetrics
 from mallorn.core.values.event import (
     KINDS,
@@ -17,28 +21,28 @@ from mallorn.core.values.event import (
     RoundPlannedEvent,
     read_event,
 )
-from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.finish_report import FinishReport, SkippedStep
 from mallorn.core.values.fleet import DeviceInfo, WorkerInfo
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobStatus, TaskStatus
 
 TIMING = {"median": 2.0, "low": 1.0, "high": 3.0, "bursts": [1.0, 2.0, 3.0]}
 FINISH = {
-    "found": 2,
-    "of": 3,
-    "missing": ["add"],
+    "schedule_count": 2,
+    "workload_count": 3,
+    "unscheduled_workloads": ["add"],
     "tasks_us": {"dense": 1.5},
-    "without_schedule": ["add"],
-    "inside_the_model": {
+    "tasks_without_winner": ["add"],
+    "model_contests": {
         "tasks": [{"task": "dense", "before_us": 2.0, "after_us": 1.0}],
         "latency_us": {"before": 5.0, "after": 4.0},
-        "taken": True,
+        "uses_replacements": True,
         "seconds": 1.5,
     },
     "contention": {
         "tasks": [{"task": "dense", "before_us": 3.0, "after_us": 2.0}],
         "loads": [{"programs": 0, "alone_us": 4.0, "loaded_us": 5.0}],
-        "wins_from": None,
+        "min_programs": None,
         "seconds": 9.5,
     },
     "latency_us": {"untuned": TIMING, "tuned": TIMING},
@@ -49,7 +53,7 @@ FINISH = {
     "finish_sec": 12.5,
     "trials": 64,
     "outcomes": {"ok": 60, "run_error": 4},
-    "not_done": [{"step": "time onnxruntime", "why": "it died", "hint": ""}],
+    "skipped_steps": [{"step": "time onnxruntime", "reason": "it died", "hint": ""}],
 }
 GRAPH = {
     "inputs": [{"name": "x", "dtype": "float32", "shape": [1, 8]}],
@@ -72,46 +76,46 @@ GRAPH = {
 # What was stored with each kind, since the first version that knew it.
 EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("submitted", {"trials": 64, "minutes": None}),
-    ("imported", {"tasks": 3, "known": 0}),
-    ("family_changed", {"task": 1, "name": "dense", "from": "a", "to": "b", "why": "alike"}),
+    ("imported", {"tasks": 3, "known_measurements": 0}),
+    ("family_changed", {"task": 1, "name": "dense", "from": "a", "to": "b", "reason": "alike"}),
     ("round_planned", {"round": 0, "task": 1, "name": "dense", "size": 16, "policy": "mine", "note": [1]}),
-    ("measured", {"round": 0, "task": 1, "name": "dense", "trials": 4, "failed": 4, "best_us": None}),
+    ("measured", {"round": 0, "task": 1, "name": "dense", "trials": 4, "failures": 4, "best_us": None}),
     ("round_closed", {"round": 0, "task": 1, "name": "dense", "propose_sec": 0.5, "measure_sec": 2.0,
-                      "candidates": 16, "cost_model": None, "rank_own": None, "rank_others": {}}),
+                      "candidates": 16, "cost_model": None, "own_accuracy": None, "other_accuracies": {}}),
     ("round_returned", {"round": 0, "attempt": 1, "error": "lost"}),
     ("round_poisoned", {"round": 0, "attempt": 3, "error": "lost"}),
     ("stage_returned", {"state": "finishing", "error": "it died"}),
     ("warning", {"source": "searcher m:S", "message": "it raised", "hint": ""}),
-    ("finishing", {"why": "the budget is spent"}),
+    ("finishing", {"reason": "the budget is spent"}),
     ("checked", {"task": 1, "name": "dense", "latency_us": 10.0}),
-    ("exported", {"sec": 12.3}),
-    ("exported", {"sec": 12.3, "ratio": 0.841}),
+    ("exported", {"seconds": 12.3}),
+    ("exported", {"seconds": 12.3, "latency_ratio": 0.841}),
     ("done", {"report": FINISH}),
     ("failed", {"error": "InvalidModel", "detail": "", "hint": "", "suggest": {"input_shapes": {"x": [1]}}}),
-    ("failed", {"why": "its worker died or stopped responding 10 times"}),
-    ("paused", {"state": "paused", "why": "no compiler"}),
+    ("failed", {"reason": "its worker died or stopped responding 10 times"}),
+    ("paused", {"state": "paused", "reason": "no compiler"}),
     ("resumed", {"state": "tuning", "trials": 64}),
     ("cancelled", {"state": "cancelled", "trials": 64}),
 ]  # fmt: skip
 
 
 def test_a_report_is_stored_as_it_was_told() -> None:
-    assert FinishReport.model_validate(FINISH, extra="forbid").stored() == FINISH
-    assert GraphReport.model_validate(GRAPH, extra="forbid").stored() == GRAPH
+    assert FinishReport.model_validate(FINISH, extra="forbid").to_stored_json() == FINISH
+    assert GraphReport.model_validate(GRAPH, extra="forbid").to_stored_json() == GRAPH
 
 
 @pytest.mark.parametrize(
     "told",
     [
         {},
-        {"latency_us": {"tuned": TIMING, "onnxruntime": None}, "not_timed": "elsewhere"},
-        {"not_done": [{"step": "run"}], "of_a_later_version": 1},
+        {"latency_us": {"tuned": TIMING, "onnxruntime": None}, "untimed_reason": "elsewhere"},
+        {"skipped_steps": [{"step": "run"}], "of_a_later_version": 1},
         {"limits": {"flop": 1.0}, "conditions": {}},
     ],
 )
 def test_a_report_of_another_version_is_read(told: dict[str, Any]) -> None:
     report = FinishReport.model_validate(told)
-    assert report.steady
+    assert report.is_undisturbed
     assert report.peak_share is None
 
 
@@ -130,8 +134,8 @@ def test_a_gpu_is_told_with_its_memory_and_driver() -> None:
     assert known.gpu_words == "NVIDIA H100, 80 GiB, driver 580.159.04"
     assert DeviceInfo(accelerator="Adreno").gpu_words == "Adreno"
     assert DeviceInfo().gpu_words == ""
-    assert WorkerInfo.model_validate({"pid": 1}).tunes
-    assert CostModelMetrics.model_validate({"trained_on": 64, "groups": 4}).pairwise is None
+    assert WorkerInfo.model_validate({"pid": 1}).can_tune
+    assert CostModelMetrics.model_validate({"training_rows": 64, "groups": 4}).pairwise is None
 
 
 @pytest.mark.parametrize(("kind", "payload"), EVENTS)
@@ -155,9 +159,9 @@ def test_an_event_of_another_version_comes_as_it_was(kind: str, payload: dict[st
 def test_who_writes_an_event_gives_all_that_it_tells() -> None:
     with pytest.raises(ValidationError):
         FinishingEvent.model_validate({})
-    moved = FamilyChangedEvent(task=1, name="dense", old="a", new="b", why="alike")
-    assert moved.payload() == {"task": 1, "name": "dense", "from": "a", "to": "b", "why": "alike"}
-    assert FailedEvent(why="alone").payload() == {"why": "alone"}
+    moved = FamilyChangedEvent(task=1, name="dense", old="a", new="b", reason="alike")
+    assert moved.payload() == {"task": 1, "name": "dense", "from": "a", "to": "b", "reason": "alike"}
+    assert FailedEvent(reason="alone").payload() == {"reason": "alone"}
 
 
 def test_what_a_policy_of_ones_own_noted_goes_with_the_round() -> None:
@@ -167,7 +171,36 @@ def test_what_a_policy_of_ones_own_noted_goes_with_the_round() -> None:
 
 
 def test_a_closed_round_has_its_figures() -> None:
-    told = {"round": 0, "task": 0, "name": "d", "measure_sec": 2.0, "rank_others": {"conv2d": 0.75}}
+    told = {"round": 0, "task": 0, "name": "d", "measure_sec": 2.0, "other_accuracies": {"conv2d": 0.75}}
     event = read_event("round_closed", told)
     assert isinstance(event, RoundClosedEvent)
-    assert event.rank_others == {"conv2d": 0.75}
+    assert event.other_accuracies == {"conv2d": 0.75}
+
+
+def values_with_old_names(kind: type[Value] = Value) -> list[type[Value]]:
+    """Every class of values that renamed a field, in all modules of values."""
+    for module in iter_modules(values_package.__path__):
+        import_module(f"{values_package.__name__}.{module.name}")
+    own = [kind] if "OLD_NAMES" in vars(kind) and kind is not Value else []
+    return own + [each for below in kind.__subclasses__() for each in values_with_old_names(below)]
+
+
+@pytest.mark.parametrize("value", values_with_old_names(), ids=lambda each: each.__name__)
+def test_the_names_of_earlier_versions_are_read(value: type[Value]) -> None:
+    fields = value.model_fields.keys()
+    for old, new in value.OLD_NAMES.items():
+        assert new in fields
+        assert old not in fields, "it would be read as what it means today"
+        assert value._read_old_names({old: 1, "of_a_later_version": 2}) == {new: 1, "of_a_later_version": 2}
+        assert value._read_old_names({old: 1, new: 2}) == {new: 2}
+
+
+def test_a_report_of_0_1_0_is_read() -> None:
+    report = FinishReport.model_validate(
+        {"found": 1, "of": 2, "not_done": [{"step": "check", "why": "no device answers"}]}
+    )
+    assert (report.schedule_count, report.workload_count) == (1, 2)
+    assert report.skipped_steps == [SkippedStep(step="check", reason="no device answers")]
+    moved = read_event("family_changed", {"task": 1, "name": "d", "from": "a", "to": "b", "why": "alike"})
+    assert isinstance(moved, FamilyChangedEvent)
+    assert moved.reason == "alike"

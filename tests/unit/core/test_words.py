@@ -23,7 +23,7 @@ def test_a_cause_of_a_newer_version_is_what_its_words_say() -> None:
 
 @pytest.mark.parametrize(
     ("task", "given"),
-    [(control.plan, ("job",)), (worker.run_round, (7,)), (worker.train_cost_model, ("job", 3))],
+    [(control.plan_target_of_job, ("job",)), (worker.run_round, (7,)), (worker.train_cost_model, ("job", 3))],
 )
 def test_what_a_newer_version_says_besides_in_a_message_is_passed_over(
     task: object, given: tuple[object, ...]

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.select_training_rows import select_evenly, select_rows
+from costmodels.select_training_rows import select_evenly, select_uncertain_diverse_rows
 from costmodels.testing import easy_data
 
 ROWS, LABELS, GROUPS = easy_data(400, seed=0)
 
 
 def pick(count: int, seed: int = 0, labels: np.ndarray = LABELS) -> np.ndarray:
-    return select_rows(ROWS, labels, GROUPS, count, np.random.default_rng(seed))
+    return select_uncertain_diverse_rows(ROWS, labels, GROUPS, count, np.random.default_rng(seed))
 
 
 @given(st.integers(1, 60), st.integers(0, 9))
@@ -63,7 +63,9 @@ def test_more_rows_are_chosen_where_there_is_more_to_learn() -> None:
     dull = np.arange(400) % 2 == 0
     rows[:, 30] = np.where(dull, 1, 0)
     labels[dull] = -1.0
-    lines = select_rows(rows, labels, np.zeros(400, dtype=np.int64), 120, np.random.default_rng(0))
+    lines = select_uncertain_diverse_rows(
+        rows, labels, np.zeros(400, dtype=np.int64), 120, np.random.default_rng(0)
+    )
     assert dull[lines].mean() < 0.4
 
 

@@ -5,12 +5,12 @@ import pytest
 
 from costmodels.analytic_models import Draft
 from costmodels.base import FAILED_LABEL, CostModel
-from costmodels.decision_columns import WIDTH, tiling
+from costmodels.decision_columns_and_prefixes import WIDTH, read_tiling
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import easy_data
 from mallorn.core.registry import resolve
-from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.values.machine import Machine, assume_typical_cpu
 from searchers.decision_features import FEATURES
 from searchers.space import Candidate
 from searchers.synthetic_space import TILED, UNROLLS, SyntheticSpace
@@ -27,7 +27,7 @@ GOOD = (8, 4, 2, 4, 4, 4, 1, 32, 16, 8, 1, 0)
 
 def test_tiles_and_unrolling_are_where_workers_put_them() -> None:
     assert FEATURES == WIDTH
-    tiles = tiling(SPACE.features([Candidate(TILED, GOOD)]))
+    tiles = read_tiling(SPACE.features([Candidate(TILED, GOOD)]))
     assert tiles.spatial[0, -2:].tolist() == [[1, 8, 4, 2, 4], [1, 4, 4, 1, 32]]
     assert tiles.spatial[0, :-2].prod() == 1
     assert tiles.reduction[0, -1].tolist() == [1, 16, 8]
@@ -52,7 +52,7 @@ def test_it_knows_what_is_slow(worse: tuple[int, ...], why: str) -> None:
 def test_another_machine_wants_other_tiles() -> None:
     narrow = (16, 4, 1, 4, 4, 16, 1, 8, 16, 8, 1, 0)
     assert score(*narrow) < score(*GOOD)
-    assert score(*narrow, machine=assumed(cores=8, lanes=8)) > score(*narrow)
+    assert score(*narrow, machine=assume_typical_cpu(cores=8, lanes=8)) > score(*narrow)
 
 
 def test_it_orders_a_task_that_nobody_measured_and_chance_does_not() -> None:
@@ -77,7 +77,7 @@ def test_measurements_change_its_spread_and_never_its_scores() -> None:
 
 def test_its_machine_is_saved_with_it() -> None:
     features = SPACE.features([Candidate(TILED, GOOD)])
-    model = Draft(assumed(cores=5, lanes=4))
+    model = Draft(assume_typical_cpu(cores=5, lanes=4))
     np.testing.assert_array_equal(
         Draft.load(model.save()).predict(features).mean, model.predict(features).mean
     )
@@ -86,7 +86,7 @@ def test_its_machine_is_saved_with_it() -> None:
 
 @pytest.mark.parametrize("name", ["draft", "ensemble", "residual"])
 def test_whatever_stands_on_it_is_made_for_a_machine(name: str) -> None:
-    machine = assumed(cores=5, lanes=4)
+    machine = assume_typical_cpu(cores=5, lanes=4)
     features = SPACE.features(SPACE.sample(np.random.default_rng(0), 20))
     model: CostModel = resolve("cost_model", name).made_for(machine)
     np.testing.assert_array_equal(model.predict(features).mean, Draft(machine).predict(features).mean)

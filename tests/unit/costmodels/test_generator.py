@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from costmodels.base import Matrix, Vector
-from costmodels.decision_columns import prefixes
+from costmodels.decision_columns_and_prefixes import mask_undecided_columns
 from costmodels.labels import labels
 from costmodels.prefix_boosters import GOOD_A_TASK, MOST_GOOD, GeneratorModel, decision_examples
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from searchers.synthetic_space import SyntheticSpace
 
 LANES = -1 - 25 - 4 - 8 - 12  # the column of the innermost factor of the last axis
@@ -30,7 +30,7 @@ def fitted() -> GeneratorModel:
 
 def test_the_decisions_of_good_schedules_are_liked(fitted: GeneratorModel) -> None:
     """Whole vectors are innermost in what is fast here."""
-    rows = prefixes(measured(400, seed=3)[0], 0)
+    rows = mask_undecided_columns(measured(400, seed=3)[0], 0)
     lanes = rows[:, LANES]
     liked = fitted.rate_last_decision(rows)
     assert liked[lanes == 4].mean() > liked[lanes == 0].mean() + 0.5
@@ -55,8 +55,8 @@ def test_slow_tasks_teach_as_much_as_fast_ones() -> None:
     rows, label = measured(300)
     groups = np.where(np.arange(300) < 20, 0, 1)
     made = decision_examples(rows, label, groups, np.random.default_rng(0))
-    few = {row.tobytes() for row in prefixes(rows[:20], 5)}
-    assert any(prefixes(row[None], 5).tobytes() in few for row in made.rows[made.taken == 1])
+    few = {row.tobytes() for row in mask_undecided_columns(rows[:20], 5)}
+    assert any(mask_undecided_columns(row[None], 5).tobytes() in few for row in made.rows[made.taken == 1])
 
 
 def test_a_base_learns_from_no_more_schedules_than_a_family() -> None:
@@ -75,11 +75,13 @@ def test_whole_rows_are_predicted_as_by_boosters_alone(fitted: GeneratorModel) -
 
 
 def test_likings_survive_storing(fitted: GeneratorModel) -> None:
-    rows = prefixes(measured(30)[0], 10)
+    rows = mask_undecided_columns(measured(30)[0], 10)
     np.testing.assert_array_equal(
         GeneratorModel.load(fitted.save()).rate_last_decision(rows), fitted.rate_last_decision(rows)
     )
 
 
 def test_before_any_data_all_decisions_are_liked_alike() -> None:
-    assert set(GeneratorModel().rate_last_decision(prefixes(measured(30)[0], 10)).tolist()) == {0.0}
+    assert set(GeneratorModel().rate_last_decision(mask_undecided_columns(measured(30)[0], 10)).tolist()) == {
+        0.0
+    }

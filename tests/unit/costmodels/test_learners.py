@@ -7,12 +7,12 @@ import pytest
 from sklearn.tree import ExtraTreeRegressor
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
-from costmodels.forest import LFBO, Forest, ForestPlusLFBO, as_trees, chances
-from costmodels.lgbm import LightGBM, LightGBMRank
+from costmodels.forest import LFBO, Forest, ForestPlusLFBO, as_trees, fast_row_targets_and_weights
+from costmodels.lightgbm_models import LightGBM, LightGBMRank
 from costmodels.metrics import pairwise_accuracy
 from costmodels.mlp import MLP
 from costmodels.testing import easy_data
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from mallorn.core.errors import InvalidRequest
 from tests.unit.costmodels.judging import within_tasks
 
@@ -26,7 +26,7 @@ def test_scores_of_what_learns_ranks_mean_what_labels_mean(make: Callable[[], Co
 def test_the_fastest_tenth_of_each_task_is_fast_by_how_much_it_gains() -> None:
     labels = np.log(np.linspace(0.1, 1.0, 21, dtype=np.float32))
     both = np.concatenate([labels, 2 * labels])
-    targets, weights = chances(both, np.repeat([3, 9], 21))
+    targets, weights = fast_row_targets_and_weights(both, np.repeat([3, 9], 21))
     for fast in (targets[:21], targets[21:]):
         assert (fast[:19] == 0).all()
         assert 0 < fast[19] < 0.5 < fast[20] < 1
@@ -35,7 +35,7 @@ def test_the_fastest_tenth_of_each_task_is_fast_by_how_much_it_gains() -> None:
 
 def test_failures_are_never_fast() -> None:
     labels = np.array([FAILED_LABEL, 0.0, LATE_LABEL, -1.0], dtype=np.float32)
-    targets, _ = chances(labels, np.zeros(4, dtype=np.int64))
+    targets, _ = fast_row_targets_and_weights(labels, np.zeros(4, dtype=np.int64))
     assert targets[[0, 2]].tolist() == [0.0, 0.0]
     assert targets[1] > 0
 
@@ -90,7 +90,7 @@ def test_trees_as_arrays_answer_as_the_library_does() -> None:
     grown = [ExtraTreeRegressor(random_state=seed).fit(features + noise, labels) for seed in range(3)]
     rows = np.vstack([features + noise, features])
     expected = np.stack([tree.predict(rows) for tree in grown])
-    np.testing.assert_allclose(as_trees(grown).opinions(rows), expected, rtol=1e-6)
+    np.testing.assert_allclose(as_trees(grown).predict_per_tree(rows), expected, rtol=1e-6)
 
 
 def test_a_row_on_a_threshold_goes_the_way_it_goes_in_the_library() -> None:
@@ -98,4 +98,4 @@ def test_a_row_on_a_threshold_goes_the_way_it_goes_in_the_library() -> None:
     grown = ExtraTreeRegressor(random_state=0).fit(rows, np.array([1.0, 2.0, 3.0]))
     edges = np.array([[t] for t in grown.tree_.threshold if t > 0], dtype=np.float32)
     around = np.vstack([edges, np.nextafter(edges, np.float32(1)), np.nextafter(edges, np.float32(0))])
-    np.testing.assert_allclose(as_trees([grown]).opinions(around)[0], grown.predict(around))
+    np.testing.assert_allclose(as_trees([grown]).predict_per_tree(around)[0], grown.predict(around))

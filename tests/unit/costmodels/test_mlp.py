@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costmodels.dense_layers import AdamW, forward, gradients, initial, lambda_rank_gradient
-from costmodels.ensemble_spread import UNSCALED, fit_scale
+from costmodels.ensemble_spread import UNSCALED, fit_monotone_curve
 from costmodels.mlp import MLP
 from costmodels.testing import easy_data
 
@@ -65,7 +65,7 @@ def test_a_scale_gives_labels_back_and_keeps_the_order() -> None:
     rng = np.random.default_rng(0)
     labels = -rng.random(400).astype(np.float32) * 4
     scores = np.exp(labels.astype(np.float64))
-    scale = fit_scale(scores, labels, np.ones(400))
+    scale = fit_monotone_curve(scores, labels, np.ones(400))
     made = scale(scores)
     assert np.abs(made - labels).mean() < 0.15
     assert (np.argsort(made, kind="stable") == np.argsort(scores, kind="stable")).all()
@@ -73,5 +73,5 @@ def test_a_scale_gives_labels_back_and_keeps_the_order() -> None:
 
 def test_without_rows_held_out_scores_stay_as_they_are() -> None:
     scores = np.array([3.0, -1.0])
-    assert fit_scale(scores, np.zeros(2, dtype=np.float32), np.zeros(2)) is UNSCALED
+    assert fit_monotone_curve(scores, np.zeros(2, dtype=np.float32), np.zeros(2)) is UNSCALED
     assert UNSCALED(scores).tolist() == [3.0, -1.0]

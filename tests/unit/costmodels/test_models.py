@@ -6,7 +6,7 @@ import pytest
 from costmodels.evaluation import Split, evaluate
 from costmodels.random import RandomModel
 from costmodels.testing import easy_data
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from mallorn.core.errors import InvalidRequest
 from tests.unit.costmodels.judging import within_tasks
 

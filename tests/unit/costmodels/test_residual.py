@@ -7,12 +7,12 @@ from costmodels.adapted_networks import MTLTLP, MoA
 from costmodels.analytic_models import Draft
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.metrics import pairwise_accuracy
-from costmodels.networks import TLP
-from costmodels.residual import TRUSTED_ROWS, Residual, trust
+from costmodels.neural_networks import TLP
+from costmodels.residual import TRUSTED_ROWS, Residual, fit_trust_factor
 from costmodels.statement_boosters import Statements
 from costmodels.testing import assert_same, easy_data
 from costmodels.transfer_model_base import name_of
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from mallorn.core.errors import InvalidRequest
 
 
@@ -30,7 +30,7 @@ def accuracy(model: CostModel) -> float:
 
 def test_before_any_local_row_the_base_answers(base: XGBoost) -> None:
     features, labels, groups = easy_data(40, seed=1)
-    model = Residual.on(base)
+    model = Residual.from_base(base)
     assert_same(model.predict(features), base.predict(features))
     model.fit(features[:0], labels[:0], groups[:0], seed=0)
     assert_same(Residual.load(model.save()).predict(features), base.predict(features))
@@ -38,7 +38,7 @@ def test_before_any_local_row_the_base_answers(base: XGBoost) -> None:
 
 def test_a_few_local_rows_on_a_base_order_better_than_they_do_alone(base: XGBoost) -> None:
     local = easy_data(30, seed=2)
-    alone, based = XGBoost(), Residual.on(base)
+    alone, based = XGBoost(), Residual.from_base(base)
     alone.fit(*local, seed=0)
     based.fit(*local, seed=0)
     assert accuracy(based) > accuracy(alone) + 0.05
@@ -47,21 +47,21 @@ def test_a_few_local_rows_on_a_base_order_better_than_they_do_alone(base: XGBoos
 def test_what_the_base_always_misses_is_mended(base: XGBoost) -> None:
     features, labels, groups = easy_data(300, seed=3)
     other = np.where(features[:, 11] > 3, np.maximum(labels - 1, -4), labels).astype(np.float32)
-    model = Residual.on(base)
+    model = Residual.from_base(base)
     model.fit(features[:200], other[:200], groups[:200], seed=0)
     before = np.abs(base.predict(features[200:]).mean - other[200:]).mean()
     assert np.abs(model.predict(features[200:]).mean - other[200:]).mean() < 0.7 * before
 
 
 def test_the_base_stays_as_it_was_and_is_carried_along(base: XGBoost) -> None:
-    untouched, model = base.save(), Residual.on(base)
+    untouched, model = base.save(), Residual.from_base(base)
     model.fit(*easy_data(50, seed=4), seed=0)
     assert base.save() == untouched
     assert Residual.load(model.save()).base.save() == untouched
 
 
 def test_it_reads_what_its_base_reads() -> None:
-    model = Residual.on(Statements())
+    model = Residual.from_base(Statements())
     assert (model.view, Residual.view) == ("statements", "decisions")
     model.fit(*easy_data(60, 0, "statements"), seed=0)
     again = Residual.load(model.save())
@@ -74,9 +74,9 @@ def test_trust_is_the_slope_drawn_to_one_by_as_many_rows_as_speak_for_the_base()
     guess = np.array([0, -1, -2, -3] * 4, dtype=np.float32)
     equal = np.ones(16)
     assert TRUSTED_ROWS == 16
-    assert trust(guess, 3 * guess, equal) == pytest.approx(2.0)
-    assert trust(guess, -5 * guess, equal) == 0.0
-    assert trust(np.zeros(16, dtype=np.float32), guess, equal) == 1.0
+    assert fit_trust_factor(guess, 3 * guess, equal) == pytest.approx(2.0)
+    assert fit_trust_factor(guess, -5 * guess, equal) == 0.0
+    assert fit_trust_factor(np.zeros(16, dtype=np.float32), guess, equal) == 1.0
 
 
 def test_any_model_can_be_the_base_of_residuals_and_networks_that_of_momentum() -> None:
@@ -93,7 +93,7 @@ class Unregistered(Draft):
 
 
 def test_a_base_that_nobody_could_load_is_refused_with_the_names_of_those_that_can() -> None:
-    assert name_of(Residual.on(Statements())) == "residual"
+    assert name_of(Residual.from_base(Statements())) == "residual"
     with pytest.raises(InvalidRequest, match="Unregistered is not a registered cost model") as raised:
-        Residual.on(Unregistered()).save()
+        Residual.from_base(Unregistered()).save()
     assert "xgboost" in raised.value.hint

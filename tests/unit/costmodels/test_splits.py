@@ -19,12 +19,12 @@ from costmodels.evaluation import (
     within_task,
 )
 from costmodels.forest import Forest
-from costmodels.labels import timed
-from costmodels.lgbm import LightGBM, LightGBMRank
+from costmodels.labels import is_time_label
+from costmodels.lightgbm_models import LightGBM, LightGBMRank
 from costmodels.mlp import MLP
 from costmodels.random import RandomModel
 from costmodels.testing import easy_data
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 
 
 def ids(*values: int) -> np.ndarray:
@@ -105,7 +105,7 @@ def test_a_time_is_one_after_rebasing_too() -> None:
     labels = np.array([-0.25, LATE_LABEL - 0.25], dtype=np.float32)
     moved = rebase_labels(labels, ids(1, 1))
     assert moved.tolist() == pytest.approx([0.0, LATE_LABEL])
-    assert timed(moved).all()
+    assert is_time_label(moved).all()
 
 
 def test_what_a_model_learns_from_is_rebased_and_from_the_train_side_only() -> None:

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from costmodels.statement_boosters import LISTED, Statements, by_value, lines_of, lists
+from costmodels.statement_boosters import (
+    LISTED,
+    Statements,
+    draw_group_lists,
+    lines_of,
+    squared_error_gradient,
+)
 from costmodels.testing import easy_data
 from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest
@@ -29,7 +35,7 @@ def test_what_is_no_statement_is_no_line_and_the_others_add_up() -> None:
 def test_one_newton_step_of_all_statements_brings_the_sum_to_its_goal() -> None:
     lines = lines_of(programs(2, 1))
     scores, goal = np.array([1.0, 2.0, 5.0]), np.array([-4.0, -3.0])
-    slope, bend = by_value(lines, scores, goal, np.array([0.5, 2.0]))
+    slope, bend = squared_error_gradient(lines, scores, goal, np.array([0.5, 2.0]))
     assert lines.sums(scores - slope / bend) == pytest.approx(goal)
 
 
@@ -43,7 +49,7 @@ def test_programs_longer_than_any_that_was_measured_are_slower_still() -> None:
 
 def test_lists_hold_every_row_but_one_that_is_alone_and_no_two_groups() -> None:
     groups = np.array([3] * 40 + [9] * 17 + [5] * 4)
-    made = list(lists(groups, np.random.default_rng(0)))
+    made = list(draw_group_lists(groups, np.random.default_rng(0)))
     assert {part.shape for part in made} == {(1, 8), (1, 4), (3, LISTED)}
     rows = np.concatenate([part.ravel() for part in made])
     assert len(rows) == len(set(rows.tolist())) == 60

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from costmodels.standardize_inputs import columns, tables_of
+from costmodels.standardize_inputs import fit_table_scaling, input_column_count
 from costmodels.views import View
 
 SMALL = View("small", 1, (3, 4))  # present, parent, and two columns of values
@@ -19,15 +19,15 @@ TWO = flat((1, -1, 20, 5), (1, 0, 30, 5))
 
 
 def test_a_column_is_centred_over_the_lines_that_are_present() -> None:
-    made = tables_of(np.vstack([ONE, TWO]), SMALL).of(TWO, SMALL, structure_columns=2)
-    assert made.shape == (1, 2, columns(SMALL))
+    made = fit_table_scaling(np.vstack([ONE, TWO]), SMALL).standardize(TWO, SMALL, structure_columns=2)
+    assert made.shape == (1, 2, input_column_count(SMALL))
     assert made[0, :, 2].tolist() == [0.0, np.float32(1.5**0.5)]  # mean 20, deviation the root of 200 / 3
     assert not made[:, :, 3].any(), "what never varies says nothing"
 
 
 def test_structure_stays_as_it_is_and_lines_are_as_many_as_the_longest_row_has() -> None:
     rows = np.vstack([ONE, TWO])
-    made = tables_of(rows, SMALL).of(rows, SMALL, structure_columns=2)
+    made = fit_table_scaling(rows, SMALL).standardize(rows, SMALL, structure_columns=2)
     assert made[:, :, 0].tolist() == [[1, 0], [1, 1]]
     assert made[:, :, 1].tolist() == [[-1, -1], [-1, 0]]
     assert not made[0, 1, 2:].any()
@@ -35,6 +35,6 @@ def test_structure_stays_as_it_is_and_lines_are_as_many_as_the_longest_row_has()
 
 def test_rows_with_no_line_at_all_are_a_single_line_of_nothing() -> None:
     empty = np.zeros((2, 12), dtype=np.float32)
-    made = tables_of(empty, SMALL).of(empty, SMALL, structure_columns=1)
-    assert made.shape == (2, 1, columns(SMALL))
+    made = fit_table_scaling(empty, SMALL).standardize(empty, SMALL, structure_columns=1)
+    assert made.shape == (2, 1, input_column_count(SMALL))
     assert not made.any()

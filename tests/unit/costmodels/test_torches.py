@@ -6,9 +6,9 @@ import pytest
 
 from costmodels.adapted_networks import MoA
 from costmodels.views import VIEWS
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from mallorn.core.errors import InvalidRequest, Unavailable
-from mallorn.core.install_command import install_line
+from mallorn.core.install_command import pip_install_command
 from mallorn.core.registry import resolve
 
 
@@ -21,7 +21,7 @@ def test_without_torch_a_model_says_what_to_install_when_it_is_made(
     assert kind.view in VIEWS
     with pytest.raises(Unavailable, match=f"{name} needs torch") as raised:
         kind()
-    assert install_line("neural") in raised.value.hint
+    assert pip_install_command("neural") in raised.value.hint
 
 
 def test_without_torch_momentum_without_a_base_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,5 +32,5 @@ def test_without_torch_momentum_without_a_base_says_so_too(monkeypatch: pytest.M
 
 def test_momentum_needs_a_base_with_layers() -> None:
     with pytest.raises(InvalidRequest, match="XGBoost has no layers") as raised:
-        MoA.on(XGBoost())
+        MoA.from_base(XGBoost())
     assert "residual" in raised.value.hint

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL
-from costmodels.labels import bounded_sample, is_informative, labels, labels_of_times, timed
+from costmodels.labels import bounded_sample, clip_time_labels, is_informative, is_time_label, labels
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 
@@ -30,13 +30,13 @@ def test_labels_compare_with_the_best_of_the_group() -> None:
 def test_the_slowest_time_is_one_and_lies_above_a_failure() -> None:
     made = labels([1.0, 1e6, None], ids(1, 1, 1), [OK, OK, BAD])
     assert made.tolist() == pytest.approx([0.0, FAILED_LABEL, FAILED_LABEL])
-    assert timed(made).tolist() == [True, True, False]
+    assert is_time_label(made).tolist() == [True, True, False]
 
 
 def test_a_time_that_is_as_slow_as_one_that_was_cut_off_is_a_time_all_the_same() -> None:
-    made = labels_of_times(np.array([LATE_LABEL, -1.0]))
+    made = clip_time_labels(np.array([LATE_LABEL, -1.0]))
     assert made.tolist() == pytest.approx([LATE_LABEL, -1.0])
-    assert timed(made).all()
+    assert is_time_label(made).all()
 
 
 def test_a_run_that_was_cut_off_was_late_and_a_build_that_was_failed() -> None:
@@ -49,7 +49,7 @@ def test_runs_that_were_all_cut_off_are_late_and_none_of_them_is_the_best() -> N
 
 
 def test_only_what_ended_was_timed() -> None:
-    assert timed(vector(0, -1, LATE_LABEL, FAILED_LABEL)).tolist() == [True, True, False, False]
+    assert is_time_label(vector(0, -1, LATE_LABEL, FAILED_LABEL)).tolist() == [True, True, False, False]
 
 
 def test_the_time_of_a_wrong_result_counts_for_nothing() -> None:

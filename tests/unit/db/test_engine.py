@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from db.engine import create_engine, parse_url, translated
+from db.engine import create_engine, parse_url, translate_database_errors
 from db.session import Database
 from mallorn.core.errors import InvalidRequest, StorageFull, Unavailable
 
@@ -46,7 +46,7 @@ def sqlite_error(name: str) -> sqlite3.Error:
 def raise_from_driver(
     error: Exception, *, lost: bool = False, writes_to: str | None = None, answer_sec: float | None = None
 ) -> None:
-    with translated(writes_to, answer_sec):
+    with translate_database_errors(writes_to, answer_sec):
         raise OperationalError("SELECT 1", {}, error, connection_invalidated=lost)
 
 

@@ -11,7 +11,7 @@ from workers.detached.batch_record import (
     MOST_BYTES,
     SentBatch,
     SentCall,
-    known_calls,
+    check_call_keys,
     load_batch,
     read_results,
     store_batch,
@@ -19,15 +19,25 @@ from workers.detached.batch_record import (
 from workers.detached.run_batch import FORMAT
 
 DEVICE = {
-    "name": "node7", "host_id": "a" * 16, "host_class": "epyc-8c", "threads": 8, "tvm_version": "0.27",
+    "name": "node7",
+    "host_id": "a" * 16,
+    "host_class": "epyc-8c",
+    "threads": 8,
+    "tvm_version": "0.27",
     "is_local": True,
-}  # fmt: skip
+}
 HEADER = {"format": FORMAT, "batch": "0123456789abcdef", "digest": "d", "device": DEVICE}
 TIMED = {"key": "1-0", "outcome": "ok", "run_us": [2.5, 3.5], "run_ms": 20.0}
 QUIET = {
-    "timed": 1, "bounds": 0, "kept_sec": 0.1, "lost_sec": 0.0, "rivals": 0.5, "cores": 8, "raised": True,
+    "candidates": 1,
+    "upper_bounds": 0,
+    "valid_sec": 0.1,
+    "repeated_sec": 0.0,
+    "other_programs": 0.5,
+    "cores": 8,
+    "has_priority": True,
     "gpu": "",
-}  # fmt: skip
+}
 BATCH = SentBatch(
     id="0123456789abcdef",
     job_id="j",
@@ -54,11 +64,11 @@ def test_results_are_read_up_to_a_line_that_was_cut_off(tmp_path: Path) -> None:
 
 
 def test_what_disturbed_a_timing_comes_home_with_it(tmp_path: Path) -> None:
-    told = TIMED | {"disturbed": 0.4, "disturbance": QUIET | {"bounds": 1, "lost_sec": 2.5}}
+    told = TIMED | {"disturbed": 0.4, "disturbance": QUIET | {"upper_bounds": 1, "repeated_sec": 2.5}}
     call = read_results(written(tmp_path, HEADER, told)).calls["1-0"]
     assert call.disturbed == 0.4
     assert call.disturbance is not None
-    assert (call.disturbance.bounds, call.disturbance.lost_sec, call.disturbance.cores) == (1, 2.5, 8)
+    assert (call.disturbance.upper_bounds, call.disturbance.repeated_sec, call.disturbance.cores) == (1, 2.5, 8)
 
 
 def test_a_file_says_nothing_of_a_device_that_registered(tmp_path: Path) -> None:
@@ -87,9 +97,9 @@ def test_of_two_results_of_one_call_the_first_counts(tmp_path: Path) -> None:
         TIMED | {"key": "k" * 65},
         TIMED | {"disturbed": 1.5},
         TIMED | {"disturbed": float("nan")},
-        TIMED | {"disturbance": QUIET | {"rivals": float("inf")}},
-        TIMED | {"disturbance": QUIET | {"lost_sec": -1.0}},
-        TIMED | {"disturbance": QUIET | {"timed": 9}},
+        TIMED | {"disturbance": QUIET | {"other_programs": float("inf")}},
+        TIMED | {"disturbance": QUIET | {"repeated_sec": -1.0}},
+        TIMED | {"disturbance": QUIET | {"candidates": 9}},
         TIMED | {"disturbance": QUIET | {"gpu": "w" * 1001}},
         TIMED | {"error": "e" * 4001},
         HEADER | {"device": {}},
@@ -102,7 +112,7 @@ def test_of_two_results_of_one_call_the_first_counts(tmp_path: Path) -> None:
 )
 def test_what_no_run_can_have_said_is_refused(tmp_path: Path, line: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
-        known_calls(BATCH, read_results(written(tmp_path, HEADER, line)))
+        check_call_keys(BATCH, read_results(written(tmp_path, HEADER, line)))
 
 
 @pytest.mark.parametrize("text", ["", "[]\n", "null\n", "7\n", "[" * 100_000 + "\n", '"key"\n', "\0\n"])
@@ -132,7 +142,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_results_must_be_of_what_was_sent(tmp_path: Path, line: dict[str, Any], words: str) -> None:
     file = written(tmp_path, *([line] if "device" in line else [HEADER, line]))
     with pytest.raises(InvalidRequest, match=words):
-        known_calls(BATCH, read_results(file))
+        check_call_keys(BATCH, read_results(file))
 
 
 def test_a_batch_is_kept_until_it_is_asked_for(tmp_path: Path) -> None:

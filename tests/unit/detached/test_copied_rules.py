@@ -9,9 +9,15 @@ from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import resolve
 from tests.fixtures.hazards import matmul
 from workers.detached import run_batch
-from workers.detached.pack_batch import CHECKED_INTS, RULES, TIMED_FLOATS, TIMED_INTS, draws_of
+from workers.detached.pack_batch import (
+    CHECKED_INTS,
+    RULES,
+    TIMED_FLOATS,
+    TIMED_INTS,
+    describe_random_arguments,
+)
 from workers.detached.run_batch import Timing
-from workers.device import clock_conditions, detect_host
+from workers.device import cpu_speed_limits, detect_host
 from workers.tvm import compare_outputs, remote_device
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.reference_outputs import random_arguments
@@ -44,7 +50,9 @@ def test_arguments_of_timings_lie_in_the_ranges_of_a_device() -> None:
 def test_a_check_draws_the_arguments_of_the_reference() -> None:
     program = matmul()
     theirs = random_arguments(parse_module(program.tir), program.args, 5)
-    ours = run_batch.drawn_values(draws_of(program.args.in_checks(), CHECKED_INTS, (-1.0, 1.0)), 5)
+    ours = run_batch.random_check_arguments(
+        describe_random_arguments(program.args.with_full_byte_range(), CHECKED_INTS, (-1.0, 1.0)), 5
+    )
     assert [each.tobytes() for each in ours] == [each.tobytes() for each in theirs]
 
 
@@ -54,7 +62,9 @@ def test_errors_are_those_of_a_numeric_check(seed: int, noise: float, size: int)
     theirs = np.round(random.normal(size=size) * 8)
     ours = theirs + noise * (random.random(size) < 0.005)
     assert run_batch.relative_error(ours, theirs) == compare_outputs.relative_error(ours, theirs)
-    assert run_batch.rounded_error(ours, theirs) == compare_outputs.rounded_error(ours, theirs)
+    assert run_batch.rounded_outputs_error(ours, theirs) == compare_outputs.rounded_outputs_error(
+        ours, theirs
+    )
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
@@ -62,11 +72,11 @@ def test_an_answer_that_is_no_number_is_infinitely_wrong(odd: float) -> None:
     right = np.ones(4)
     wrong = np.array([1.0, odd, 1.0, 1.0])
     assert run_batch.relative_error(wrong, right) == np.inf
-    assert run_batch.rounded_error(wrong, right) == np.inf
+    assert run_batch.rounded_outputs_error(wrong, right) == np.inf
 
 
 def test_a_host_is_of_the_class_that_its_own_device_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detect_host, "cpu_quota", lambda: None)
-    monkeypatch.setattr(clock_conditions, "cpu_quota", lambda: 1.5)
-    ours = run_batch.described("0.27", 2)["host_class"]
-    assert ours == detect_host.host_fingerprint()["host_class"]
+    monkeypatch.setattr(cpu_speed_limits, "cpu_quota", lambda: 1.5)
+    ours = run_batch.describe_device("0.27", 2)["host_class"]
+    assert ours == detect_host.read_host_facts()["host_class"]

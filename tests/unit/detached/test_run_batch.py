@@ -21,7 +21,7 @@ from tests.fixtures.batches import (
 )
 from tests.fixtures.waiting import wait_for
 from workers.detached.batch_record import read_results
-from workers.detached.run_batch import FORMAT, BatchRefused, ResultsFile, run
+from workers.detached.run_batch import FORMAT, BatchRefused, ResultsFile, run_calls
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def begun(results: Path, key: str, times: int) -> bool:
 def test_a_candidate_that_crashes_or_fails_costs_only_itself(tmp_path: Path, results: Path) -> None:
     names = {"a": "double", "b": "run_segfault", "c": "run_error", "d": "double"}
     batch = write_batch(tmp_path / "batch", [call(key, name) for key, name in names.items()])
-    assert run(batch, results) == 0
+    assert run_calls(batch, results) == 0
     assert outcomes(results) == {"a": "ok", "b": "run_error", "c": "run_error", "d": "ok"}
     told = {line["key"]: line for line in lines(results) if "key" in line}
     assert "SIGSEGV" in told["b"]["error"]
@@ -46,17 +46,17 @@ def test_a_candidate_that_crashes_or_fails_costs_only_itself(tmp_path: Path, res
 
 def test_each_timing_says_what_others_had_of_its_processors(tmp_path: Path, results: Path) -> None:
     batch = write_batch(tmp_path / "batch", [call("a", "double")])
-    assert run(batch, results) == 0
+    assert run_calls(batch, results) == 0
     told = read_results(results).calls["a"]
     assert told.disturbance is not None
-    assert told.disturbance.timed == 1
+    assert told.disturbance.candidates == 1
     assert told.disturbance.cores == os.cpu_count()
-    assert told.disturbance.bounds == is_disturbed(told.disturbed)
+    assert told.disturbance.upper_bounds == is_disturbed(told.disturbed)
 
 
 def test_one_that_never_returns_is_ended_at_its_deadline(tmp_path: Path, results: Path) -> None:
     calls = [call("a", "run_loop", timeout_sec=0.5), call("b", "double")]
-    assert run(write_batch(tmp_path / "batch", calls), results) == 0
+    assert run_calls(write_batch(tmp_path / "batch", calls), results) == 0
     assert outcomes(results) == {"a": "run_timeout", "b": "ok"}
 
 
@@ -82,7 +82,7 @@ def test_what_was_killed_goes_on_and_measures_nothing_twice(tmp_path: Path, resu
 def test_the_end_of_the_time_says_nothing_of_a_candidate(
     tmp_path: Path, results: Path, end: signal.Signals | None
 ) -> None:
-    batch = write_batch(tmp_path / "batch", [call("a", "run_loop", timeout_sec=600.0), call("b", "double")])
+    batch = write_batch(tmp_path / "batch", [call("a", "run_sleep", timeout_sec=600.0), call("b", "double")])
     for attempt in (1, 2, 3):
         process = begin(batch, results, *([] if end else ["--seconds", "5"]))
         if end is not None:
@@ -95,7 +95,7 @@ def test_the_end_of_the_time_says_nothing_of_a_candidate(
 
 def test_without_time_nothing_begins(tmp_path: Path, results: Path) -> None:
     batch = write_batch(tmp_path / "batch", [call("a", "double")])
-    assert run(batch, results, seconds=0) == 1
+    assert run_calls(batch, results, seconds=0) == 1
     assert not [line for line in lines(results) if "start" in line]
 
 
@@ -104,15 +104,15 @@ def test_only_one_process_at_a_time_writes_results(tmp_path: Path, results: Path
     mark = {"format": FORMAT, "batch": "0123456789abcdef", "digest": "of another"}
     held = ResultsFile(results, mark, {})
     with pytest.raises(BatchRefused, match="another process"):
-        run(batch, results)
+        run_calls(batch, results)
     held.close()
 
 
 def test_results_of_another_batch_are_not_gone_on_with(tmp_path: Path, results: Path) -> None:
     calls = [call("a", "double")]
-    run(write_batch(tmp_path / "batch", calls), results)
+    run_calls(write_batch(tmp_path / "batch", calls), results)
     with pytest.raises(BatchRefused, match="another batch"):
-        run(write_batch(tmp_path / "other", calls, batch="fedcba9876543210"), results)
+        run_calls(write_batch(tmp_path / "other", calls, batch="fedcba9876543210"), results)
 
 
 def test_a_changed_library_is_refused(tmp_path: Path, results: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_changed_library_is_refused(tmp_path: Path, results: Path) -> None:
     with (batch / "double.so").open("ab") as file:
         file.write(b"\0")
     with pytest.raises(BatchRefused, match=r"double\.so is not the file"):
-        run(batch, results)
+        run_calls(batch, results)
     assert not results.exists()
 
 
@@ -140,16 +140,16 @@ def test_another_machine_is_refused(
 ) -> None:
     batch = write_batch(tmp_path / "batch", [call("a", "double")], **changes)
     with pytest.raises(BatchRefused, match=words):
-        run(batch, results)
+        run_calls(batch, results)
     assert outcomes(results) == {}
 
 
 def test_a_batch_does_not_go_on_on_a_device_of_another_class(tmp_path: Path, results: Path) -> None:
     batch = write_batch(tmp_path / "batch", [call("a", "double"), call("b", "double")])
-    run(batch, results, seconds=0)
+    run_calls(batch, results, seconds=0)
     results.write_text(results.read_text().replace('"threads": 1', '"threads": 64'))
     with pytest.raises(BatchRefused, match="do not compare"):
-        run(batch, results)
+        run_calls(batch, results)
 
 
 @pytest.mark.parametrize(("factor", "outcome"), [(2.0, "ok"), (2.1, "wrong_result")])
@@ -158,7 +158,7 @@ def test_a_check_compares_what_a_candidate_computes(
 ) -> None:
     batch = write_batch(tmp_path / "batch", [call("a", "double")])
     write_manifest(batch, [call("a", "double", check=write_expected(batch, factor))])
-    run(batch, results)
+    run_calls(batch, results)
     (told,) = (line for line in lines(results) if "key" in line)
     assert told["outcome"] == outcome
     assert bool(told.get("run_us")) == (outcome == "ok"), "what is wrong is not timed"
@@ -168,14 +168,14 @@ def test_a_check_compares_what_a_candidate_computes(
 def test_a_check_is_no_verdict_where_other_numbers_are_drawn(tmp_path: Path, results: Path) -> None:
     batch = write_batch(tmp_path / "batch", [call("a", "double")])
     check = write_expected(batch, 2.0) | {"inputs": 1}
-    run(write_manifest(batch, [call("a", "double", check=check)]), results)
+    run_calls(write_manifest(batch, [call("a", "double", check=check)]), results)
     assert outcomes(results) == {"a": "run_error"}
 
 
 def test_who_is_far_behind_in_a_race_is_timed_less(tmp_path: Path, results: Path) -> None:
     race = {"group": "p", "stopping": "racing", "evaluator": [1, 10, 20]}
     calls = [call("a", "double", **race), call("b", "double", **race, best_us=1e-3)]
-    run(write_batch(tmp_path / "batch", calls), results)
+    run_calls(write_batch(tmp_path / "batch", calls), results)
     counts = {line["key"]: len(line["run_us"]) for line in lines(results) if "key" in line}
     assert counts["a"] >= 10
     assert counts["b"] < 10

@@ -13,19 +13,25 @@ from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.disturbance import Disturbance
 from workers.detached import run_batch
 from workers.detached.batch_record import CallResult, SentCall
-from workers.detached.pack_batch import SHARED, shared_modules, timed_call
-from workers.detached.take_batch import CarriedTimes
+from workers.detached.commit_batch_results import CarriedTimes
+from workers.detached.pack_batch import SHARED, make_timing_call, zip_shared_modules
 from workers.device.device_class import Endpoint
 from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.base import MeasureInput, Program
+from workers.measure.measurer_interface import MeasureInput, Program
 
 GPU = parse_target({"kind": "cuda", "arch": "sm_90a"})
 CPU = parse_target({"kind": "llvm", "num-cores": 2})
 HERE = Endpoint("batch:node7", "h", "c", 8, "0.27")
 BUSY = {
-    "timed": 1, "bounds": 1, "kept_sec": 0.1, "lost_sec": 2.0, "rivals": 3.0, "cores": 8, "raised": False,
+    "candidates": 1,
+    "upper_bounds": 1,
+    "valid_sec": 0.1,
+    "repeated_sec": 2.0,
+    "other_programs": 3.0,
+    "cores": 8,
+    "has_priority": False,
     "gpu": "",
-}  # fmt: skip
+}
 
 
 def product(rows: int) -> Arguments:
@@ -36,7 +42,7 @@ def product(rows: int) -> Arguments:
 @pytest.mark.parametrize(("target", "rows", "cold"), [(GPU, 1, True), (GPU, 4096, False), (CPU, 1, False)])
 def test_a_cache_is_emptied_by_the_rule_of_devices(target: Target, rows: int, cold: bool) -> None:
     options = JobOptions.model_validate({"measurer": "detached"})
-    assert timed_call("1-0", "1-0.so", product(rows), 5.0, options, target)["cold"] is cold
+    assert make_timing_call("1-0", "1-0.so", product(rows), 5.0, options, target)["cold"] is cold
 
 
 def test_a_disturbed_time_is_a_bound_at_home() -> None:
@@ -47,10 +53,10 @@ def test_a_disturbed_time_is_a_bound_at_home() -> None:
     slot = MeasureInput(0, candidate, Sketch("s", "[]", ()))
     sent = SentCall(key="a", workload="p", candidate=candidate.key)
     times = CarriedTimes([sent], {"a": result}, HERE)
-    [told] = times.compare(Program("p", "", Arguments(()), 1.0), CPU, [slot], JobOptions(), 1)
+    [told] = times.measure_in_passes(Program("p", "", Arguments(()), 1.0), CPU, [slot], JobOptions(), 1)
     assert (told.trial.is_bound, told.trial.time_us, told.trial.latency_us) == (True, None, 2.0)
     assert told.disturbance is not None
-    assert told.disturbance.words == Disturbance(**BUSY).words != ""
+    assert told.disturbance.description == Disturbance(**BUSY).description != ""
 
 
 def test_a_batch_brings_all_that_its_modules_import() -> None:
@@ -65,6 +71,6 @@ def test_a_batch_brings_all_that_its_modules_import() -> None:
     )
     with TemporaryDirectory() as folder:
         archive = Path(folder, run_batch.MODULES)
-        archive.write_bytes(shared_modules())
+        archive.write_bytes(zip_shared_modules())
         names = [name.removesuffix(".py").replace("/", ".") for name in SHARED]
         subprocess.run([sys.executable, "-P", "-c", program, str(archive), *names], cwd=folder, check=True)

@@ -11,7 +11,7 @@ from searchers.space import Candidate, Sketch
 from searchers.synthetic_space import SyntheticSpace
 from tests.kits.extractors import MADE_UP, ExtractorTestCase
 from tests.unit.features.sketches import PRODUCT_WORK, REAL, product
-from workers.features.base import Extractor
+from workers.features.feature_extractor import Extractor
 
 
 class TestEveryExtractor(ExtractorTestCase):

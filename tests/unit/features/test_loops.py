@@ -29,7 +29,7 @@ TREE = LoopsView()
 
 
 def table(sketch: Sketch, *decisions: int, work: tuple[float, ...] = PRODUCT_WORK) -> Matrix:
-    lines = LOOPS.tables(TREE.describe(sketch, work, np.array([decisions], dtype=np.int32)))[0]
+    lines = LOOPS.tables(TREE.extract_rows(sketch, work, np.array([decisions], dtype=np.int32)))[0]
     return lines[lines[:, 0] == 1]
 
 

@@ -10,7 +10,7 @@ from workers.features.schedule_primitives_view import BLOCK, DECIDED, FIRST_NUMB
 
 def table(sketch: Sketch, *decisions: int, work: tuple[float, ...] = PRODUCT_WORK) -> Matrix:
     rows = np.array([decisions], dtype=np.int32)
-    lines = PRIMITIVES.tables(Primitives().describe(sketch, work, rows))[0]
+    lines = PRIMITIVES.tables(Primitives().extract_rows(sketch, work, rows))[0]
     return lines[lines[:, 0] == 1]
 
 

@@ -8,7 +8,7 @@ from workers.features.executed_instructions_view import (
     COUNTS_ON_X86,
     UNKNOWN,
     Counting,
-    runs_of,
+    estimate_run_counts,
 )
 
 BEGIN = "\t.type\tf,@function\nf:\n"
@@ -17,7 +17,7 @@ BEGIN = "\t.type\tf,@function\nf:\n"
 def runs(body: str, counting: Counting = COUNTS_ON_X86) -> dict[str, float]:
     """By the mnemonic of the instruction."""
     (function,) = functions_of(BEGIN + body)
-    times = runs_of(function, counting)
+    times = estimate_run_counts(function, counting)
     return {each.mnemonic: times[at] for at, each in enumerate(function.instructions)}
 
 

@@ -1,6 +1,9 @@
 """Small Relax networks for tests of graph passes, and what becomes of them."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -60,8 +63,28 @@ def rewritten(transform: Any, mod: Any) -> Any | None:
 
 def run(mod: Any, *arrays: Any) -> Any:
     """The numbers, without schedules."""
-    vm = relax.VirtualMachine(relax.build(mod, UNOPTIMIZED), tvm.cpu())
-    return vm["main"](*map(tvm.runtime.tensor, arrays)).numpy()
+    return machine(mod)["main"](*map(tvm.runtime.tensor, arrays)).numpy()
+
+
+def machine(mod: Any, target: Any = UNOPTIMIZED) -> relax.VirtualMachine:
+    """Compile a network for this processor and load it."""
+    return relax.VirtualMachine(linked(relax.build(mod, target)), tvm.cpu())
+
+
+def unoptimized(target: str) -> Any:
+    """Return the target without LLVM's optimizer."""
+    return tvm.target.Target(json.loads(target) | {"opt-level": 0})
+
+
+def linked(built: Any) -> Any:
+    """Write a compiled module as a shared library and load it.
+
+    TVM's JIT takes three times as long, because it ignores `opt-level`.
+    """
+    with TemporaryDirectory() as folder:
+        library = str(Path(folder, "built.so"))
+        built.export_library(library)
+        return tvm.runtime.load_module(library)
 
 
 def difference(ours: Any, expected: Any) -> float:

@@ -8,10 +8,9 @@ import tvm
 from tvm import relax
 
 from graphc.core.graph_pass import Pass, Report
-from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
-from graphc.core.pass_runner import run as run_steps
+from graphc.core.pass_runner import run_passes as run_steps
 from tests.unit.graphc.networks import HASWELL, difference, random_of, run
-from tests.unit.graphc.planted_errors import modules_where_a_method_raises
+from tests.unit.graphc.planted_errors import modules_where_a_method_raises, step_of
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
 
 
@@ -87,10 +86,8 @@ class PassConformance:
             self.keeps_numbers(after)
 
     def test_recipes_list_it(self) -> None:
-        (stored,) = (
-            name for name in OWN_PASSES if self.PASS in (resolve_pass(name), *following_passes(name))
-        )
-        assert any(step.name == stored for recipe in (TUNED, DIRECT, BF16) for step in recipe.before)
+        name = step_of(self.PASS)
+        assert any(step.name == name for recipe in (TUNED, DIRECT, BF16) for step in recipe.before)
 
     def _recipe(self, mod: Any, without: Any = ()) -> tuple[Any, list[Report]]:
         steps = [step_json(step) for step in self.RECIPE.before]

@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
 
 from graphc.core.graph_pass import TensorFunctionPass
-from graphc.core.pass_registry import OWN_PASSES, resolve_pass
-from graphc.core.pass_runner import run as run_steps
+from graphc.core.pass_runner import run_passes as run_steps
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, random
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
@@ -36,9 +35,8 @@ class TensorFunctionConformance:
 
     def lowered(self, network: Any) -> Any:
         """Its tensor functions, as the pass gets them in a recipe."""
-        (stored,) = (name for name in OWN_PASSES if resolve_pass(name) is self.PASS)
         names = [step.name for step in TUNED.before]
-        steps = [step_json(step) for step in TUNED.before[: names.index(stored)]]
+        steps = [step_json(step) for step in TUNED.before[: names.index(self.PASS.name)]]
         return run_steps(network, steps, TARGET)[0]
 
     def test_it_rewrites_one_function(self) -> None:
@@ -78,12 +76,11 @@ class TensorFunctionConformance:
             np.testing.assert_allclose(_numbers(after), expected, rtol=1e-5)
 
     def test_recipes_list_it(self) -> None:
-        (stored,) = (name for name in OWN_PASSES if resolve_pass(name) is self.PASS)
         for recipe in (TUNED, DIRECT, BF16):
-            assert any(step.name == stored for step in recipe.before)
+            assert any(step.name == self.PASS.name for step in recipe.before)
 
 
 def _numbers(mod: Any) -> Any:
     arrays = [random(*map(int, param.ty.shape)) for param in mod["main"].params]
-    vm = relax.VirtualMachine(relax.build(mod, TARGET), tvm.cpu())
+    vm = networks.machine(mod, networks.unoptimized(HASWELL))
     return vm["main"](*map(tvm.runtime.tensor, arrays)).numpy()

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.export.onnxruntime_answers import relative_error
+from graphc.export.compare_with_onnxruntime import relative_error
 from workers.interfaces.model_compiler import Reference
-from workers.tvm.compare_outputs import compare, compare_models, rounded_error, tolerance
+from workers.tvm.compare_outputs import compare_models, compare_outputs, rounded_outputs_error, tolerance
 
 REF = np.array([1.0, -4.0, 2.0], "float32")
 
@@ -54,7 +54,7 @@ def test_a_rounded_sum_may_be_one_step_off() -> None:
 def test_only_outputs_are_compared(tmp_path: Path, shift: float, ok: bool) -> None:
     expected = saved(tmp_path / "e.npz", arg_0=REF, arg_1=REF)
     ours = saved(tmp_path / "o.npz", arg_0=REF * 9, arg_1=REF + np.float32(shift))
-    assert compare(ours, expected, Reference([1], reduction_len=16)).ok is ok
+    assert compare_outputs(ours, expected, Reference([1], reduction_len=16)).ok is ok
 
 
 def test_models_with_other_outputs_never_agree(tmp_path: Path) -> None:
@@ -82,12 +82,12 @@ def test_a_few_numbers_may_be_rounded_the_other_way(tmp_path: Path, places: int,
         saved(tmp_path / "e.npz", arg_0=STEPS),
         saved(tmp_path / "o.npz", arg_0=stepped(places, by)),
     )
-    assert compare(ours, expected, Reference([0], reduction_len=16, rounds=True)).ok is ok
-    assert compare(ours, expected, Reference([0], reduction_len=16)).ok is (places == 0)
+    assert compare_outputs(ours, expected, Reference([0], reduction_len=16, rounds=True)).ok is ok
+    assert compare_outputs(ours, expected, Reference([0], reduction_len=16)).ok is (places == 0)
 
 
 def test_lost_finiteness_is_wrong_where_numbers_are_rounded_too() -> None:
-    assert rounded_error(REF * np.nan, REF) == float("inf")
+    assert rounded_outputs_error(REF * np.nan, REF) == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_a_few_real_numbers_may_be_a_step_off_and_no_more(by: float, ok: bool) -
     reals = np.linspace(-1.0, 1.0, 2000)
     ours = reals.copy()
     ours[:10] += by
-    assert (rounded_error(ours, reals) < 1e-6) is ok
+    assert (rounded_outputs_error(ours, reals) < 1e-6) is ok
 
 
 def test_a_far_value_makes_no_room_among_the_near_ones() -> None:
     coarse = np.tile(np.array([0, 1, 2, 3, 100], "float32"), 500)
     ours = coarse.copy()
     ours[0] += 9
-    assert rounded_error(ours, coarse) == pytest.approx(0.09)
+    assert rounded_outputs_error(ours, coarse) == pytest.approx(0.09)
 
 
 def test_a_number_of_an_answer_in_steps_may_fall_to_the_next_value_alone() -> None:
@@ -112,4 +112,4 @@ def test_a_number_of_an_answer_in_steps_may_fall_to_the_next_value_alone() -> No
     for by, ok in ((1, True), (2, False)):
         ours = coarse.copy()
         ours[0] += by
-        assert (rounded_error(ours, coarse) == 0.0) is ok
+        assert (rounded_outputs_error(ours, coarse) == 0.0) is ok

@@ -12,14 +12,20 @@ from tvm.script import from_source
 
 from graphc.core import graph_rewriting
 from graphc.fold.share_equal_constants import Constants
-from graphc.ranges import agree_on_weight_layouts
-from graphc.ranges.agree_on_weight_layouts import Digit, agree_on_layouts, keeps_runs_contiguous, merge_digits
+from graphc.ranges import reduce_weight_layouts as layouts_module
+from graphc.ranges.reduce_weight_layouts import (
+    Digit,
+    keeps_runs_contiguous,
+    merge_digits,
+    reduce_weight_layouts,
+)
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import UNOPTIMIZED
 
 ROWS, COLUMNS = 8, 48
 
 
-def packed(split: int, width: int) -> agree_on_weight_layouts.Layout:
+def packed(split: int, width: int) -> layouts_module.Layout:
     """Rows in two parts within columns in two, as schedules leave them."""
     return (Digit(1, width, COLUMNS), Digit(0, split, ROWS), Digit(0, 1, split), Digit(1, 1, width))
 
@@ -67,13 +73,17 @@ def function_of(mod: Any) -> Any:
 
 def computed(mod: Any, x: Any, weights: Any) -> Any:
     result = tvm.runtime.tensor(np.zeros(COLUMNS, "float32"))
-    library = tvm.compile(tvm.IRModule({"main": function_of(mod)}), UNOPTIMIZED)
+    library = networks.linked(tvm.compile(tvm.IRModule({"main": function_of(mod)}), UNOPTIMIZED))
     library["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(weights), result)
     return result.numpy()
 
 
-def layouts(mods: list[Any]) -> list[agree_on_weight_layouts.Layout]:
-    return [relaid.digits for mod in mods for _, relaid in agree_on_weight_layouts._relaid(function_of(mod))]
+def layouts(mods: list[Any]) -> list[layouts_module.Layout]:
+    return [
+        relaid.digits
+        for mod in mods
+        for _, relaid in layouts_module._find_relaid_parameters(function_of(mod))
+    ]
 
 
 def shared(*mods: Any) -> list[Any]:
@@ -110,7 +120,7 @@ def test_a_narrow_reader_fits_a_wide_layout_and_never_the_other_way() -> None:
 
 def test_functions_of_equal_weights_agree_and_compute_the_same(weights: Any) -> None:
     before = shared(module(weights, 2, 8), module(weights.copy(), 4, 24), module(weights, 8, 16))
-    after = agree_on_layouts(before)
+    after = reduce_weight_layouts(before)
     assert layouts(after) == [
         merge_digits(packed(2, 24)),
         merge_digits(packed(2, 24)),
@@ -123,13 +133,13 @@ def test_functions_of_equal_weights_agree_and_compute_the_same(weights: Any) -> 
 
 def test_functions_of_other_weights_keep_their_layouts(weights: Any) -> None:
     mods = shared(module(weights, 2, 8), module(weights + 1, 4, 24))
-    assert layouts(agree_on_layouts(mods)) == [packed(2, 8), packed(4, 24)]
+    assert layouts(reduce_weight_layouts(mods)) == [packed(2, 8), packed(4, 24)]
 
 
 def test_a_layout_that_is_no_rearrangement_of_digits_is_left_alone(weights: Any) -> None:
     odd = laid_out(weights, "(k * 48 + j) // 96, (k * 48 + j) % 96", "4, 96")
     first, second = shared(odd, module(weights, 4, 24))
-    assert layouts(agree_on_layouts([first, second])) == [packed(4, 24)]
+    assert layouts(reduce_weight_layouts([first, second])) == [packed(4, 24)]
 
 
 def test_what_is_read_with_strides_of_its_own_is_left_alone(weights: Any) -> None:
@@ -140,7 +150,7 @@ def test_what_is_read_with_strides_of_its_own_is_left_alone(weights: Any) -> Non
         seen="row = T.match_buffer(relaid[j // 8, k // 2, k % 2, 0:8], (8,), offset_factor=1)",
         read="row[j % 8]",
     )
-    assert layouts(agree_on_layouts(shared(strided, module(weights, 4, 24)))) == [packed(4, 24)]
+    assert layouts(reduce_weight_layouts(shared(strided, module(weights, 4, 24)))) == [packed(4, 24)]
 
 
 @given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 3, 8, 16, 24, 48]))
@@ -149,13 +159,13 @@ def test_the_digits_of_an_index_are_those_of_any_other_layout(split: int, other:
     for row in range(ROWS):
         for column in range(COLUMNS):
             at = [(row, column)[d.axis] % d.high // d.low for d in digits]
-            found = [agree_on_weight_layouts._value(digit, digits, at) for digit in wanted]
+            found = [layouts_module._digit_expression(digit, digits, at) for digit in wanted]
             assert found == [(row, column)[d.axis] % d.high // d.low for d in wanted]
 
 
 def test_equal_constants_are_one_and_others_are_not(weights: Any) -> None:
     mods = shared(*(module(each, 2, 8) for each in (weights, weights.copy(), weights + 1)))
-    found = [graph_rewriting.collect(mod["main"], tvm.ir.GenericConst)[0] for mod in mods]
+    found = [graph_rewriting.collect_nodes(mod["main"], tvm.ir.GenericConst)[0] for mod in mods]
     assert found[0].same_as(found[1])
     assert not found[0].same_as(found[2])
 
@@ -163,6 +173,10 @@ def test_equal_constants_are_one_and_others_are_not(weights: Any) -> None:
 def test_constants_of_the_same_bits_and_another_type_or_shape_are_not_one() -> None:
     known = Constants()
     first = relax.const(np.zeros((2, 3), "float32"))
-    assert known.first_equal(relax.const(np.zeros((2, 3), "int32"))) is not known.first_equal(first)
-    assert known.first_equal(relax.const(np.zeros((3, 2), "float32"))) is not known.first_equal(first)
-    assert known.first_equal(relax.const(np.zeros((2, 3), "float32"))) is first
+    assert known.find_equal_or_add(relax.const(np.zeros((2, 3), "int32"))) is not known.find_equal_or_add(
+        first
+    )
+    assert known.find_equal_or_add(relax.const(np.zeros((3, 2), "float32"))) is not known.find_equal_or_add(
+        first
+    )
+    assert known.find_equal_or_add(relax.const(np.zeros((2, 3), "float32"))) is first

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tvm import te, topi
 
-from workers.tvm.program_blocks import anchor_of, blocks_of, operator_of
+from workers.tvm.program_blocks import blocks_of, find_main_block, operator_of
 
 Tensors = list[Any]
 
@@ -91,4 +91,4 @@ def test_the_operator(name: str, tensors: Tensors, program_of: Callable[..., Any
 def test_the_anchor_is_the_product_even_where_another_block_is_larger(program_of: Callable[..., Any]) -> None:
     x, w = tensor(4, 2), tensor(2, 4)
     wide = topi.broadcast_to(topi.nn.matmul(x, w), (64, 4, 4))
-    assert anchor_of(blocks_of(program_of(x, w, wide))).extents == [4, 4, 2]
+    assert find_main_block(blocks_of(program_of(x, w, wide))).extents == [4, 4, 2]

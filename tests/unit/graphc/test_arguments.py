@@ -49,11 +49,11 @@ def test_an_index_computed_on_the_way_is_followed_to_its_source(program_of: Prog
 def test_bytes_take_all_values_in_checks_unless_they_look_something_up(program_of: Program) -> None:
     bytes_, index = te.placeholder((8, 64), "int8"), te.placeholder((4,), "uint8")
     free = arguments(program_of(bytes_, topi.cast(bytes_, "int32")))
-    assert (free.ranges, free.in_checks().ranges["0"]) == ({"0": FREE_RANGE}, (-128, 128))
+    assert (free.ranges, free.with_full_byte_range().ranges["0"]) == ({"0": FREE_RANGE}, (-128, 128))
     for rows in (2, 100):
         table = te.placeholder((rows, 8), "float32")
         found = arguments(program_of(table, index, topi.take(table, index, axis=0)))
-        assert found.in_checks().ranges["1"][1] <= rows
+        assert found.with_full_byte_range().ranges["1"][1] <= rows
 
 
 def test_other_integers_are_flags(program_of: Program) -> None:

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from workers.tvm.extract_tasks_of_range import behaviour
+from workers.tvm.extract_tasks_of_range import find_paddable_and_splittable
 
 pytest.importorskip("onnxruntime")
 
@@ -26,7 +26,7 @@ def model(
 
 
 def look(path: str, **inputs: list[str | int]) -> tuple[list[str], list[str]]:
-    return behaviour(path, inputs, dict.fromkeys(inputs, "float32"), {"n": [2, 30]})
+    return find_paddable_and_splittable(path, inputs, dict.fromkeys(inputs, "float32"), {"n": [2, 30]})
 
 
 def test_rows_that_nothing_joins_are_filled_up_and_divided(tmp_path: Path) -> None:
@@ -58,4 +58,4 @@ def test_a_model_that_runs_at_one_size_alone_is_not_filled_up(tmp_path: Path) ->
 
 
 def test_a_dimension_of_one_size_is_not_asked_about(tmp_path: Path) -> None:
-    assert behaviour(str(tmp_path / "missing.onnx"), {}, {}, {"n": [4, 4]}) == ([], [])
+    assert find_paddable_and_splittable(str(tmp_path / "missing.onnx"), {}, {}, {"n": [4, 4]}) == ([], [])

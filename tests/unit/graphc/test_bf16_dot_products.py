@@ -19,7 +19,7 @@ from workers.features.loop_tree_view import LoopsView
 from workers.tvm.graph_recipes import BF16
 from workers.tvm.parsed_program_cache import parse_tvm_target
 from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.reference_outputs import portable
+from workers.tvm.reference_outputs import replace_special_instructions
 from workers.tvm.sketches import design_space
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
@@ -68,7 +68,10 @@ def test_sums_that_fill_tiles_are_computed_by_them(data: tuple[int, ...], kernel
     options = {"padding": 1} if kernel else {}
     after = rewritten(network(data, weights, **options), json.loads(TILES))
     assert "mallorn_tiles_tdpbf16ps" in after.script()
-    assert_close(run(portable(after), x), run(network(data, rounded(weights), **options), rounded(x)))
+    assert_close(
+        run(replace_special_instructions(after), x),
+        run(network(data, rounded(weights), **options), rounded(x)),
+    )
 
 
 @pytest.mark.pairwise
@@ -234,7 +237,7 @@ def test_what_follows_a_product_is_computed_where_its_tile_is(joined: bool, inli
 def test_a_model_of_loops_follows_its_traces(joined: bool) -> None:
     for sketch in design_space(tvm.ir.save_json(fused(joined=joined)), TARGET):
         rows = SketchRules(sketch).sample(np.random.default_rng(0), 8)
-        described = LoopsView().describe(sketch, (20.0, 3.0, 5.0, 6.0), rows)
+        described = LoopsView().extract_rows(sketch, (20.0, 3.0, 5.0, 6.0), rows)
         assert np.isfinite(described).all()
         assert len(np.unique(described, axis=0)) > 1
 

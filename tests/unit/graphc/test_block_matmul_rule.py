@@ -7,18 +7,19 @@ import pytest
 import tvm
 
 from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Sketch
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.test_keep_block_quantized_weights import WIDE, runs_here
 from workers.tvm.loop_nests import nests
 from workers.tvm.rebuild_schedule import full_trace, rebuild
-from workers.tvm.reference_outputs import portable
+from workers.tvm.reference_outputs import replace_special_instructions
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import replay
-from workers.tvm.workload_key import canonical
+from workers.tvm.tuning_database import apply_trace
+from workers.tvm.workload_key import rename_blocks_canonically
 
 CASES = {
     "a row": ((1,), 64, 4, 8),
@@ -39,7 +40,7 @@ def program(case: Case, target: str) -> tuple[Any, Any]:
             llvm_byte_dot_products.best_instruction(), rows, outputs, BLOCKS, BLOCK, bits, zero
         )
     function = block_quantized_matmul_function.build_function(product).with_attr("global_symbol", "main")
-    return product, canonical(tvm.IRModule({"main": function}))
+    return product, rename_blocks_canonically(tvm.IRModule({"main": function}))
 
 
 def given(product: Any) -> tuple[list[Any], Any]:
@@ -65,7 +66,7 @@ def answer(mod: Any, target: str, product: Any) -> float:
     """How far its answer is from what it should be."""
     args, wanted = given(product)
     out = tvm.runtime.tensor(np.full(wanted.shape, 7, "float32"))
-    tvm.tirx.build(mod, as_tvm_target(target))["main"](*map(tvm.runtime.tensor, args), out)
+    networks.linked(tvm.tirx.build(mod, as_tvm_target(target)))["main"](*map(tvm.runtime.tensor, args), out)
     return difference(out.numpy(), wanted)
 
 
@@ -81,20 +82,20 @@ def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: Case, targe
         pytest.skip("this processor lacks the instruction")
     product, mod = program(case, target)
     tir, sketch = tvm.ir.save_json(mod), sketch_of(mod, target)
-    first, *_ = ranked([sketch], nests(tir), assumed(2, product.instruction.lanes), 4)
+    first, *_ = ranked([sketch], nests(tir), assume_typical_cpu(2, product.instruction.lanes), 4)
     schedule = rebuild(tir, target, sketch.trace, first.decisions)
     assert schedule is not None
     assert answer(schedule.mod, target, product) < 2e-4
     trace = full_trace(tir, target, sketch.trace, first.decisions)
     assert trace is not None
-    assert answer(replay(mod, trace).mod, target, product) < 2e-4
+    assert answer(apply_trace(mod, trace).mod, target, product) < 2e-4
 
 
 @ALL
 def test_columns_are_shared_by_the_cores(case: Case) -> None:
     product, mod = program(case, WIDE)
     tir, sketch = tvm.ir.save_json(mod), sketch_of(mod, WIDE)
-    first, *_ = ranked([sketch], nests(tir), assumed(2, product.instruction.lanes), 4)
+    first, *_ = ranked([sketch], nests(tir), assume_typical_cpu(2, product.instruction.lanes), 4)
     schedule = rebuild(tir, WIDE, sketch.trace, first.decisions)
     assert schedule is not None
     assert "T.parallel" in schedule.mod.script()
@@ -128,4 +129,4 @@ def test_the_largest_numbers_do_not_overflow(bits: int, target: str) -> None:
 @TARGETS
 def test_a_processor_without_the_instruction_checks_it(case: Case, target: str) -> None:
     product, mod = program(case, target)
-    assert answer(portable(mod), '{"kind":"llvm","num-cores":1}', product) < 2e-4
+    assert answer(replace_special_instructions(mod), '{"kind":"llvm","num-cores":1}', product) < 2e-4

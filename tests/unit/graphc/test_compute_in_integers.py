@@ -11,13 +11,14 @@ import tvm
 from tvm import relax
 
 from graphc.quant.compute_in_integers import ComputeInIntegers
-from tests.unit.graphc.networks import UNOPTIMIZED, network
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import network
 from tests.unit.graphc.pass_conformance import PassConformance
 from tests.unit.graphc.quantized_arithmetic import Emit, dequantized, quantized
 from tests.unit.graphc.test_int8_dot_products import WIDE, WITHOUT
 from workers.tvm.graph_recipes import TUNED
 from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.run_recipe_passes import as_tvm_target, operators, run_steps
+from workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_steps
 
 onnxruntime = pytest.importorskip("onnxruntime")
 from tests.unit.graphc.test_import_quantized_operators import (  # noqa: E402 (they need onnxruntime)
@@ -41,7 +42,7 @@ def lowered(path: Path, target: str = WIDE) -> Any:
 
 def near(path: Path, mod: Any, x: Any) -> None:
     """The same numbers without schedules, but for what rounds the other way at a few places."""
-    machine = relax.VirtualMachine(relax.build(mod, UNOPTIMIZED), tvm.cpu())
+    machine = networks.machine(mod)
     found = machine["main"](tvm.runtime.tensor(x)).numpy()
     (wanted,) = theirs(path, x)
     assert np.abs(found - wanted).mean() <= 2 * np.abs(wanted).max() / 255
@@ -53,7 +54,7 @@ def near(path: Path, mod: Any, x: Any) -> None:
 def test_products_are_of_integers(tmp_path, network, form, data):
     path = quantised(tmp_path, network, form, data)
     mod = lowered(path)
-    counted = operators(mod)
+    counted = count_operators(mod)
     products = sum(count for name, count in counted.items() if "int8_" in name)
     assert products == {"pictures": 2, "words": 3}[network]
     near(path, mod, sample(NETWORKS[network][1], 1))
@@ -66,7 +67,7 @@ def test_dynamic_quantisation_multiplies_integers(tmp_path, network):
     quantization.quantize_dynamic(tmp_path / "real.onnx", tmp_path / "quantised.onnx", weight_type=S8)
     mod = lowered(tmp_path / "quantised.onnx")
     if network == "words":
-        assert sum(count for name, count in operators(mod).items() if "int8_matmul" in name) == 3
+        assert sum(count for name, count in count_operators(mod).items() if "int8_matmul" in name) == 3
     near(tmp_path / "quantised.onnx", mod, sample(shape, 1))
 
 
@@ -86,7 +87,7 @@ def test_nothing_between_products_is_stored_as_real_numbers(tmp_path):
 def test_a_processor_without_the_instruction_computes_with_real_numbers(tmp_path):
     path = quantised(tmp_path, "pictures", QDQ, U8)
     mod = lowered(path, WITHOUT)
-    assert not any("int8_" in name for name in operators(mod))
+    assert not any("int8_" in name for name in count_operators(mod))
     near(path, mod, sample((1, 3, 16, 16), 1))
 
 

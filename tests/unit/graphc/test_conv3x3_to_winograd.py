@@ -138,5 +138,5 @@ def test_it_pays_where_much_is_computed_for_what_is_moved(
 ) -> None:
     sizes = 1, height, height, channels, 1, 1, height, height, channels
     for dtype, expected in (("float32", tile), ("bfloat16", rounded)):
-        plan = conv3x3_to_winograd.best_plan(conv3x3_to_winograd.Shape(*sizes, dtype))
+        plan = conv3x3_to_winograd.choose_winograd_plan(conv3x3_to_winograd.Shape(*sizes, dtype))
         assert (plan and plan.form.tile) == expected

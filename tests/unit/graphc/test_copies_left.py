@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
-from mallorn.core.values.graph_report import CopyLeft
+from mallorn.core.values.graph_report import RemainingCopy
 from tests.fixtures.onnx_network import Shapes, saved
 from tests.unit.graphc.networks import HASWELL, random
 from workers.tvm.report_passes import report_passes
@@ -21,8 +21,8 @@ def left(tmp_path: Path) -> Any:
 
     def find(nodes: list[NodeProto], inputs: Shapes, output: list[int], **weights: Any) -> Found:
         model = saved(tmp_path / "network.onnx", nodes, inputs, {"y": output}, **weights)
-        copies: list[CopyLeft] = report_passes(model, HASWELL, "tuned", {}, [], None).copies
-        return [(copy.kind, copy.asked_by, copy.calls) for copy in copies]
+        copies: list[RemainingCopy] = report_passes(model, HASWELL, "tuned", {}, [], None).copies
+        return [(copy.kind, copy.required_by, copy.calls) for copy in copies]
 
     return find
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from graphc.core.graph_rewriting import WIDEST
-from graphc.tasks.mark_elementwise_rows import LINE, MarkElementwiseRows, width
+from graphc.tasks.mark_elementwise_rows import LINE, MarkElementwiseRows, choose_vector_width
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import UNOPTIMIZED, network, random, weights
 from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 
 TARGET = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Compute = Callable[[Any, Any], Any]
@@ -45,7 +46,7 @@ def answer(mod: Any, *shape: int) -> Any:
     sizes = [tuple(map(int, value.shape)) for value in given]
     arguments = [tvm.runtime.tensor(random(*size) if size else np.float32(1)) for size in sizes]
     result = tvm.runtime.tensor(np.full(tuple(map(int, out.shape)), 7, "float32"))
-    tvm.tirx.build(mod, UNOPTIMIZED)["main"](*arguments, result)
+    networks.linked(tvm.tirx.build(mod, UNOPTIMIZED))["main"](*arguments, result)
     return result.numpy()
 
 
@@ -57,7 +58,7 @@ def test_the_numbers_are_those_of_the_plain_program(compute: Compute, shape: tup
     (sketch,) = design_space(tir, TARGET)
     trace = full_trace(tir, TARGET, sketch.trace, [])
     assert trace is not None
-    np.testing.assert_allclose(answer(replay(mod, trace).mod, *shape), answer(mod, *shape), rtol=1e-6)
+    np.testing.assert_allclose(answer(apply_trace(mod, trace).mod, *shape), answer(mod, *shape), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("row", "part"), [(56, 56), (96, 48), (1000, 40)])
@@ -87,7 +88,7 @@ def test_others_keep_tvms_rules(compute: Compute, shape: tuple[int, ...]) -> Non
 
 @given(st.integers(1, 2000), st.sampled_from([4, 8, 16]))
 def test_parts_of_a_row_are_equal_and_fill_half_vectors(row: int, lanes: int) -> None:
-    part = width(row, lanes)
+    part = choose_vector_width(row, lanes)
     assert part <= WIDEST
     assert part == 0 or (row % part == 0 and part % (lanes // 2) == 0)
     assert part or row % (lanes // 2)

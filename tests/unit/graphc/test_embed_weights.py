@@ -14,7 +14,7 @@ from graphc.export import embed_weights
 from workers.tvm.linker import link_shared
 
 WEIGHTS = np.random.default_rng(0).random((257, 129), "float32")
-HAS_ASSEMBLER = pytest.mark.skipif(not embed_weights.embedding(), reason="needs an assembler")
+HAS_ASSEMBLER = pytest.mark.skipif(not embed_weights.weight_embedding_options(), reason="needs an assembler")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,10 @@ def test_a_library_holds_its_weights_as_they_are(executable: Any, tmp_path: Path
     place.mkdir()
     library = place / "model.so"
     executable.export_library(
-        str(library), fcompile=link_shared, workspace_dir=str(place), **embed_weights.embedding()
+        str(library),
+        fcompile=link_shared,
+        workspace_dir=str(place),
+        **embed_weights.weight_embedding_options(),
     )
     assert np.array_equal(computed(library), WEIGHTS)
     assert WEIGHTS.tobytes() in library.read_bytes()
@@ -49,7 +52,7 @@ def test_a_library_holds_its_weights_as_they_are(executable: Any, tmp_path: Path
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="others have no sections of large data")
 def test_they_lie_behind_the_code_which_need_not_reach_across(executable: Any, tmp_path: Path) -> None:
     library = tmp_path / "model.so"
-    executable.export_library(str(library), fcompile=link_shared, **embed_weights.embedding())
+    executable.export_library(str(library), fcompile=link_shared, **embed_weights.weight_embedding_options())
     assert b".lrodata\0" in library.read_bytes()
 
 
@@ -58,7 +61,7 @@ def test_without_an_assembler_tvm_goes_its_own_way(
 ) -> None:
     with monkeypatch.context() as nothing:
         nothing.setattr(shutil, "which", lambda _name: None)
-        told = embed_weights.embedding()
+        told = embed_weights.weight_embedding_options()
     assert told == {}
     executable.export_library(str(tmp_path / "model.so"), fcompile=link_shared, **told)
     assert np.array_equal(computed(tmp_path / "model.so"), WEIGHTS)

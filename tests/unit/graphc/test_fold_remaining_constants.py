@@ -10,7 +10,7 @@ from tvm import relax
 
 from graphc.core.graph_pass import Report
 from graphc.core.pass_registry import make_passes
-from graphc.core.pass_runner import run as run_steps
+from graphc.core.pass_runner import run_passes as run_steps
 from graphc.fold.fold_constant_operators import FoldRemainingConstants
 from tests.unit.graphc.networks import HASWELL, network, random, run, weights
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
@@ -65,7 +65,7 @@ def test_a_network_whose_constants_only_meet_inputs_is_not_looked_at(monkeypatch
 @pytest.mark.parametrize("recipe", [TUNED, TUNED_GPU], ids=["tuned", "tuned-gpu"])
 def test_recipes_compute_what_numpy_left(recipe: Any) -> None:
     mod = beside_x(LEFT["a chain of them"])
-    fold = [step_json(step) for step in recipe.before if step.name == "mallorn.constants"]
+    fold = [step_json(step) for step in recipe.before if step.name == "fold_constant_operators"]
     after, reports = run_steps(mod, fold, tvm.target.Target(HASWELL))
     assert calls(after) == ["relax.add"]
     assert FoldRemainingConstants.name in {report.name for report in reports}
@@ -78,5 +78,5 @@ def test_a_network_goes_without_it_where_a_method_raises(monkeypatch: pytest.Mon
 
 
 def test_it_follows_the_constants_that_numpy_computes() -> None:
-    names = [type(made) for made in make_passes({"pass": "mallorn.constants", "args": []})]
+    names = [type(made) for made in make_passes({"pass": "fold_constant_operators", "args": []})]
     assert names[1:] == [FoldRemainingConstants]

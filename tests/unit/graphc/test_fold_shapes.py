@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from graphc.export.compile_network import simplify
+from graphc.export.compile_network import simplify_onnx_model
 from graphc.onnx import fold_shapes, unroll_loops
 from mallorn.core.errors import InvalidModel
 from workers.tvm.import_onnx_to_relax import load_network
@@ -43,7 +43,7 @@ def model(
 
 def simple(given: ModelProto, shapes: dict[str, list[int]] | None = None) -> ModelProto:
     """The simplified model, which computes what the given one does and takes and gives the same."""
-    result: ModelProto = simplify(given, shapes or {})
+    result: ModelProto = simplify_onnx_model(given, shapes or {})
     size = (shapes or {}).get("x") or [
         dim.dim_value for dim in given.graph.input[0].type.tensor_type.shape.dim
     ]
@@ -89,7 +89,7 @@ def test_a_computed_shape_becomes_a_constant() -> None:
 def test_a_free_dimension_is_known_once_it_is_bound() -> None:
     given = model(flattening(), shape=("batch", 3, 4), weights=SIZES)
     assert operators(simple(given, {"x": [5, 3, 4]})) == ["Reshape"]
-    assert "Shape" in operators(simplify(given, {}))
+    assert "Shape" in operators(simplify_onnx_model(given, {}))
 
 
 def test_sizes_behind_computed_shapes_are_known_too() -> None:
@@ -143,7 +143,7 @@ def test_a_file_does_not_grow_by_what_is_folded() -> None:
 def test_what_is_random_or_quantised_is_kept(kept: NodeProto) -> None:
     weights = {"q": np.ones(4, "int8"), "scale": np.float32(0.5), "point": np.int8(0)}
     given = model([kept, node("Add", ["x", "z"], ["y"])], weights=weights)
-    assert operators(simplify(given, {})) == [kept.op_type, "Add"]
+    assert operators(simplify_onnx_model(given, {})) == [kept.op_type, "Add"]
 
 
 def choice(condition: NodeProto) -> list[NodeProto]:
@@ -274,7 +274,7 @@ def test_many_nodes_are_walked_once_each(monkeypatch: pytest.MonkeyPatch) -> Non
         return inferred(walk, one)
 
     monkeypatch.setattr(fold_shapes.Folding, "_infer", count)
-    simplify(model(chain, ["v300"], weights={"one": np.float32(1)}), {})
+    simplify_onnx_model(model(chain, ["v300"], weights={"one": np.float32(1)}), {})
     assert len(seen) == 300
 
 

@@ -9,7 +9,8 @@ import tvm
 from tvm import relax, tirx
 
 from graphc.attention.fuse_cached_attention import FuseCachedAttention
-from tests.unit.graphc.networks import UNOPTIMIZED, random
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import random
 
 HEADS, NUMBERS, SAMPLE = 2, 8, 11
 Body = Callable[..., Any]
@@ -47,10 +48,7 @@ def test_the_numbers_are_those_of_its_operators(length: int) -> None:
     assert (report.fired, report.left["it weighs nothing by a softmax"]) == (1, 1)  # the product of scores
     arrays = random(1, HEADS, 1, NUMBERS), *(random(1, HEADS, length, NUMBERS) for _ in range(2))
     given = [*map(tvm.runtime.tensor, arrays)]
-    ours, theirs = (
-        relax.VirtualMachine(relax.build(each, UNOPTIMIZED), tvm.cpu())["main"](*given).numpy()
-        for each in (after, mod)
-    )
+    ours, theirs = (networks.machine(each)["main"](*given).numpy() for each in (after, mod))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 

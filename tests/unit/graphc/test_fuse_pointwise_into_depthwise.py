@@ -9,10 +9,11 @@ import tvm
 from tvm import relax
 
 from graphc.conv.fuse_pointwise_into_depthwise import FusePointwiseIntoDepthwise
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.decision_space import SketchRules
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Sketch
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import (
     HASWELL,
     NHWC,
@@ -26,14 +27,14 @@ from tests.unit.graphc.networks import (
     weights,
 )
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.features.base import AlignedDecisions
+from workers.features.feature_extractor import AlignedDecisions
 from workers.features.loop_tree_view import LoopsView
 from workers.features.schedule_primitives_view import Primitives
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.program_blocks import blocks_of, operator_of
 from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.workload_key import canonical
+from workers.tvm.workload_key import rename_blocks_canonically
 
 DATA, INNER = (2, 8, 12, 6), 48
 Between = Callable[[Any, Any], Any]
@@ -199,7 +200,7 @@ def followed(*lanes: int, **attrs: Any) -> Any:
 
     after = rewritten(network(body, DATA), *lanes)
     assert after is not None
-    return canonical(program(fused(after), "fused_strips"))
+    return rename_blocks_canonically(program(fused(after), "fused_strips"))
 
 
 def sketched(mod: Any) -> Sketch:
@@ -214,12 +215,12 @@ def scheduled(mod: Any, decisions: Sequence[int]) -> Any:
 
 
 def suggested(mod: Any) -> tuple[int, ...]:
-    return ranked([sketched(mod)], (), assumed(cores=2, lanes=8), 1)[0].decisions
+    return ranked([sketched(mod)], (), assume_typical_cpu(cores=2, lanes=8), 1)[0].decisions
 
 
 def numbers(mod: Any, arrays: list[Any]) -> Any:
     tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.compile(mod, UNOPTIMIZED)["main"](*tensors)
+    networks.linked(tvm.compile(mod, UNOPTIMIZED))["main"](*tensors)
     return tensors[-1].numpy()
 
 
@@ -251,7 +252,7 @@ def test_searchers_and_models_take_strips_like_any_sketch() -> None:
     sketch = sketched(mod)
     rows = SketchRules(sketch).sample(np.random.default_rng(0), 8)
     for extractor in (AlignedDecisions(), Primitives(), LoopsView()):
-        described = extractor.describe(sketch, (20.0, 1.0, 3.0, 3.0, 5.0, 3.0), rows)
+        described = extractor.extract_rows(sketch, (20.0, 1.0, 3.0, 3.0, 5.0, 3.0), rows)
         assert np.isfinite(described).all()
         assert len(np.unique(described, axis=0)) > 1
 

@@ -58,10 +58,10 @@ def operators(mod: Any) -> Counter[str]:
 
 @pytest.mark.parametrize("operator", CONVERTERS)
 def test_an_activation_takes_part_in_a_change_of_layout(operator: str) -> None:
-    mod = compile_network.read_graph(between_convolutions(operator), {}, TARGET)
+    mod = compile_network.import_graph(between_convolutions(operator), {}, TARGET)
     steps = [step_json(step) for step in TUNED.before]
     layout = next(at for at, step in enumerate(steps) if step["pass"] == "relax.transform.ConvertLayout")
-    after, _ = pass_runner.run(mod, steps[: layout + 2], TARGET)
+    after, _ = pass_runner.run_passes(mod, steps[: layout + 2], TARGET)
     assert operators(after)["relax.permute_dims"] == 2, "of the input and the result alone"
 
 
@@ -69,7 +69,7 @@ def test_an_activation_takes_part_in_a_change_of_layout(operator: str) -> None:
 def test_an_activation_computes_what_onnx_says(operator: str) -> None:
     model, x = between_convolutions(operator), random(*SIZES)
     (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
-    mod = compile_network.read_graph(onnx.ModelProto.FromString(model.SerializeToString()), {}, TARGET)
+    mod = compile_network.import_graph(onnx.ModelProto.FromString(model.SerializeToString()), {}, TARGET)
     np.testing.assert_allclose(run(mod, x), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -8,11 +8,10 @@ import onnx
 import pytest
 import tvm
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from tvm import relax
 
-from graphc.export.compile_network import read_graph
-from tests.unit.graphc.networks import UNOPTIMIZED
-from workers.tvm.run_recipe_passes import operators
+from graphc.export.compile_network import import_graph
+from tests.unit.graphc import networks
+from workers.tvm.run_recipe_passes import count_operators
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
 
@@ -39,10 +38,10 @@ def gathered(indices: Any, axis: int, *, known: bool) -> ModelProto:
 @pytest.mark.parametrize("kind", ["int32", "int64"])
 def test_it_takes_what_onnx_takes(kind: str, indices: Any, axis: int, known: bool) -> None:
     given = np.array(indices, kind)
-    mod = read_graph(gathered(given, axis, known=known), {}, None)
-    assert "shape_of" not in operators(mod)
-    assert not known or operators(mod) == {"take": 1}
-    machine = relax.VirtualMachine(tvm.compile(mod, UNOPTIMIZED), tvm.cpu())
+    mod = import_graph(gathered(given, axis, known=known), {}, None)
+    assert "shape_of" not in count_operators(mod)
+    assert not known or count_operators(mod) == {"take": 1}
+    machine = networks.machine(mod)
     args = [X] if known else [X, given]
     found = machine["main"](*(tvm.runtime.tensor(value) for value in args)).numpy()
     np.testing.assert_array_equal(found, np.take(X, given, axis))
@@ -52,4 +51,4 @@ def test_a_size_that_is_free_is_asked_for_at_run_time(tmp_path: Path) -> None:
     model = gathered(np.array([-1]), 0, known=True)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
     onnx.save(model, str(tmp_path / "m.onnx"))
-    assert "shape_of" in operators(read_graph(model, {}, None))
+    assert "shape_of" in count_operators(import_graph(model, {}, None))

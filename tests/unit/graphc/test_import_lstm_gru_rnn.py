@@ -8,11 +8,11 @@ import onnx
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
 
 from graphc.rnn.scan_function import Scan
 from mallorn.core.errors import InvalidModel
-from tests.unit.graphc.networks import HASWELL, UNOPTIMIZED
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import HASWELL
 from workers.tvm.import_onnx_to_relax import load_network
 from workers.tvm.run_recipe_passes import as_tvm_target
 
@@ -66,7 +66,7 @@ def model(
 def ours(path: Path, x: Any, target: Any = None) -> list[Any]:
     """What the imported model computes, compiled for this machine."""
     mod = load_network(path, target=target).mod
-    machine = relax.VirtualMachine(tvm.compile(mod, UNOPTIMIZED), tvm.cpu())
+    machine = networks.machine(mod)
     return [result.numpy() for result in machine["main"](tvm.runtime.tensor(x))]
 
 

@@ -9,9 +9,8 @@ import onnx
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
 
-from tests.unit.graphc.networks import UNOPTIMIZED
+from tests.unit.graphc import networks
 from workers.tvm.import_onnx_to_relax import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -101,9 +100,7 @@ def sample(shape: tuple[int, ...], seed: int) -> Any:
 def ours(path: Path, *inputs: Any) -> list[Any]:
     """What the imported model computes, compiled for this machine."""
     mod = load_network(path).mod
-    found = relax.VirtualMachine(tvm.compile(mod, UNOPTIMIZED), tvm.cpu())["main"](
-        *map(tvm.runtime.tensor, inputs)
-    )
+    found = networks.machine(mod)["main"](*map(tvm.runtime.tensor, inputs))
     return [found.numpy()] if hasattr(found, "numpy") else [result.numpy() for result in found]
 
 

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from graphc.quant.int8_depthwise_conv import Int8DepthwiseConv
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.roller.rank_candidates import ranked
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, NHWC, UNOPTIMIZED, fused, program, random_of, run
@@ -18,7 +18,7 @@ from workers.tvm.program_arguments import tensor_args
 from workers.tvm.program_blocks import blocks_of, operator_of
 from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.workload_key import canonical
+from workers.tvm.workload_key import rename_blocks_canonically
 
 DATA = (2, 9, 12, 48)
 
@@ -132,10 +132,10 @@ def of_reals() -> Any:
 def test_strips_hold_the_bytes_that_they_make_real(strides: int, lanes: int) -> None:
     after = networks.rewritten(Int8DepthwiseConv(lanes), network(followed=True, padding=1, strides=strides))
     assert after is not None
-    mod = canonical(program(fused(after), "fused_taps"))
+    mod = rename_blocks_canonically(program(fused(after), "fused_taps"))
     assert operator_of(blocks_of(mod)) == "depthwise_conv2d"
     (sketch,) = design_space(tvm.ir.save_json(mod), HASWELL)
-    decisions = ranked([sketch], (), assumed(cores=2, lanes=8), 1)[0].decisions
+    decisions = ranked([sketch], (), assume_typical_cpu(cores=2, lanes=8), 1)[0].decisions
     schedule = rebuild(tvm.ir.save_json(mod), HASWELL, sketch.trace, decisions)
     assert schedule is not None
     assert schedule.mod.script().count("T.parallel(") == 1
@@ -145,5 +145,5 @@ def test_strips_hold_the_bytes_that_they_make_real(strides: int, lanes: int) -> 
 
 def computed(mod: Any, arrays: list[Any]) -> Any:
     tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.compile(mod, UNOPTIMIZED)["main"](*tensors)
+    networks.linked(tvm.compile(mod, UNOPTIMIZED))["main"](*tensors)
     return tensors[-1].numpy()

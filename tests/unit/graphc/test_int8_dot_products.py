@@ -13,9 +13,9 @@ from mallorn.core.targets import Target
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, NHWC, TILES, program, random_of, run
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.device.target_support import why_not
+from workers.device.target_support import find_unsupported_reason
 from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.reference_outputs import portable
+from workers.tvm.reference_outputs import replace_special_instructions
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
 from workers.tvm.tensor_intrinsics import load_intrinsics
@@ -147,7 +147,7 @@ def test_sums_that_fill_tiles_are_computed_by_them(
     after = rewritten(mod, TILES)
     assert "mallorn_tiles_tdpbusd" in after.script()
     x = random_of(dtype, *data)
-    np.testing.assert_array_equal(run(portable(after), x), run(mod, x))
+    np.testing.assert_array_equal(run(replace_special_instructions(after), x), run(mod, x))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_schedules_come_down_to_the_instruction(target: str) -> None:
     library = tvm.tirx.build(schedule.mod, target=as_tvm_target(target))
     word = "vpmaddwd" if "by_pairs" in tir else "vpdpbusd"
     assert word in library.inspect_source("asm")
-    if not why_not(Target(target)):
+    if not find_unsupported_reason(Target(target)):
         data, laid = random_of("uint8", 8, 64), random_of("int8", 2, 16, 16, 4)
         assert_sums(library, data, laid if "dot_int8_16" in tir else laid.reshape(4, 16, 8, 4))
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
-from graphc.export.compile_network import operators, simplify
+from graphc.export.compile_network import patch_importer_and_list_operators, simplify_onnx_model
 from mallorn.core.errors import InvalidModel
 from workers.tvm.check_onnx_model import read_model, refuse_unknown_operators
 
@@ -97,7 +97,7 @@ def test_external_data_is_found_in_an_attribute_of_a_nested_graph(build_model: B
 
 def unknown(model: ModelProto) -> InvalidModel:
     with pytest.raises(InvalidModel) as caught:
-        refuse_unknown_operators(simplify(model, {}), operators())
+        refuse_unknown_operators(simplify_onnx_model(model, {}), patch_importer_and_list_operators())
     assert "docs/models.md" in caught.value.hint
     return caught.value
 
@@ -115,7 +115,7 @@ def test_unknown_operators_are_named_inside_branches(build_model: Build) -> None
 
 def test_unknown_operators_that_nothing_needs_are_no_hindrance(build_model: Build) -> None:
     nodes = [helper.make_node("Frobnicate", ["x"], ["z"]), helper.make_node("Relu", ["x"], ["y"])]
-    refuse_unknown_operators(simplify(build_model(nodes), {}), operators())
+    refuse_unknown_operators(simplify_onnx_model(build_model(nodes), {}), patch_importer_and_list_operators())
 
 
 def test_operators_of_an_unknown_domain_are_named(build_model: Build) -> None:

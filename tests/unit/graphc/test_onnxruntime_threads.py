@@ -18,7 +18,7 @@ def test_the_faster_counts(
     threads: int, cores: int, times_us: Mapping[int, float], chosen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_child, "physical_cores", lambda: cores)
-    monkeypatch.setattr(engine_child, "_onnxruntime", lambda _model, _inputs, count: count)
+    monkeypatch.setattr(engine_child, "_create_onnxruntime_runner", lambda _model, _inputs, count: count)
     monkeypatch.setattr(engine_child, "_rough_us", lambda count: times_us[count])
     assert engine_child.load_onnxruntime("m.onnx", "i.npz", threads).threads == chosen
     assert engine_child._methods["run"] == chosen  # type: ignore[comparison-overlap]

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 pytest.importorskip("onnxruntime")
 from tests.unit.graphc.test_compute_in_integers import lowered, near
 from tests.unit.graphc.test_import_quantized_operators import made, sample
-from workers.tvm.run_recipe_passes import operators
+from workers.tvm.run_recipe_passes import count_operators
 
 CHANNELS, SHAPE = 16, (1, 16, 8, 8)
 
@@ -111,5 +111,5 @@ def test_seven_bits_are_limits_of_the_bytes(tmp_path: Path) -> None:
 def assert_integers(path: Path, model: onnx.ModelProto, shape: tuple[int, ...], products: int) -> None:
     onnx.save(model, path)
     mod = lowered(path)
-    assert sum(count for name, count in operators(mod).items() if "int8_" in name) == products
+    assert sum(count for name, count in count_operators(mod).items() if "int8_" in name) == products
     near(path, mod, sample(shape, 1))

@@ -9,13 +9,12 @@ import onnx
 import pytest
 import tvm
 from onnx import numpy_helper
-from tvm import relax
 
 from benchmarks.networks.quantised import QUANTISED
 from graphc.export import compile_network
+from graphc.export.compare_with_onnxruntime import errors_against_onnxruntime, relative_error, run_onnxruntime
 from graphc.export.export_checks import Refused, check_error, largest_allowed_error
-from graphc.export.onnxruntime_answers import errors_against_onnxruntime, relative_error, run_onnxruntime
-from tests.unit.graphc.networks import UNOPTIMIZED
+from tests.unit.graphc import networks
 from workers.tvm import engine_child
 
 pytest.importorskip("onnxruntime")
@@ -37,7 +36,7 @@ def inputs_of(path: Path) -> dict[str, Any]:
 
 
 def computed(path: Path, inputs: dict[str, Any]) -> list[Any]:
-    machine = relax.VirtualMachine(relax.build(lowered(path), UNOPTIMIZED), tvm.cpu())
+    machine = networks.machine(lowered(path))
     return [machine["main"](*map(tvm.runtime.tensor, inputs.values())).numpy()]
 
 

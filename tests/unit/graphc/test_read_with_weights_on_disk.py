@@ -9,11 +9,10 @@ import pytest
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from tvm import relax
 
-from graphc.export.compile_network import read_graph
+from graphc.export.compile_network import import_graph
 from graphc.onnx import read_with_weights_on_disk
-from tests.unit.graphc.networks import UNOPTIMIZED
+from tests.unit.graphc import networks
 
 KINDS = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
 
@@ -45,7 +44,9 @@ def test_constants_of_every_type_are_those_of_the_file(tmp_path: Path, outside: 
     lean = read_with_weights_on_disk.read(tmp_path / "m.onnx")
     assert lean.ByteSize() < read_with_weights_on_disk.HEAVY_BYTES
     assert {t.name for t in lean.graph.initializer if t.external_data} == set(KINDS)
-    found = [read_with_weights_on_disk.array(t) for t in sorted(lean.graph.initializer, key=lambda t: t.name)]
+    found = [
+        read_with_weights_on_disk.read_tensor(t) for t in sorted(lean.graph.initializer, key=lambda t: t.name)
+    ]
     for one, tensor in zip(found, sorted(tensors, key=lambda t: t.name), strict=True):
         expected = numpy_helper.to_array(tensor)
         assert one.dtype == expected.dtype
@@ -61,8 +62,8 @@ def test_tvm_gets_what_the_references_point_to(tmp_path: Path) -> None:
     whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(whole, str(tmp_path / "m.onnx"))
     assert read_with_weights_on_disk.read(tmp_path / "m.onnx").graph.initializer[0].external_data
-    mod = read_graph(read_with_weights_on_disk.read(tmp_path / "m.onnx"), {}, None)
-    machine = relax.VirtualMachine(tvm.compile(mod, UNOPTIMIZED), tvm.cpu())
+    mod = import_graph(read_with_weights_on_disk.read(tmp_path / "m.onnx"), {}, None)
+    machine = networks.machine(mod)
     x = np.ones((2, 300), "float32")
     np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(x)).numpy(), x @ heavy, rtol=1e-4)
 

@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.core.pass_runner import run as run_steps
+from graphc.core.pass_runner import run_passes as run_steps
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.graph_report import StoredRecipe
@@ -22,12 +22,12 @@ from workers.tvm.graph_recipes import (
     TUNED,
     TUNED_GPU,
     Recipe,
-    is_form_of,
-    leaving_out,
+    is_reduced_form_of,
     recipe_for,
     recipe_of,
     step_json,
     stored_recipe,
+    with_skipped_passes,
 )
 
 CPU = parse_target({"kind": "llvm", "num-cores": 2})
@@ -110,25 +110,25 @@ def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: i
     from workers.tvm.run_recipe_passes import as_tvm_target
 
     with as_tvm_target(attrs):
-        assert make_pass({"call": "mallorn.lanes", "args": []}) == lanes
+        assert make_pass({"call": "vector_lanes", "args": []}) == lanes
 
 
 def test_a_pass_that_a_recipe_leaves_out_does_not_run_and_the_report_says_why() -> None:
     reason = "the whole model does not compile with it"
-    stored = leaving_out(stored_recipe(TUNED), {"mallorn.vectors": reason})
+    stored = with_skipped_passes(stored_recipe(TUNED), {"pad_conv_to_vectors": reason})
     steps = [step_json(step) for step in recipe_of(stored).before]
     narrow = network(lambda _, x: relax.op.nn.conv2d(x, weights(3, 3, 8, 12), **NHWC), (1, 8, 8, 8))
     _, reports = run_steps(narrow, steps, tvm.target.Target(HASWELL))
-    assert [report.name for report in reports if report.skipped == reason] == ["mallorn.vectors"]
+    assert [report.name for report in reports if report.skipped == reason] == ["pad_conv_to_vectors"]
 
 
 def test_a_form_of_a_recipe_leaves_out_what_the_recipe_does() -> None:
     whole = stored_recipe(TUNED)
-    without = leaving_out(whole, {"mallorn.vectors": "it raised"})
-    assert is_form_of(whole, whole)
-    assert is_form_of(without, whole)
-    assert not is_form_of(whole, without)
-    assert not is_form_of(stored_recipe(DIRECT), whole)
+    without = with_skipped_passes(whole, {"pad_conv_to_vectors": "it raised"})
+    assert is_reduced_form_of(whole, whole)
+    assert is_reduced_form_of(without, whole)
+    assert not is_reduced_form_of(whole, without)
+    assert not is_reduced_form_of(stored_recipe(DIRECT), whole)
 
 
 def test_a_pass_that_gives_up_on_a_network_is_passed_over_and_says_so() -> None:

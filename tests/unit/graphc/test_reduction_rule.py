@@ -9,14 +9,15 @@ import tvm
 from tvm import relax
 
 from graphc.tasks.mark_reductions import FOLD, MarkReductions
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.roller.rank_candidates import ranked
 from searchers.space import ChoiceKind
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, UNOPTIMIZED, network, random
 from workers.tvm.loop_nests import nests
 from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 
 WIDE = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Reduce = Callable[[Any], Any]
@@ -40,7 +41,7 @@ def answer(mod: Any, *shape: int) -> Any:
     """What the last argument holds once the program ran."""
     out = mod["main"].params[-1]
     result = tvm.runtime.tensor(np.full(tuple(map(int, out.shape)), 7, str(out.dtype)))
-    tvm.tirx.build(mod, UNOPTIMIZED)["main"](tvm.runtime.tensor(random(*shape)), result)
+    networks.linked(tvm.tirx.build(mod, UNOPTIMIZED))["main"](tvm.runtime.tensor(random(*shape)), result)
     return result.numpy()
 
 
@@ -74,11 +75,13 @@ def test_the_numbers_are_those_of_the_plain_program(case: str) -> None:
     mod = program(reduce, *shape)
     tir = tvm.ir.save_json(mod)
     for sketch in design_space(tir, WIDE):
-        (guess,) = ranked([sketch], nests(tir), assumed(2, 16), 1)
+        (guess,) = ranked([sketch], nests(tir), assume_typical_cpu(2, 16), 1)
         trace = full_trace(tir, WIDE, sketch.trace, guess.decisions)
         assert trace is not None
         expected = answer(mod, *shape)
-        np.testing.assert_allclose(answer(replay(mod, trace).mod, *shape), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            answer(apply_trace(mod, trace).mod, *shape), expected, rtol=1e-4, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("case", ["rows", "columns", "the middle", "everything", "a window, channels last"])
@@ -87,7 +90,7 @@ def test_sums_are_vectors(case: str, target: str, lanes: int) -> None:
     reduce, shape = CASES[case]
     tir = tvm.ir.save_json(program(reduce, *shape, lanes=lanes))
     (sketch,) = design_space(tir, target)
-    (guess,) = ranked([sketch], nests(tir), assumed(2, lanes), 1)
+    (guess,) = ranked([sketch], nests(tir), assume_typical_cpu(2, lanes), 1)
     schedule = rebuild(tir, target, sketch.trace, guess.decisions)
     assert schedule is not None
     text = schedule.mod.script()

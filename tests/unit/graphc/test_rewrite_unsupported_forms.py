@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from benchmarks.zoo.trying_child import try_case
 from graphc.onnx.rewrite_unsupported_forms import rewrite
 from mallorn.core.errors import InvalidModel
+from tests.unit.graphc import networks
 from workers.tvm.import_onnx_to_relax import load_network
 
 RIGHT = [
@@ -110,7 +111,7 @@ def test_integers_that_tvm_does_not_sort_are_sorted_as_int64(dtype: str, tmp_pat
     )
     path = tmp_path / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
-    machine = tvm.relax.VirtualMachine(tvm.compile(load_network(path).mod, "llvm"), tvm.cpu())
+    machine = networks.machine(load_network(path).mod)
     largest = machine["main"](tvm.runtime.tensor(values)).numpy()
     assert largest.dtype == dtype
     assert largest.tolist() == [[np.iinfo(dtype).max, 7]]

@@ -20,32 +20,32 @@ from graphc.quant.dot_product_function import Sums
 from graphc.quant.tile_function import WIDTH, TiledSums, divide_into_tiles
 from graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.core.targets import Target
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.roller.rank_candidates import ranked
 from tests.unit.graphc.networks import TILES, random_of
-from tests.unit.graphc.test_block_matmul_rule import assumed
-from workers.device.target_support import why_not
+from workers.device.target_support import find_unsupported_reason
 from workers.tvm.loop_nests import nests
 from workers.tvm.program_arguments import arguments
 from workers.tvm.program_blocks import blocks_of, operator_of
 from workers.tvm.rebuild_schedule import full_trace, rebuild
-from workers.tvm.reference_outputs import portable, reduction_length
+from workers.tvm.reference_outputs import reduction_length, replace_special_instructions
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 
-PLAIN = '{"kind":"llvm","num-cores":1}'
+PLAIN = '{"kind":"llvm","num-cores":1,"opt-level":0}'
 NAMED = '{"kind":"llvm","mcpu":"sapphirerapids","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
 ROOT = Path(__file__).resolve().parents[3]
 REFUSED = """
 from graphc.quant.tile_instructions import INT8
 from tests.unit.graphc.test_tile_function import CASES, assert_sums, module, product
-from workers.device.detect_host import tiles_allowed
+from workers.device.detect_host import request_amx_tiles
 from workers.sandbox import seccomp
 from workers.sandbox.syscall import prctl
 seccomp.NEVER["arch_prctl"] = (158, -1)
 prctl(38, 1)
-seccomp.refuse(spawns=True, connects=True)
-print("given" if tiles_allowed() else "refused")
+seccomp.install_syscall_filter(spawns=True, connects=True)
+print("given" if request_amx_tiles() else "refused")
 found = product(CASES["rows left over"], INT8)
 target = '{"kind":"llvm","mattr":["+amx-tile","+amx-int8"],"mcpu":"x86-64","num-cores":1}'
 assert_sums(found, module(found), target)
@@ -64,7 +64,7 @@ class Case(NamedTuple):
     stacked: bool = False
 
     def sums(self, by: TileInstruction) -> Sums:
-        step, inputs = by.numbers.step, self.data[-1]
+        step, inputs = by.numbers.input_index, self.data[-1]
         if not self.window:
             read = *(f"vi{axis}" for axis in range(len(self.data) - 1)), step
             kernel = self.data[:1] if self.stacked else ()
@@ -90,6 +90,19 @@ CASES = {
     "a picture that is left out by halves": Case((1, 11, 15, 32), 64, window=3, stride=2),
 }
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+# LLVM takes a second for each. `make test` has every case with bytes, and both types for each shape of data.
+WITH_BYTES_ONLY = {"whole tiles", "few rows", "rows that are no whole tiles", "a small picture"} | {
+    "two tiles of rows, and one row more",
+    "pictures without a window",
+}
+MOST = pytest.mark.parametrize(
+    ("case", "by"),
+    [
+        pytest.param(case, by, id=f"{name}-{number}", marks=[pytest.mark.long] * is_long)
+        for name, case in CASES.items()
+        for number, by, is_long in (("bytes", INT8, False), ("bfloat16", BF16, name in WITH_BYTES_ONLY))
+    ],
+)
 
 
 def product(case: Case, by: TileInstruction) -> TiledSums:
@@ -118,7 +131,7 @@ def factors(found: TiledSums) -> tuple[Any, Any]:
 def expected(found: TiledSums, data: Any, weights: Any) -> Any:
     """The sums by numpy."""
     x, w = data.astype("float64"), weights.astype("float64")
-    if not found.sums.window:
+    if not found.sums.window_axes:
         return x @ w
     _, high, wide, _ = found.sums.result
     stride = (found.sums.strides or (0, 0))[0] // found.sums.inputs
@@ -137,7 +150,7 @@ def assert_sums(found: TiledSums, mod: Any, target: str) -> None:
     data, weights = factors(found)
     out = tvm.runtime.tensor(np.full(found.sums.result, 7, found.instruction.numbers.sums))
     given = map(tvm.runtime.tensor, (data, tile_function.pack_weights(found, weights)))
-    tvm.tirx.build(mod, as_tvm_target(target))["main"](*given, out)
+    tvm.tirx.build(mod, as_tvm_target(target))["main"](*given, out)  # by the JIT: no process may be started
     wanted = expected(found, data, weights)
     limit = 0 if found.instruction is INT8 else 1e-5 * np.abs(wanted).max()
     assert np.abs(out.numpy() - wanted).max() <= limit
@@ -153,17 +166,16 @@ def multiplied(data: Any, weights: Any) -> Any:
 @ALL
 def test_a_process_without_tiles_computes_the_same(case: Case, by: TileInstruction) -> None:
     found = product(case, by)
-    assert_sums(found, portable(module(found)), PLAIN)
+    assert_sums(found, replace_special_instructions(module(found)), PLAIN)
 
 
-@NUMBERS
-@ALL
+@MOST
 def test_tiles_compute_plain_sums(case: Case, by: TileInstruction) -> None:
     """The instructions are in it; where this machine has them, they give the sums of integers exactly."""
     found = product(case, by)
     text = tvm.tirx.build(module(found), as_tvm_target(TILES)).inspect_source("asm")
     assert all(word in text for word in (by.intrinsic, "ldtilecfg", "tilerelease", "syscall"))
-    if not why_not(Target(TILES)):
+    if not find_unsupported_reason(Target(TILES)):
         assert_sums(found, module(found), TILES)
 
 
@@ -188,34 +200,45 @@ def test_a_named_processor_with_tiles_multiplies_by_them(by: TileInstruction) ->
 def test_weights_lie_as_the_processor_reads_tiles(by: TileInstruction) -> None:
     found = product(CASES["two tiles of rows, and one row more"], by)
     data, weights = factors(found)
-    laid, step = tile_function.pack_weights(found, weights), found.step
+    laid, step = tile_function.pack_weights(found, weights), found.elements_per_multiply
     height = step // by.numbers.terms
     columns = [
         sum(
             multiplied(data[:, at * step : at * step + step], tiles[at * height : at * height + height])
-            for at in range(found.run // step)
+            for at in range(found.run_length // step)
         )
         for tiles in laid
     ]
     np.testing.assert_allclose(np.hstack(columns), expected(found, data, weights), rtol=1e-6, atol=1e-6)
 
 
-@NUMBERS
-@pytest.mark.parametrize("case", ["rows left over", "a stack", "a small picture", "a wide picture"])
+@pytest.mark.parametrize(
+    ("case", "by"),
+    [
+        pytest.param("rows left over", INT8, id="rows left over-bytes"),
+        pytest.param("rows left over", BF16, id="rows left over-bfloat16", marks=pytest.mark.long),
+        pytest.param("a stack", INT8, id="a stack-bytes", marks=pytest.mark.long),
+        pytest.param("a stack", BF16, id="a stack-bfloat16"),
+        pytest.param("a small picture", INT8, id="a small picture-bytes"),
+        pytest.param("a small picture", BF16, id="a small picture-bfloat16", marks=pytest.mark.long),
+        pytest.param("a wide picture", INT8, id="a wide picture-bytes", marks=pytest.mark.long),
+        pytest.param("a wide picture", BF16, id="a wide picture-bfloat16"),
+    ],
+)
 def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: str, by: TileInstruction) -> None:
     """In loops on a machine without tiles, by tiles on one with them."""
     found = product(CASES[case], by)
     tir = tvm.ir.save_json(module(found))
     (sketch,) = design_space(tir, TILES)
-    first, *_ = ranked([sketch], nests(tir), assumed(2, 16), 4)
+    first, *_ = ranked([sketch], nests(tir), assume_typical_cpu(2, 16), 4)
     schedule = rebuild(tir, TILES, sketch.trace, first.decisions)
     trace = full_trace(tir, TILES, sketch.trace, first.decisions)
     assert schedule is not None
     assert trace is not None
     assert "T.parallel" in schedule.mod.script()
-    for mod in (schedule.mod, replay(module(found), trace).mod):
-        assert_sums(found, portable(mod), PLAIN)
-        if not why_not(Target(TILES)):
+    for mod in (schedule.mod, apply_trace(module(found), trace).mod):
+        assert_sums(found, replace_special_instructions(mod), PLAIN)
+        if not find_unsupported_reason(Target(TILES)):
             assert_sums(found, mod, TILES)
 
 

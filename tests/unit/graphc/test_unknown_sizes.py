@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from graphc.core.pass_registry import OWN_PASSES
-from graphc.core.pass_runner import run
+from graphc.core.pass_runner import run_passes
 from tests.unit.graphc.networks import NHWC
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 
@@ -54,5 +54,5 @@ def network(shape: Any, body: Body) -> Any:
 def test_they_leave_it_as_it_is(some: bool, body: Body) -> None:
     mod = network((tvm.tirx.Var("n", "int64"), 4, 16, 16) if some else None, body)
     for step in OURS:
-        after, _ = run(mod, [step_json(step)], tvm.target.Target(ABLE))
+        after, _ = run_passes(mod, [step_json(step)], tvm.target.Target(ABLE))
         assert after.script() == mod.script(), step.name

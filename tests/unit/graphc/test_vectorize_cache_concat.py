@@ -8,7 +8,8 @@ import tvm
 from tvm import relax, tirx
 
 from graphc.attention.vectorize_cache_concat import VectorizeCacheConcat
-from tests.unit.graphc.networks import UNOPTIMIZED, random
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import random
 
 HEADS, NUMBERS, ROWS, SAMPLE = 2, 8, 3, 11
 
@@ -32,7 +33,7 @@ def test_rows_come_behind_a_cache_of_any_length(length: int) -> None:
     after, report = VectorizeCacheConcat(size, SAMPLE).apply(mod)
     assert report.fired == 1
     cache, rows = random(1, HEADS, length, NUMBERS), random(1, HEADS, ROWS, NUMBERS)
-    vm = relax.VirtualMachine(relax.build(after, UNOPTIMIZED), tvm.cpu())
+    vm = networks.machine(after)
     found = vm["main"](*map(tvm.runtime.tensor, (cache, rows))).numpy()
     np.testing.assert_array_equal(found, np.concatenate([cache, rows], axis=2))
 

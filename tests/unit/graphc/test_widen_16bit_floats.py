@@ -9,10 +9,10 @@ import onnx
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
 
 from graphc.export.export_checks import largest_allowed_error
-from tests.unit.graphc.networks import UNOPTIMIZED, difference
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import difference
 from workers.tvm.import_onnx_to_relax import load_network
 from workers.tvm.run_recipe_passes import as_tvm_target
 
@@ -38,7 +38,7 @@ def written(path: Path, kind: int, nodes: list[Any], weights: dict[str, Any], ou
 
 
 def run(path: Path, x: Any) -> list[Any]:
-    machine = relax.VirtualMachine(tvm.compile(load_network(path).mod, UNOPTIMIZED), tvm.cpu())
+    machine = networks.machine(load_network(path).mod)
     found = machine["main"](tvm.runtime.tensor(x))
     return [found.numpy()] if hasattr(found, "numpy") else [each.numpy() for each in found]
 

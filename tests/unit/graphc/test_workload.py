@@ -10,7 +10,7 @@ import pytest
 import tvm_ffi
 from tvm.script import from_source
 
-from workers.tvm.workload_key import canonical, normalised_text, structure_key, workload_key
+from workers.tvm.workload_key import normalised_text, rename_blocks_canonically, structure_key, workload_key
 
 PROGRAM = """
 @I.ir_module
@@ -82,7 +82,7 @@ def test_structure_forgets_sizes_and_nothing_else() -> None:
 
 
 def test_canonical_blocks_are_numbered_and_the_program_is_the_same() -> None:
-    renamed = canonical(program())
+    renamed = rename_blocks_canonically(program())
     assert re.findall(r'T\.sblock\("(\w+)"\)', renamed.script()) == ["root", "b0", "b1"]
     assert tvm_ffi.structural_equal(renamed, program())
     assert workload_key(renamed) == workload_key(program())

@@ -7,7 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from graphc.export.compile_network import tasks_of
+from graphc.export.compile_network import list_tuning_tasks
 from graphc.tasks.wrap_extern_calls import WrapExternCalls
 from tests.unit.graphc.networks import HASWELL, network, random, run
 from tests.unit.graphc.tensor_function_conformance import TensorFunctionConformance
@@ -24,7 +24,7 @@ def test_a_sort_goes_through_all_passes_and_is_no_task() -> None:
     with tvm.target.Target(HASWELL):
         mod = tvm.transform.Sequential(passes)(network(largest, (4, 32)))
         mod = WrapExternCalls()(mod)
-        assert tasks_of(mod, tvm.target.Target(HASWELL)) == []
+        assert list_tuning_tasks(mod, tvm.target.Target(HASWELL)) == []
         mod = relax.transform.SplitLayoutRewritePreproc()(mod)
     x = random(4, 32)
     np.testing.assert_array_equal(run(mod, x), -np.sort(-x, axis=1)[:, :3])

@@ -16,7 +16,7 @@ from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from stack.ports import free_port
+from stack.tcp_ports import free_port
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start, running
 from tests.fixtures.models import onnx_bytes
 from tests.fixtures.waiting import PATIENCE
@@ -75,7 +75,7 @@ def test_a_job_is_steered(client: Client, owned: OwnedRows) -> None:
     assert job.pause().state == "paused"
     assert job.resume(trials=6).trials == 70
     job.pause()
-    assert job.resume(auto=True).auto
+    assert job.resume(auto=True).has_auto_budget
     assert job.cancel().state == "cancelled"
 
 
@@ -88,7 +88,7 @@ def test_a_job_is_waited_for_while_its_coordinator_restarts(database: Database, 
             job = client.job(rows.job_id)
             waiting = beside.submit(job.wait, PATIENCE, lambda _status: met.set())
             assert met.wait(PATIENCE)
-        rows.write(lambda session: Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE))
+        rows.write(lambda session: Jobs(session).move_to_state(rows.job_id, [JobState.TUNING], JobState.DONE))
         with running(settings, port):
             assert waiting.result().status.state is JobState.DONE
 
@@ -96,7 +96,7 @@ def test_a_job_is_waited_for_while_its_coordinator_restarts(database: Database, 
 def test_events_are_iterated_to_the_jobs_last(client: Client, owned: OwnedRows) -> None:
     with owned.database.transaction() as session:
         Events(session).append(owned.job_id, OtherEvent(kind="round", data={"index": 0}))
-        Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE)
+        Jobs(session).move_to_state(owned.job_id, [JobState.TUNING], JobState.DONE)
     (seen,) = client.job(owned.job_id).events()
     assert (seen.id, seen.kind, seen.payload) == (1, "round", {"index": 0})
 
@@ -107,7 +107,7 @@ def test_schedules_of_a_job_are_downloaded(
     directory = coordinator.artifacts / "exports" / "x"
     directory.mkdir(parents=True)
     (directory / "manifest.json").write_text("{}")
-    owned.write(lambda session: Jobs(session).record(owned.job_id, export_uri=str(directory)))
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, export_uri=str(directory)))
     assert (client.job(owned.job_id).schedules(tmp_path / "out") / "manifest.json").read_text() == "{}"
 
 

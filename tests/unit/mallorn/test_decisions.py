@@ -4,7 +4,13 @@ from typing import Any
 
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.decision_summary import Calibration, TaskAtRest, calibration, summarise, with_totals
+from mallorn.results.decision_summary import (
+    Calibration,
+    TaskAtRest,
+    add_total_latencies,
+    compute_calibration,
+    summarise,
+)
 
 
 def task(index: int, name: str, weight: int, latency_us: float | None, reason: str = "") -> TaskStatus:
@@ -34,10 +40,10 @@ def row(
         "index": 0,
         "state": "done",
         "task_index": task,
-        "before_us": before_us,
-        "found_us": found_us,
+        "previous_best_us": before_us,
+        "best_us": found_us,
         "gain_us": gain_us,
-        "in_interval": held,
+        "is_in_interval": held,
         "trials": 8,
         "policy": "dynatune",
         **changes,
@@ -46,7 +52,7 @@ def row(
 
 
 def totals(*rounds: RoundStatus) -> list[tuple[float | None, float | None]]:
-    return [(told.total_before_us, told.total_after_us) for told in with_totals(rounds, TASKS)]
+    return [(told.total_before_us, told.total_after_us) for told in add_total_latencies(rounds, TASKS)]
 
 
 def test_the_total_is_known_from_the_round_that_times_the_last_task() -> None:
@@ -67,7 +73,7 @@ def test_what_another_job_found_in_between_is_not_this_rounds_gain() -> None:
 
 def test_tasks_that_were_never_timed_do_not_hide_the_total() -> None:
     tiny = task(2, "reshape", 9, None)
-    (told,) = with_totals([row(0, 10.0, 8.0)], [*TASKS, tiny])
+    (told,) = add_total_latencies([row(0, 10.0, 8.0)], [*TASKS, tiny])
     assert (told.total_before_us, told.total_after_us) == (25.0, 21.0)
     summary = summarise(JOB, [*TASKS, tiny], [told])
     assert (summary.total_us, summary.tasks_timed) == (21.0, 2)
@@ -83,8 +89,8 @@ def test_shares_add_up_and_the_hungriest_task_comes_first() -> None:
 
 def test_only_judged_forecasts_count() -> None:
     rounds = [row(0, 9.0, 8.0, held) for held in (True, None, False, True, True)]
-    assert calibration(rounds) == Calibration(judged=4, held=3, share=0.75)
-    assert calibration([]) == Calibration(judged=0, held=0, share=None)
+    assert compute_calibration(rounds) == Calibration(judged=4, held=3, share=0.75)
+    assert compute_calibration([]) == Calibration(judged=0, held=0, share=None)
 
 
 def test_the_summary_says_how_the_job_ended_and_who_rests() -> None:

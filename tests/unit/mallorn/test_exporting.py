@@ -10,7 +10,7 @@ import pytest
 
 from mallorn import Client
 from mallorn.core.errors import InvalidModel
-from mallorn.core.install_command import MissingPackage, install_line
+from mallorn.core.install_command import MissingPackage, pip_install_command
 from mallorn.onnx_export import as_onnx, to_onnx
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
@@ -135,7 +135,7 @@ def test_without_the_converter_the_next_step_is_said(
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(MissingPackage, match=missing) as caught, as_onnx(tmp_path / name):
         pass
-    assert caught.value.hint == install_line("tensorflow")
+    assert caught.value.hint == pip_install_command("tensorflow")
 
 
 def test_what_no_converter_knows_is_refused(tmp_path: Path) -> None:

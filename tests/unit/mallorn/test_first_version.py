@@ -41,19 +41,24 @@ class Exporting(Job):
 def test_it_is_fetched_and_told_once() -> None:
     job = Exporting()
     first = FirstVersion(job, Path("won"))
-    assert first.news(REFINED) == "first version after 12 s, 0.84 of onnxruntime: won"
-    assert first.news(REFINED) == ""
+    assert first.announce_first_export(REFINED) == "first version after 12 s, 0.84 of onnxruntime: won"
+    assert first.announce_first_export(REFINED) == ""
     assert job.fetched == [Path("won")]
 
 
 def test_without_a_time_beside_onnxruntime_none_is_told() -> None:
-    assert FirstVersion(Exporting(sec=7.0), Path("won")).news(REFINED) == "first version after 7 s: won"
+    assert (
+        FirstVersion(Exporting(sec=7.0), Path("won")).announce_first_export(REFINED)
+        == "first version after 7 s: won"
+    )
 
 
 def test_who_has_no_directory_is_told_the_command() -> None:
     job = Exporting()
     assert (
-        FirstVersion(job, "mallorn schedules 1f").news(REFINED).endswith("onnxruntime: mallorn schedules 1f")
+        FirstVersion(job, "mallorn schedules 1f")
+        .announce_first_export(REFINED)
+        .endswith("onnxruntime: mallorn schedules 1f")
     )
     assert job.fetched == []
 
@@ -69,19 +74,19 @@ def test_who_has_no_directory_is_told_the_command() -> None:
 )
 def test_nothing_else_is_a_first_version(status: Any) -> None:
     job = Exporting()
-    assert FirstVersion(job, Path("won")).news(status) == ""
+    assert FirstVersion(job, Path("won")).announce_first_export(status) == ""
     assert job.fetched == []
 
 
 def test_a_coordinator_that_is_away_is_asked_again() -> None:
     job = Exporting(Unavailable("http://c does not answer"))
     first = FirstVersion(job, Path("won"))
-    assert first.news(REFINED) == ""
-    assert first.news(REFINED).endswith(": won")
+    assert first.announce_first_export(REFINED) == ""
+    assert first.announce_first_export(REFINED).endswith(": won")
 
 
 def test_what_cannot_be_written_is_told_and_the_job_goes_on() -> None:
     job = Exporting(FULL)
     first = FirstVersion(job, Path("won"))
-    assert first.news(REFINED) == FULL.message
-    assert first.news(REFINED) == ""
+    assert first.announce_first_export(REFINED) == FULL.message
+    assert first.announce_first_export(REFINED) == ""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mallorn import Client
-from mallorn.core.install_command import MissingPackage, install_line, need
+from mallorn.core.install_command import MissingPackage, import_optional_module, pip_install_command
 from mallorn.core.outcomes import Outcome
 from mallorn.dataframes import HISTORY
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -67,7 +67,7 @@ def test_without_pandas_the_next_step_is_said(
     monkeypatch.setitem(sys.modules, "pandas", None)
     with Client(coordinator.url) as client, pytest.raises(MissingPackage) as caught:
         client.job(tuned.job_id).history()
-    assert caught.value.hint == install_line("notebook")
+    assert caught.value.hint == pip_install_command("notebook")
 
 
 def test_a_package_that_is_there_and_broken_says_what_it_misses(
@@ -76,4 +76,4 @@ def test_a_package_that_is_there_and_broken_says_what_it_misses(
     (tmp_path / "halfway.py").write_text("import its_own_dependency")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="its_own_dependency"):
-        need("halfway", "a DataFrame", "notebook")
+        import_optional_module("halfway", "a DataFrame", "notebook")

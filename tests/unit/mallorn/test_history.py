@@ -1,6 +1,12 @@
 """A job's way down, from its rounds."""
 
-from mallorn.results.best_so_far_curve import CurvePoint, at_seconds, at_trials, curve, reached
+from mallorn.results.best_so_far_curve import (
+    CurvePoint,
+    best_total_at_seconds,
+    best_total_at_trials,
+    best_us_by_task,
+    curve,
+)
 from tests.fixtures.told import told_round, told_task
 
 TASKS = [told_task(0, 4.0, weight=2), told_task(1, 10.0)]
@@ -48,10 +54,10 @@ def test_a_job_without_times_has_no_curve() -> None:
 
 def test_the_curve_is_read_at_trials_and_seconds() -> None:
     points = curve(ROUNDS, TASKS, 1000.0)
-    assert [at_trials(points, trials) for trials in (31, 32, 79, 500)] == [None, 28.0, 20.0, 18.0]
-    assert [at_seconds(points, sec) for sec in (19.0, 35.0, 99.0)] == [None, 20.0, 18.0]
+    assert [best_total_at_trials(points, trials) for trials in (31, 32, 79, 500)] == [None, 28.0, 20.0, 18.0]
+    assert [best_total_at_seconds(points, sec) for sec in (19.0, 35.0, 99.0)] == [None, 20.0, 18.0]
 
 
 def test_what_a_job_reached_is_untouched_by_what_others_found_later() -> None:
     lowered_since = [told_task(0, 1.0, weight=2), told_task(1, 10.0), told_task(2, 7.0)]
-    assert reached(ROUNDS, lowered_since) == {0: 4.0, 1: 10.0, 2: 7.0}
+    assert best_us_by_task(ROUNDS, lowered_since) == {0: 4.0, 1: 10.0, 2: 7.0}

@@ -111,13 +111,13 @@ def test_a_comment_is_no_event_and_a_torn_last_event_is_left_out() -> None:
 def test_an_event_is_a_value_of_its_kind_whether_its_data_names_it_or_not(data: str) -> None:
     (event,) = parse_events(["id: 1", "event: finishing", f"data: {data}", ""])
     assert event is not None
-    assert (event.payload, event.value) == ({"why": "spent"}, FinishingEvent(why="spent"))
+    assert (event.payload, event.parsed_event) == ({"why": "spent"}, FinishingEvent(reason="spent"))
 
 
 def test_an_event_of_a_newer_coordinator_is_told_as_it_came() -> None:
     (event,) = parse_events(["id: 1", "event: moved", 'data: {"to": "x"}', ""])
     assert event is not None
-    assert event.value == OtherEvent(kind="moved", data={"to": "x"})
+    assert event.parsed_event == OtherEvent(kind="moved", data={"to": "x"})
 
 
 def test_wait_returns_the_job_once_it_is_done() -> None:

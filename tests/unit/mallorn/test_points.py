@@ -1,8 +1,8 @@
 """The table of a range's points, as commands print it."""
 
 from mallorn.core.values.finish_report import ModelLatency, PointTimes
+from mallorn.wording.describe_results import POINT_COLUMNS
 from mallorn.wording.format_values import Cell
-from mallorn.wording.results import POINT_COLUMNS
 
 
 def timed(us: float) -> ModelLatency:

@@ -23,7 +23,7 @@ from db.session import Database
 from mallorn import Client, Job
 from mallorn import tune_model as tuning
 from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.core.install_command import MissingPackage, install_line
+from mallorn.core.install_command import MissingPackage, pip_install_command
 from mallorn.core.settings import settings
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
@@ -44,7 +44,7 @@ PROGRESS = {
     "estimated_us": None,
     "tasks": 0,
     "tasks_measured": 0,
-    "in_flight": 0,
+    "open_candidates": 0,
 }
 BODY = {
     "id": "1f",
@@ -175,7 +175,7 @@ def test_without_the_parts_of_a_service_the_line_that_installs_them_is_said(
     monkeypatch.setattr(tuning, "find_spec", lambda module: None)
     with pytest.raises(MissingPackage, match="needs sqlalchemy") as caught:
         mallorn.tune(model)
-    assert install_line("server,worker") in caught.value.hint
+    assert pip_install_command("server,worker") in caught.value.hint
 
 
 def test_interrupting_pauses_the_job(use: Use, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ def test_a_tuned_job_stays_readable_when_its_service_has_ended(
     run_round(rows, "w0", [30.0, None], FIRST_PASS)
     with Client("http://127.0.0.1:9") as api:
         job = Job(api.connection, {"id": rows.job_id, "state": "done"})
-        kept = Connected(api, DataDir(tmp_path)).readable_later(job)
+        kept = Connected(api, DataDir(tmp_path)).job_from_files(job)
 
     async def cell() -> None:
         """A notebook's, whose thread has a loop that runs."""

@@ -4,7 +4,7 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.fleet_key import FleetKey
-from workers.device.private_sockets import is_own, listen, private_address
+from workers.device.private_sockets import is_own_address, listen, private_address
 from workers.device.tracker_client import NO_KEY
 
 
@@ -34,8 +34,8 @@ def test_a_port_in_use_is_passed_over() -> None:
 
 
 def test_a_host_knows_which_addresses_are_its_own() -> None:
-    assert is_own("127.0.0.1")
-    assert not is_own("192.0.2.1")
+    assert is_own_address("127.0.0.1")
+    assert not is_own_address("192.0.2.1")
 
 
 def test_other_machines_are_let_in_with_a_key_alone() -> None:

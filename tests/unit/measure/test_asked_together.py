@@ -6,11 +6,11 @@ from typing import cast
 import pytest
 
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
 from workers.tvm.tvm_space import TvmSpace
 
@@ -29,7 +29,7 @@ def test_a_candidate_that_ends_the_compiler_takes_no_other_with_it(error: ChildE
             raise error
         return [True] * len(candidates)
 
-    facts = Target("t"), (), cast("CandidateCompiler", None), assumed(2, 16)
+    facts = Target("t"), (), cast("CandidateCompiler", None), assume_typical_cpu(2, 16)
     space = TvmSpace([Sketch("s", "the trace", ())], PROGRAM, *facts, validate=validate)
     assert space.valid([Candidate("s", (n,)) for n in range(3)]) == [True, False, True]
     assert asked == [3, 1, 1, 1]  # once more, each alone

@@ -4,13 +4,13 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
-from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.values.machine import Machine, assume_typical_cpu
 from mallorn.core.values.trial import Trial
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import MeasureResult, Program
-from workers.measure.roofline_check import BEYOND, least_believed_us, reject_implausible
+from workers.measure.measurer_interface import MeasureResult, Program
+from workers.measure.roofline_check import BEYOND, reject_implausible, shortest_plausible_us
 
-HERE = assumed(cores=2, lanes=8).model_copy(update={"measured": True})
+HERE = assume_typical_cpu(cores=2, lanes=8).model_copy(update={"measured": True})
 PEAK_US = 100.0  # what the program takes at the machine's peak
 
 
@@ -24,7 +24,7 @@ def told(latency_us: float) -> MeasureResult:
 
 
 def test_a_time_far_beyond_the_peak_is_a_failed_run() -> None:
-    least_us = least_believed_us(program(), HERE)
+    least_us = shortest_plausible_us(program(), HERE)
     found = reject_implausible(told(PEAK_US / 100), least_us)
     assert (found.slot, found.trial.outcome, found.trial.latency_us) == (3, Outcome.RUN_ERROR, None)
     assert found.trial.error == "beyond its machine: the device tells 1 us for what takes more than 3.12 us"
@@ -34,14 +34,14 @@ def test_a_time_far_beyond_the_peak_is_a_failed_run() -> None:
 @pytest.mark.parametrize("share", [1.0, 0.5, 1.0 / BEYOND])
 def test_what_a_machine_may_do_is_believed(share: float) -> None:
     honest = told(PEAK_US * share)
-    assert reject_implausible(honest, least_believed_us(program(), HERE)) is honest
+    assert reject_implausible(honest, shortest_plausible_us(program(), HERE)) is honest
 
 
 def test_a_failure_stays_what_it_is() -> None:
     failed = MeasureResult(0, Trial(Candidate("s0", (1,)), Outcome.WRONG_RESULT))
-    assert reject_implausible(failed, least_believed_us(program(), HERE)) is failed
+    assert reject_implausible(failed, shortest_plausible_us(program(), HERE)) is failed
 
 
 @pytest.mark.parametrize("machine", [None, HERE.model_copy(update={"measured": False})])
 def test_without_a_measured_machine_nothing_is_too_fast(machine: Machine | None) -> None:
-    assert least_believed_us(program(), machine) == 0.0
+    assert shortest_plausible_us(program(), machine) == 0.0

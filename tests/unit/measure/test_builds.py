@@ -14,9 +14,9 @@ from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import Builds, BuiltCandidate
-from workers.measure.validate_candidates import home
+from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
+from workers.measure.validate_candidates import choose_builder
 from workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,
@@ -96,12 +96,12 @@ def test_every_free_builder_gets_a_candidate_and_a_freed_one_the_next() -> None:
 def test_a_builder_goes_on_with_what_it_found_valid_before_it_helps_others() -> None:
     pool = Pool()
     builds = builds_of(pool, 8)
-    homes = {slot: home((slot, 2), pool.size) for slot in range(8)}
+    homes = {slot: choose_builder((slot, 2), pool.size) for slot in range(8)}
     own = [slot for slot in homes if homes[slot] == 0]
     others = [slot for slot in homes if homes[slot] == 1]
     assert own
     assert others
-    builds.feed()
+    builds.assign_candidates()
     for slot in [*own[1:], *others[1:]]:  # the other builder is still at its first
         pool.end(next(tag for tag in pool.tags if pool.places[tag] == 0))
         builds.poll(0)
@@ -110,7 +110,7 @@ def test_a_builder_goes_on_with_what_it_found_valid_before_it_helps_others() -> 
 
 def test_a_builder_is_told_all_it_needs() -> None:
     pool = Pool()
-    builds_of(pool).feed()
+    builds_of(pool).assign_candidates()
     assert pool.tasks[1] == {
         "tir": "the program",
         "target": "t",
@@ -125,7 +125,7 @@ def test_a_builder_is_told_all_it_needs() -> None:
 def test_what_the_host_lacks_is_no_candidates_fault(error: MallornError) -> None:
     pool = Pool()
     builds = builds_of(pool)
-    builds.feed()
+    builds.assign_candidates()
     pool.end(0, error)
     with pytest.raises(type(error)):
         builds.poll(0)
@@ -134,7 +134,7 @@ def test_what_the_host_lacks_is_no_candidates_fault(error: MallornError) -> None
 def test_a_library_comes_with_the_arguments_that_the_schedule_wants() -> None:
     pool = Pool()
     builds = builds_of(pool)
-    builds.feed()
+    builds.assign_candidates()
     pool.end(1)
     (ready,) = builds.poll(0)
     assert isinstance(ready, BuiltCandidate)
@@ -153,7 +153,7 @@ def test_a_library_comes_with_the_arguments_that_the_schedule_wants() -> None:
 def test_a_failed_build_is_a_result(error: MallornError, outcome: Outcome) -> None:
     pool = Pool()
     builds = builds_of(pool)
-    builds.feed()
+    builds.assign_candidates()
     pool.end(0, error)
     assert builds.poll(0) == [MeasureResult(0, Trial(Candidate("s", (0, 2)), outcome, error=error.message))]
 
@@ -161,7 +161,7 @@ def test_a_failed_build_is_a_result(error: MallornError, outcome: Outcome) -> No
 def test_each_of_several_builds_at_once_has_its_own_limit_and_its_own_error() -> None:
     pool = Pool()
     builds = builds_of(pool)
-    builds.feed()
+    builds.assign_candidates()
     pool.end(1, ChildTimeout("builder took longer than 5 s"))
     pool.end(0, ChildFailed("InternalError", "check failed"))
     (late, wrong), _ = builds.poll(0), builds.poll(0)
@@ -185,30 +185,30 @@ HOSTS_DOING = [
 def test_what_the_host_ended_is_built_once_more_alone(error: MallornError) -> None:
     pool = Pool()
     builds = builds_of(pool)
-    builds.feed()
+    builds.assign_candidates()
     pool.end(0, error)
     assert builds.poll(0) == []
     assert pool.tags == [1, 2], "after all others"
     pool.end(1)
     pool.end(2)
     assert len(builds.poll(0)) == 2
-    assert builds.unfinished
-    builds.feed()
+    assert builds.has_unfinished
+    builds.assign_candidates()
     assert pool.tags == [0]
     pool.end(0)
     (ready,) = builds.poll(0)
     assert isinstance(ready, BuiltCandidate)
-    assert not builds.unfinished
+    assert not builds.has_unfinished
 
 
 def ended_twice(error: MallornError) -> list[BuiltCandidate | MeasureResult]:
     pool = Pool()
     builds = builds_of(pool, 1)
     for _ in range(2):
-        builds.feed()
+        builds.assign_candidates()
         pool.end(0, error)
         found = builds.poll(0)
-    assert not builds.unfinished
+    assert not builds.has_unfinished
     return found
 
 
@@ -226,7 +226,7 @@ def test_a_host_on_which_builders_do_not_start_gives_its_round_to_another() -> N
 def test_a_full_disk_is_not_the_candidates_fault() -> None:
     pool = Pool()
     builds = builds_of(pool)
-    builds.feed()
+    builds.assign_candidates()
     pool.end(0, StorageFull())
     with pytest.raises(StorageFull):
         builds.poll(0)
@@ -235,8 +235,8 @@ def test_a_full_disk_is_not_the_candidates_fault() -> None:
 def test_an_aborted_round_leaves_no_task_and_no_sleeper() -> None:
     pool = Pool()
     builds = builds_of(pool)
-    builds.feed()
+    builds.assign_candidates()
     builds.pause()
     builds.abort()
-    assert not builds.unfinished
+    assert not builds.has_unfinished
     assert not pool.suspended

@@ -5,7 +5,7 @@ import pytest
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.targets import parse_target
 from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.device_runs import empties_cache
+from workers.measure.device_runs import must_flush_cache
 
 GPU = parse_target({"kind": "cuda", "arch": "sm_90a"})
 CPU = parse_target({"kind": "llvm", "num-cores": 2})
@@ -19,22 +19,22 @@ def product(rows: int, columns: int = 4096, terms: int = 4096) -> Arguments:
 
 @pytest.mark.parametrize(("rows", "empty"), [(1, True), (16, True), (1024, False), (4096, False)])
 def test_a_product_that_reads_its_weights_once_finds_an_empty_cache(rows: int, empty: bool) -> None:
-    assert empties_cache(AUTO, product(rows), GPU) is empty
+    assert must_flush_cache(AUTO, product(rows), GPU) is empty
 
 
 def test_a_large_output_is_not_what_a_program_reads() -> None:
-    assert not empties_cache(AUTO, Arguments(product(1).args, outputs=(1,)), GPU)
+    assert not must_flush_cache(AUTO, Arguments(product(1).args, outputs=(1,)), GPU)
 
 
 @pytest.mark.parametrize(("flush_l2", "empty"), [("on", True), ("off", False)])
 def test_who_says_so_decides_for_all_programs(flush_l2: str, empty: bool) -> None:
     evaluator = EvaluatorOptions.model_validate({"flush_l2": flush_l2})
-    assert [empties_cache(evaluator, product(rows), GPU) for rows in (1, 4096)] == [empty] * 2
+    assert [must_flush_cache(evaluator, product(rows), GPU) for rows in (1, 4096)] == [empty] * 2
 
 
 @pytest.mark.parametrize("flush_l2", ["auto", "on", "off"])
 def test_on_a_cpu_nothing_is_emptied(flush_l2: str) -> None:
-    assert not empties_cache(EvaluatorOptions.model_validate({"flush_l2": flush_l2}), product(1), CPU)
+    assert not must_flush_cache(EvaluatorOptions.model_validate({"flush_l2": flush_l2}), product(1), CPU)
 
 
 def test_times_compare_only_with_times_that_are_taken_alike() -> None:

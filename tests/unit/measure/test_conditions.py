@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.device import clock_conditions, detect_host
-from workers.device.clock_conditions import governor, limits
+from workers.device import cpu_speed_limits, detect_host
+from workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
 from workers.device.device_class import Identity
 from workers.device.device_server import DeviceServer
 
@@ -39,9 +39,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_up_groups: MadeUp
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    monkeypatch.setattr(clock_conditions, "FREQUENCY", tmp_path / "cpufreq")
-    monkeypatch.setattr(clock_conditions, "SUPPLIES", tmp_path / "power")
-    monkeypatch.setattr(clock_conditions, "TURBO", {tmp_path / "no_turbo": "1", tmp_path / "boost": "0"})
+    monkeypatch.setattr(cpu_speed_limits, "FREQUENCY", tmp_path / "cpufreq")
+    monkeypatch.setattr(cpu_speed_limits, "SUPPLIES", tmp_path / "power")
+    monkeypatch.setattr(cpu_speed_limits, "TURBO", {tmp_path / "no_turbo": "1", tmp_path / "boost": "0"})
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     made_up_groups("0::/", V2_MOUNT, {})
     return make_up
@@ -50,7 +50,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_up_groups: MadeUp
 @pytest.mark.parametrize("files", [{}, NORMAL], ids=["a virtual machine", "a laptop at its plug"])
 def test_most_hosts_are_limited_by_nothing(files: Mapping[str, str], host: Host) -> None:
     host(files)
-    assert limits() == ""
+    assert find_cpu_speed_limits() == ""
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_most_hosts_are_limited_by_nothing(files: Mapping[str, str], host: Host)
 )
 def test_what_keeps_the_clock_down_is_said(files: Mapping[str, str], said: str, host: Host) -> None:
     host({**NORMAL, **files})
-    assert limits() == said
+    assert find_cpu_speed_limits() == said
 
 
 @pytest.mark.parametrize(("quota", "said"), [("150000", "+quota1.5"), ("400000", ""), ("800000", "")])
@@ -72,7 +72,7 @@ def test_a_quota_is_said_that_pays_for_fewer_cores_than_there_are(
     quota: str, said: str, host: Host, made_up_groups: MadeUp
 ) -> None:
     made_up_groups("0::/a", V2_MOUNT, {"a/cpu.max": f"{quota} 100000\n"})
-    assert limits() == said
+    assert find_cpu_speed_limits() == said
 
 
 class Tracker:
@@ -81,7 +81,7 @@ class Tracker:
     def __init__(self) -> None:
         self.told: list[Identity] = []
 
-    def describe(self, identity: Identity) -> None:
+    def update_description(self, identity: Identity) -> None:
         self.told.append(identity)
 
 
@@ -90,7 +90,7 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
 ) -> None:
     host(NORMAL)
     whole: Any = {"name": "d", "target": '{"kind":"llvm","num-cores":2}', "accelerator": ""}
-    identity, tracker = detect_host.refresh_identity(whole), Tracker()
+    identity, tracker = detect_host.refresh_host_facts(whole), Tracker()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = DeviceServer(tracker, listener, identity, tmp_path, None, "require", lambda: listener)  # type: ignore[arg-type]
         server._announce_host_changes()
@@ -99,7 +99,7 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
         server._announce_host_changes()
         server._announce_host_changes()
     [now] = tracker.told
-    assert governor() == now["governor"] == "performance"
+    assert read_cpu_governor() == now["governor"] == "performance"
     assert now["host_class"] != identity["host_class"]
     assert now["host_class"].endswith("+battery")
 
@@ -107,12 +107,12 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
 def test_a_gpu_stays_part_of_its_hosts_class(host: Host) -> None:
     host({})
     identity: Any = {"name": "d", "target": "{}", "accelerator": "NVIDIA H100"}
-    assert detect_host.refresh_identity(identity)["host_class"].endswith("+NVIDIA-H100")
+    assert detect_host.refresh_host_facts(identity)["host_class"].endswith("+NVIDIA-H100")
 
 
 def test_times_of_two_drivers_or_power_limits_of_a_gpu_do_not_compare(host: Host) -> None:
     host({})
     gpu: Any = {"name": "d", "target": "{}", "accelerator": "NVIDIA H100", "gpu_driver": "580.159.04"}
     limited = {**gpu, "gpu_power_limit": "+350W"}
-    assert detect_host.refresh_identity(gpu)["host_class"].endswith("+NVIDIA-H100+580.159.04")
-    assert detect_host.refresh_identity(limited)["host_class"].endswith("+NVIDIA-H100+580.159.04+350W")
+    assert detect_host.refresh_host_facts(gpu)["host_class"].endswith("+NVIDIA-H100+580.159.04")
+    assert detect_host.refresh_host_facts(limited)["host_class"].endswith("+NVIDIA-H100+580.159.04+350W")

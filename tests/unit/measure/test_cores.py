@@ -15,7 +15,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from workers.host.core_lock import CoreLock
-assert CoreLock(Path(sys.argv[1])).take(0)
+assert CoreLock(Path(sys.argv[1])).lock_exclusively(0)
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -28,21 +28,21 @@ def path(tmp_path: Path) -> Path:
 
 def test_one_at_a_time_has_them_alone(path: Path) -> None:
     first, second = CoreLock(path), CoreLock(path)
-    assert first.take(0)
-    assert first.take(0)  # whoever has them may ask again
-    assert not second.take(0)
-    first.give_back()
-    assert second.take(0)
+    assert first.lock_exclusively(0)
+    assert first.lock_exclusively(0)  # whoever has them may ask again
+    assert not second.lock_exclusively(0)
+    first.unlock()
+    assert second.lock_exclusively(0)
 
 
 def test_work_is_shared_and_keeps_timing_waiting(path: Path) -> None:
     one, another, timer = CoreLock(path), CoreLock(path), CoreLock(path)
-    one.share()
-    another.share()
-    assert not timer.take(0)
-    one.give_back()
-    another.give_back()
-    assert timer.take(0)
+    one.lock_shared()
+    another.lock_shared()
+    assert not timer.lock_exclusively(0)
+    one.unlock()
+    another.unlock()
+    assert timer.lock_exclusively(0)
 
 
 def test_who_waits_to_time_lets_nobody_else_begin_to_share(path: Path) -> None:
@@ -50,19 +50,19 @@ def test_who_waits_to_time_lets_nobody_else_begin_to_share(path: Path) -> None:
     began = threading.Event()
 
     def share() -> None:
-        late.share()
+        late.lock_shared()
         began.set()
 
-    busy.share()
-    waiting = threading.Thread(target=lambda: timer.take(PATIENCE))
+    busy.lock_shared()
+    waiting = threading.Thread(target=lambda: timer.lock_exclusively(PATIENCE))
     waiting.start()
     wait_for(lambda: not _is_open(path), "the timer at the gate")
     sharing = threading.Thread(target=share)
     sharing.start()
-    busy.give_back()
+    busy.unlock()
     waiting.join()  # the timer goes first, however often others ask
     assert not began.is_set()
-    timer.give_back()
+    timer.unlock()
     sharing.join()
     assert began.is_set()
 
@@ -82,7 +82,7 @@ def test_a_killed_process_keeps_nothing(path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], text=True, **pipes) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        assert not CoreLock(path).take(0)
+        assert not CoreLock(path).lock_exclusively(0)
         process.kill()
         process.wait()
-        assert CoreLock(path).take(0)
+        assert CoreLock(path).lock_exclusively(0)

@@ -35,11 +35,11 @@ def test_it_stands_still_while_somebody_times_and_goes_on_afterwards(path: Path)
     with paused_while_timing(child, CoreLock(path), slice_sec=0.01):
         wait_for(lambda: child.turns, "its first slice")
         for _ in range(5):
-            assert timer.take(PATIENCE)
+            assert timer.lock_exclusively(PATIENCE)
             before = child.turns
             assert not child.runs
             assert child.turns == before
-            timer.give_back()
+            timer.unlock()
             wait_for(lambda before=before: child.turns > before, "its next slice")
 
 
@@ -47,7 +47,7 @@ def test_when_its_work_is_over_nobody_waits_for_it(path: Path) -> None:
     child = Computing()
     with paused_while_timing(child, CoreLock(path), slice_sec=PATIENCE):
         wait_for(lambda: child.runs and child.turns, "its slice")
-    assert CoreLock(path).take(PATIENCE)
+    assert CoreLock(path).lock_exclusively(PATIENCE)
     assert child.runs
 
 
@@ -69,7 +69,7 @@ def test_a_lock_that_fails_on_the_way_leaves_the_child_running(
         assert not child.runs
         raise error
 
-    monkeypatch.setattr(cores, "share", fail)
+    monkeypatch.setattr(cores, "lock_shared", fail)
     with paused_while_timing(child, cores):
         wait_for(lambda: child.turns, "the child to go on")
         assert child.runs

@@ -7,7 +7,7 @@ from mallorn.core.outcomes import Outcome
 from tests.fixtures.faulty_device import FaultyDevice, FaultySession, offering
 from tests.unit.measure.test_faulty_device import timing_with, tried
 from workers.device.rpc_handshake import DEATH_NOTICE
-from workers.tvm.remote_device import GPU_FAILED, TOO_SLOW, meaning, without_source
+from workers.tvm.remote_device import GPU_FAILED, TOO_SLOW, explain_cuda_error, remove_kernel_source
 
 # Of TVM 0.27: TVM_FFI_CHECK_CUDA_ERROR, CUDA_DRIVER_CALL and CUDAWrappedFunc in its sources.
 RUNTIME = "RuntimeError: CUDA Runtime Error: {} (700): an error was encountered"
@@ -42,16 +42,16 @@ TIMEOUTS = [RUNTIME.format("cudaErrorLaunchTimeout"), LAUNCH.format("CUDA_ERROR_
 
 @pytest.mark.parametrize("text", CANDIDATES)
 def test_an_error_of_a_candidate_is_told_from_those_of_the_gpu(text: str) -> None:
-    assert meaning(text) not in (None, GPU_FAILED, TOO_SLOW)
+    assert explain_cuda_error(text) not in (None, GPU_FAILED, TOO_SLOW)
 
 
 @pytest.mark.parametrize("text", ["", "InternalError: Check failed: CUDA_ERROR", "not cudaErrorlike"])
 def test_other_errors_are_none_of_cuda(text: str) -> None:
-    assert meaning(text) is None
+    assert explain_cuda_error(text) is None
 
 
 def test_a_message_is_without_the_source_of_the_kernel() -> None:
-    assert without_source(CANDIDATES[5]).endswith("block=(2048,1,1)")
+    assert remove_kernel_source(CANDIDATES[5]).endswith("block=(2048,1,1)")
 
 
 def sticky(text: str) -> FaultyDevice:

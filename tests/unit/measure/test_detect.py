@@ -10,7 +10,7 @@ import pytest
 from mallorn.core.errors import InvalidTarget
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
 from workers.device import detect_host
-from workers.device.detect_host import available_cores, cpu_info, detect_target, host_fingerprint
+from workers.device.detect_host import available_cores, cpu_info, detect_target, read_host_facts
 
 CPUINFO = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -26,20 +26,20 @@ V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
 
 
 def test_two_processes_of_one_machine_have_one_fingerprint() -> None:
-    program = "from workers.device.detect_host import host_fingerprint; print(host_fingerprint())"
+    program = "from workers.device.detect_host import read_host_facts; print(read_host_facts())"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == str(host_fingerprint())
+    assert other.stdout.strip() == str(read_host_facts())
 
 
 def test_the_host_class_tells_core_counts_and_cpus_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = host_fingerprint()["host_class"]
+    ours = read_host_facts()["host_class"]
     monkeypatch.setattr(detect_host, "available_cores", lambda: 77)
-    assert "77c" in host_fingerprint()["host_class"]
+    assert "77c" in read_host_facts()["host_class"]
     monkeypatch.undo()
-    monkeypatch.setattr(detect_host, "_processor", lambda: {"model name": "Other CPU"})
-    assert host_fingerprint()["host_class"] != ours
+    monkeypatch.setattr(detect_host, "_cached_cpu_info", lambda: {"model name": "Other CPU"})
+    assert read_host_facts()["host_class"] != ours
     monkeypatch.undo()
-    assert host_fingerprint()["host_class"] == ours
+    assert read_host_facts()["host_class"] == ours
 
 
 def test_the_local_target_names_cpu_and_cores() -> None:
@@ -76,12 +76,12 @@ def test_a_cpu_whose_hypervisor_hides_instructions_is_what_is_left_of_it(
 
 @pytest.mark.parametrize(("flags", "level"), [(V4, "x86-64-v4"), (V3, "x86-64-v3"), (V2, "x86-64-v2")])
 def test_flags_decide_the_level(flags: str, level: str) -> None:
-    assert detect_host._cpu_level({"flags": flags}, "x86_64") == level
+    assert detect_host._x86_feature_level({"flags": flags}, "x86_64") == level
 
 
 def test_a_cpu_below_every_level_must_be_named() -> None:
     with pytest.raises(InvalidTarget):
-        detect_host._cpu_level({"flags": "sse2"}, "x86_64")
+        detect_host._x86_feature_level({"flags": "sse2"}, "x86_64")
 
 
 def test_only_the_first_processor_is_read() -> None:

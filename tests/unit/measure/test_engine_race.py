@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.values.finish_report import ModelLatency
-from mallorn.results.speedup import interval
+from mallorn.results.speedup import median_confidence_interval
 from workers.subprocesses.errors import ChildTimeout
 from workers.whole_model.interleaved_timing import MOST_CALLS, time_interleaved
 
@@ -95,4 +95,4 @@ def test_every_engine_gets_its_median_its_interval_and_its_bursts() -> None:
 def test_the_interval_of_a_median_narrows_with_the_number_of_times(
     times_us: Any, expected: tuple[float, float]
 ) -> None:
-    assert interval(times_us) == expected
+    assert median_confidence_interval(times_us) == expected

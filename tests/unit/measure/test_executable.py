@@ -11,7 +11,7 @@ from mallorn.core.targets import Target, parse_target
 from tests.fixtures.made_up_gpus import MadeUpGpus
 from workers.device import nvidia_driver, target_support
 from workers.device.detect_host import available_cores, detect_target
-from workers.device.target_support import check_executable, target_on_this_machine, why_not
+from workers.device.target_support import check_executable, find_unsupported_reason, resolve_target
 
 HASWELL = ("avx2", "fma", "sse4.2", "slow-3ops-lea", "fsgsbase")
 SKYLAKE = (*HASWELL, "avx512f", "avx512vnni")
@@ -59,7 +59,7 @@ def cpu(**attrs: Any) -> Any:
     ],
 )
 def test_a_target_needs_no_more_than_the_host_has(attrs: dict[str, Any], why: str) -> None:
-    found = why_not(cpu(**attrs))
+    found = find_unsupported_reason(cpu(**attrs))
     assert found.startswith(why)
     assert bool(found) == bool(why)
 
@@ -69,7 +69,7 @@ def test_an_llvm_that_dies_refuses_and_one_that_is_not_there_does_not(
     monkeypatch: pytest.MonkeyPatch, code: int, why: str
 ) -> None:
     monkeypatch.setattr(target_support, "run_with_tvm", lambda *_: subprocess.CompletedProcess([], code))
-    assert why_not(cpu(mcpu="haswell")) == why
+    assert find_unsupported_reason(cpu(mcpu="haswell")) == why
 
 
 NO_DRIVER = "libcuda.so.1: cannot open shared object file"
@@ -89,12 +89,14 @@ def test_a_gpu_must_run_what_is_compiled_for_the_target(
     monkeypatch: pytest.MonkeyPatch, capability: int, target: str, why: str
 ) -> None:
     answer_about_gpu(monkeypatch, gpu(capability))
-    assert why_not(parse_target(target)) == why
+    assert find_unsupported_reason(parse_target(target)) == why
 
 
 def test_a_gpu_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     answer_about_gpu(monkeypatch, NO_DRIVER)
-    assert why_not(parse_target("nvidia/nvidia-h100")) == f"CUDA finds no GPU here: {NO_DRIVER}"
+    assert (
+        find_unsupported_reason(parse_target("nvidia/nvidia-h100")) == f"CUDA finds no GPU here: {NO_DRIVER}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,14 +112,14 @@ def test_a_gpu_is_compared_with_the_tag_of_a_target_that_was_stored_earlier(
     monkeypatch: pytest.MonkeyPatch, stored: str, why: str
 ) -> None:
     answer_about_gpu(monkeypatch, gpu(80))
-    found = why_not(Target(stored))
+    found = find_unsupported_reason(Target(stored))
     assert found.startswith(why)
     assert bool(found) == bool(why)
 
 
 def test_cuda_is_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     answer_about_gpu(monkeypatch, gpu(90))
-    assert target_on_this_machine("cuda") == parse_target("nvidia/nvidia-h100")
+    assert resolve_target("cuda") == parse_target("nvidia/nvidia-h100")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_cuda_without_a_gpu_that_can_be_used_is_refused(
 ) -> None:
     answer_about_gpu(monkeypatch, answer)
     with pytest.raises(InvalidTarget, match=message) as caught:
-        target_on_this_machine("cuda")
+        resolve_target("cuda")
     assert caught.value.hint
 
 
@@ -140,7 +142,7 @@ def test_a_process_that_dies_of_the_driver_finds_no_gpu(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         nvidia_driver, "run_with_tvm", lambda *_: subprocess.CompletedProcess([], -11, stdout="")
     )
-    assert "died" in why_not(parse_target("nvidia/nvidia-h100"))
+    assert "died" in find_unsupported_reason(parse_target("nvidia/nvidia-h100"))
 
 
 def answer_about_gpu(monkeypatch: pytest.MonkeyPatch, answer: str | list[object]) -> None:
@@ -153,7 +155,7 @@ def test_the_driver_is_asked_for_the_capability_of_the_first_gpu(
 ) -> None:
     for name, value in made_up_gpus.env.items():
         monkeypatch.setenv(name, value)
-    assert target_on_this_machine("cuda") == parse_target('{"kind": "cuda", "arch": "sm_80"}')
+    assert resolve_target("cuda") == parse_target('{"kind": "cuda", "arch": "sm_80"}')
 
 
 @pytest.mark.parametrize(("code", "reason"), [(2, "out of memory (2)"), (100, "no visible GPU")])
@@ -163,12 +165,12 @@ def test_the_drivers_own_reason_is_told(
     for name, value in made_up_gpus.env.items():
         monkeypatch.setenv(name, value)
     made_up_gpus.fail("init", code)
-    assert why_not(parse_target("nvidia/geforce-rtx-4090")).endswith(reason)
+    assert find_unsupported_reason(parse_target("nvidia/geforce-rtx-4090")).endswith(reason)
 
 
 def test_this_host_executes_its_own_target_and_the_least_of_its_kind() -> None:
-    assert why_not(detect_target()) == ""
-    assert why_not(cpu()) == ""
+    assert find_unsupported_reason(detect_target()) == ""
+    assert find_unsupported_reason(cpu()) == ""
 
 
 def test_who_must_execute_a_target_is_told_what_is_missing() -> None:

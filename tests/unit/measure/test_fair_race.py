@@ -19,7 +19,7 @@ class Weather:
         self._looks = 0
         self.waits = 0
 
-    def look(self) -> Load:
+    def read_load(self) -> Load:
         self._looks += 1
         return self._loads[min((self._looks - 1) // 2, len(self._loads) - 1)]
 

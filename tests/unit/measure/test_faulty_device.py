@@ -32,9 +32,9 @@ from tests.fixtures.waiting import PATIENCE
 from workers.interfaces.device_runner import Runner
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure import device_runs
-from workers.measure.base import MeasureInput, Program
 from workers.measure.build_candidates import BuiltCandidate
 from workers.measure.device_runs import DeviceRuns
+from workers.measure.measurer_interface import MeasureInput, Program
 from workers.process.retry_rules import GIVEN_BACK, OTHER_HOST, retry_rule_for
 from workers.tvm import remote_device as rpc_session
 
@@ -89,7 +89,7 @@ def _impatient() -> Any:
 
 def test_a_candidate_beside_which_the_machine_slept_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     slept = iter([0.0, 3600.0, 3600.0, 3600.0])
-    monkeypatch.setattr(rpc_session, "_asleep_sec", lambda: next(slept))
+    monkeypatch.setattr(rpc_session, "_suspended_sec", lambda: next(slept))
     with offering(FaultyDevice("none", answers(None))) as runner:
         on = timing_with(runner, "fixed")
         assert tried(on) is None

@@ -20,9 +20,9 @@ from searchers.space import Candidate, Sketch
 from workers.device.device_class import Endpoint
 from workers.host.core_lock import lock_identity
 from workers.host.host_lock import HostLock
-from workers.measure.base import MeasureInput, MeasureResult
 from workers.measure.build_candidates import Builds, BuiltCandidate
 from workers.measure.device_runs import DeviceRuns
+from workers.measure.measurer_interface import MeasureInput, MeasureResult
 from workers.measure.tvm_measurer import (
     mark_if_builders_ran,
     time_between_builds,
@@ -55,11 +55,11 @@ class Scripted:
         self._looks = 0
 
     @property
-    def unfinished(self) -> bool:
+    def has_unfinished(self) -> bool:
         return bool(self._batches)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return self._timed is None
 
     def poll(self, timeout_sec: float) -> list[BuiltCandidate | MeasureResult]:
@@ -71,10 +71,10 @@ class Scripted:
     def go_on(self) -> None:
         self.events.append("go on")
 
-    def take(self) -> None:
+    def take_device(self) -> None:
         self.events.append("take")
 
-    def begin(self, candidate: BuiltCandidate) -> None:
+    def start_timing(self, candidate: BuiltCandidate) -> None:
         assert self._timed is None, "one candidate at a time"
         self.events.append(f"begin {candidate.slot.slot}")
         self._timed, self._looks = candidate, 0
@@ -94,11 +94,15 @@ class ScriptedDevice:
 
     def __init__(self, script: Scripted) -> None:
         self._script = script
-        self.take, self.begin, self.measure = script.take, script.begin, script.measure
+        self.take_device, self.start_timing, self.measure = (
+            script.take_device,
+            script.start_timing,
+            script.measure,
+        )
 
     @property
-    def idle(self) -> bool:
-        return self._script.idle
+    def is_idle(self) -> bool:
+        return self._script.is_idle
 
     def wait(self) -> None:
         return
@@ -182,10 +186,10 @@ class Crowded:
     """A host on which somebody else wants to be alone again and again."""
 
     @contextmanager
-    def shared(self) -> Iterator["Crowded"]:
+    def hold_shared(self) -> Iterator["Crowded"]:
         yield self
 
-    def make_way(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
+    def pause_if_requested(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
         pause()
         go_on()
 
@@ -209,11 +213,11 @@ def test_building_stands_still_while_another_is_alone_on_the_host() -> None:
 def test_a_time_is_a_bound_where_builders_of_the_host_do_not_wait_for_the_device(
     host: str, locks: str, target: Target, is_bound: bool
 ) -> None:
-    endpoint = Endpoint("device", host, "class", 2, "0.27.0", DeviceInfo(locks=locks))
+    endpoint = Endpoint("device", host, "class", 2, "0.27.0", DeviceInfo(lock_file=locks))
     result = mark_if_builders_ran(replace(ran(built(0).slot, 7.0), endpoint=endpoint), target)
     assert (result.trial.is_bound, result.trial.latency_us) == (is_bound, 7.0)
     told = result.disturbance or Disturbance()
-    assert ("share no locks; 1 of 1" in told.words, "MALLORN_HOST_FOLDER" in told.hint) == (
+    assert ("share no locks; 1 of 1" in told.description, "MALLORN_HOST_FOLDER" in told.hint) == (
         is_bound,
         is_bound,
     )
@@ -223,11 +227,11 @@ def test_a_time_is_a_bound_where_this_process_cannot_open_its_own_locks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("workers.measure.tracked_devices.lock_identity", lambda: "")
-    endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(locks="of the device"))
+    endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(lock_file="of the device"))
     assert mark_if_builders_ran(replace(ran(built(0).slot, 7.0), endpoint=endpoint), CPU).trial.is_bound
 
 
 def test_a_failure_on_a_device_without_common_locks_stays_what_it_is() -> None:
-    endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(locks="of another folder"))
+    endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(lock_file="of another folder"))
     failed = replace(FAILED, endpoint=endpoint)
     assert mark_if_builders_ran(failed, CPU) == failed

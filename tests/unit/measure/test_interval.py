@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.measure.stopping.slices import interval, undisturbed
+from workers.measure.stopping.slice_precision import interval, remove_outliers
 
 TIMES = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=12)
 
@@ -41,9 +41,9 @@ def test_the_true_mean_is_inside_in_most_cases() -> None:
 def test_a_disturbed_slice_is_left_out(odd: int) -> None:
     times = [100.0, 101.0, 99.5, 100.2, 100.4, 99.9]
     times[odd] = 180.0
-    assert 180.0 not in undisturbed(times)
+    assert 180.0 not in remove_outliers(times)
     assert interval(times).mean_us == pytest.approx(100, rel=0.01)
 
 
 def test_among_few_nobody_is_called_odd() -> None:
-    assert undisturbed([100.0, 101.0, 180.0]) == [100.0, 101.0, 180.0]
+    assert remove_outliers([100.0, 101.0, 180.0]) == [100.0, 101.0, 180.0]

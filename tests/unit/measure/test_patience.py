@@ -4,7 +4,7 @@ import pytest
 
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.base import Program
+from workers.measure.measurer_interface import Program
 from workers.measure.run_timeout_and_retakes import HOPELESS, OVERHEAD_SEC, run_timeout_sec
 
 OPTIONS = JobOptions(run_timeout_sec=10.0)

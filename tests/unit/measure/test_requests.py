@@ -47,7 +47,7 @@ def test_a_client_gets_a_device_of_its_class_however_many_others_are_free() -> N
     requests = DeviceRequestQueue()
     offer(requests, "a", FAST)
     slow = offer(requests, "b", SLOW)
-    assert ask(requests, SLOW.text).got == ["b"]
+    assert ask(requests, SLOW.json_text).got == ["b"]
     assert slow.pending_matchkeys == set()
     assert ask(requests, "").got == ["a"]
     assert requests.summary() == {"free": 0, "pending": 0}
@@ -55,7 +55,11 @@ def test_a_client_gets_a_device_of_its_class_however_many_others_are_free() -> N
 
 def test_who_waits_for_a_class_holds_up_nobody_who_waits_for_another() -> None:
     requests = DeviceRequestQueue()
-    first, second, third = ask(requests, SLOW.text), ask(requests, FAST.text), ask(requests, FAST.text)
+    first, second, third = (
+        ask(requests, SLOW.json_text),
+        ask(requests, FAST.json_text),
+        ask(requests, FAST.json_text),
+    )
     offer(requests, "a", FAST)
     assert (first.got, second.got, third.got) == ([], ["a"], [])
     offer(requests, "b", SLOW)
@@ -64,9 +68,9 @@ def test_who_waits_for_a_class_holds_up_nobody_who_waits_for_another() -> None:
 
 def test_who_hung_up_gets_nothing_and_is_forgotten() -> None:
     requests = DeviceRequestQueue()
-    gone = ask(requests, SLOW.text)
+    gone = ask(requests, SLOW.json_text)
     gone.is_gone = True
-    waiting = ask(requests, FAST.text)
+    waiting = ask(requests, FAST.json_text)
     assert requests.summary() == {"free": 0, "pending": 1}
     offer(requests, "a", FAST)
     assert (gone.got, waiting.got) == ([], ["a"])
@@ -76,12 +80,12 @@ def test_a_device_whose_class_changed_while_it_was_free_is_of_the_new_one() -> N
     requests = DeviceRequestQueue()
     device = offer(requests, "a", FAST)
     device.told = {"mallorn": {**device.told["mallorn"], "host_class": SLOW.host_class}}
-    assert ask(requests, FAST.text).got == []
-    assert ask(requests, SLOW.text).got == ["a"]
+    assert ask(requests, FAST.json_text).got == []
+    assert ask(requests, SLOW.json_text).got == ["a"]
 
 
 @pytest.mark.parametrize("about", [{}, {"mallorn": None}, {"mallorn": {"host_class": "fast"}}])
 def test_a_device_that_nobody_can_read_is_of_no_class(about: Any) -> None:
     requests = DeviceRequestQueue()
     requests.put((Device(about), "odd", 9091, "key"))
-    assert ask(requests, FAST.text).got == []
+    assert ask(requests, FAST.json_text).got == []

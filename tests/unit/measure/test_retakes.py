@@ -24,7 +24,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_every_candidate_may_be_timed_once_more(clock: Clock) -> None:
     budget = Retakes(EvaluatorOptions(repeat=2, min_repeat_ms=100))
-    budget.lose(60.0)
+    budget.charge_lost_time(60.0)
     assert budget.left_sec() == pytest.approx(0.2)
 
 
@@ -34,7 +34,7 @@ def test_a_round_lasts_twice_as_long_at_most(clock: Clock) -> None:
         work_sec += 1.0
         clock.sec += 1.0
         left_sec = budget.left_sec()
-        budget.lose(left_sec)
+        budget.charge_lost_time(left_sec)
         clock.sec += left_sec
         lost_sec += left_sec
     assert lost_sec == pytest.approx(work_sec, rel=0.1)

@@ -59,11 +59,13 @@ class SlowOnTheDevice:
 def _held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(runner_child._devices, WHERE, SlowOnTheDevice())  # type: ignore[arg-type]
     yield
-    runner_child.release()
+    runner_child.release_devices()
 
 
 def measured_by(stopping: str) -> LibraryRun:
-    return runner_child.measure(*WHERE, "a.so", Arguments(()), EvaluatorOptions(), stopping, "key", 1.0, 1.0)
+    return runner_child.time_candidate(
+        *WHERE, "a.so", Arguments(()), EvaluatorOptions(), stopping, "key", 1.0, 1.0
+    )
 
 
 @pytest.mark.parametrize("stopping", ["fixed", "adaptive", "racing"])

@@ -11,9 +11,9 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
-from workers.measure.base import MeasureInput, MeasureResult
 from workers.measure.build_candidates import Builds, BuiltCandidate
 from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
+from workers.measure.measurer_interface import MeasureInput, MeasureResult
 
 BEST, LAST = (
     BuiltCandidate(MeasureInput(at, Candidate("s", (at,)), Sketch("s", "[]", ())), Path(f"{at}.so"), (), 1.0)
@@ -23,14 +23,14 @@ BEST, LAST = (
 
 def ran(slot: int, *run_us: float, disturbed: float = 0.0) -> MeasureResult:
     trial = Trial(Candidate("s", (slot,)), Outcome.OK, run_us=run_us, disturbed=disturbed)
-    return MeasureResult(slot, trial, disturbance=Disturbance(timed=1, kept_sec=0.1))
+    return MeasureResult(slot, trial, disturbance=Disturbance(candidates=1, valid_sec=0.1))
 
 
 class Device:
     """A device on which the fastest and the last, known to take 10 and 30 us, take what they are told to,
     in shares of that; and builders beside it."""
 
-    idle = True
+    is_idle = True
 
     def __init__(self, *again: float | None) -> None:
         self.fastest, self.latest = (BEST, 10.0), (LAST, 30.0)
@@ -51,7 +51,11 @@ class Device:
         return ran(0, known_us * share, disturbed=0.5 if share < 0 else 0.0)
 
     def watched(self, results: Sequence[MeasureResult]) -> list[MeasureResult]:
-        return list(TimingDriftDetector(cast("DeviceRuns", self), cast("Builds", self)).watch(iter(results)))
+        return list(
+            TimingDriftDetector(cast("DeviceRuns", self), cast("Builds", self)).yield_with_drift_checks(
+                iter(results)
+            )
+        )
 
 
 @pytest.mark.parametrize("again", [0.96, 1.0, 1.04])
@@ -70,7 +74,7 @@ def test_a_drift_to_either_side_makes_bounds_of_what_was_timed_since(again: floa
         (0, pytest.approx(0.5), True),
         (1, pytest.approx(0.5), True),
     ]
-    assert all(each.disturbance and each.disturbance.bounds == 1 for each in told[2:])
+    assert all(each.disturbance and each.disturbance.upper_bounds == 1 for each in told[2:])
 
 
 def test_one_kernel_that_is_slower_in_another_process_is_no_drift() -> None:

@@ -8,7 +8,7 @@ import pytest
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import REGISTRY, resolve
 from tests.kits.stopping_rules import MadeUpKernel, StoppingRuleTestCase
-from workers.measure.stopping import Fixed, StoppingRule, take_times
+from workers.measure.stopping import Fixed, StoppingRule, time_until_rule_stops
 from workers.measure.stopping.adaptive import Adaptive, Racing
 
 EVALUATOR = EvaluatorOptions(number=3, repeat=2, min_repeat_ms=100)
@@ -49,13 +49,13 @@ def test_fixed_takes_one_timing_exactly_as_the_job_asks() -> None:
         asked.append(options)
         return [2.0, 3.0]
 
-    assert take_times(Fixed(), EVALUATOR, time_once, 1.0) == [2.0, 3.0]
+    assert time_until_rule_stops(Fixed(), EVALUATOR, time_once, 1.0) == [2.0, 3.0]
     assert asked == [EVALUATOR]
 
 
 def test_a_rule_sees_what_was_timed_so_far() -> None:
     times = iter([5.0, 4.0, 3.0, 2.0])
-    assert take_times(UntilThree(), EVALUATOR, lambda _: [next(times)]) == [5.0, 4.0, 3.0]
+    assert time_until_rule_stops(UntilThree(), EVALUATOR, lambda _: [next(times)]) == [5.0, 4.0, 3.0]
 
 
 @pytest.mark.parametrize("rule", [Adaptive(), Racing()])
@@ -76,7 +76,7 @@ def test_adaptive_takes_what_it_needs_to_be_sure() -> None:
 
 def spent_ms(rule: StoppingRule, slower: float, noise: float = 0.004) -> float:
     kernel = MadeUpKernel(100.0 * slower, noise)
-    take_times(rule, STOCK, kernel.time_once, best_us=100.0)
+    time_until_rule_stops(rule, STOCK, kernel.time_once, best_us=100.0)
     return kernel.spent_ms
 
 
@@ -85,7 +85,7 @@ def spent_ms(rule: StoppingRule, slower: float, noise: float = 0.004) -> float:
 def test_a_winners_time_agrees_with_long_timing(rule: StoppingRule, run_us: float) -> None:
     for seed in range(20):
         kernel = MadeUpKernel(run_us, noise=0.01, seed=seed)
-        times = take_times(rule, STOCK, kernel.time_once, best_us=1.01 * run_us)
+        times = time_until_rule_stops(rule, STOCK, kernel.time_once, best_us=1.01 * run_us)
         assert median(times) == pytest.approx(run_us, rel=0.02)
 
 
@@ -104,7 +104,7 @@ def test_racing_is_fooled_by_no_single_disturbed_slice() -> None:
     for bad in range(1, 8):
         kernel = Disturbed(98.0)
         kernel.bad = bad
-        times = take_times(Racing(), STOCK, kernel.time_once, best_us=100.0)
+        times = time_until_rule_stops(Racing(), STOCK, kernel.time_once, best_us=100.0)
         assert kernel.spent_ms >= 99
         assert median(times) == pytest.approx(98.0, rel=0.02)
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from mallorn.core.values.finish_report import ModelLatency
-from mallorn.results.speedup import ALIKE, Speedup, raced
+from mallorn.results.speedup import ALIKE, Speedup, compare_with_rival
 from workers.whole_model import interleaved_timing
 from workers.whole_model.interleaved_timing import (
     BURST_US,
     MOST_PAIRS,
     PAIRS_SEC,
-    tell_apart,
     time_interleaved,
+    time_until_distinguishable,
 )
 
 
@@ -60,7 +60,7 @@ def found(clock: Clock, ratio: float, spread: float, seed: int = 0) -> tuple[Spe
     }
     first = time_interleaved(engines)
     began_sec = clock.now_sec
-    race = raced(tell_apart(engines, first))
+    race = compare_with_rival(time_until_distinguishable(engines, first))
     assert race is not None
     return race, clock.now_sec - began_sec
 
@@ -69,7 +69,7 @@ def found(clock: Clock, ratio: float, spread: float, seed: int = 0) -> tuple[Spe
 def test_a_clear_difference_needs_no_further_pairs(clock: Clock, ratio: float) -> None:
     race, took_sec = found(clock, ratio, spread=0.02)
     assert (race.pairs, took_sec) == (5, 0.0)
-    assert race.differs
+    assert race.is_significant
 
 
 def test_pairs_go_on_until_the_interval_tells_three_percent(clock: Clock) -> None:
@@ -84,7 +84,7 @@ def test_on_a_restless_host_they_end_after_a_bounded_time_and_are_not_told_apart
     race, took_sec = found(clock, 1.02, spread=0.4)
     assert PAIRS_SEC < took_sec < PAIRS_SEC + 20 * BURST_US / 1e6
     assert not race.precise
-    assert "not told apart" in race.words
+    assert "not told apart" in race.full_text
 
 
 def test_a_model_of_seconds_a_call_ends_with_the_pair_that_it_began(clock: Clock) -> None:
@@ -92,7 +92,7 @@ def test_a_model_of_seconds_a_call_ends_with_the_pair_that_it_began(clock: Clock
     engines = {name: Noisy(clock, lambda: 8e6 * drawn.uniform(0.9, 1.1)) for name in ("tuned", "onnxruntime")}
     first = time_interleaved(engines)
     began_sec = clock.now_sec
-    tell_apart(engines, first)
+    time_until_distinguishable(engines, first)
     assert clock.now_sec - began_sec < PAIRS_SEC + 2 * 8.8
 
 
@@ -101,7 +101,7 @@ def test_only_the_tuned_model_and_its_rival_are_timed_again(clock: Clock) -> Non
     names = ("tuned", "onnxruntime", "untuned")
     engines = {name: Noisy(clock, lambda: drawn.uniform(950.0, 1050.0)) for name in names}
     first = time_interleaved(engines)
-    later = tell_apart(engines, first)
+    later = time_until_distinguishable(engines, first)
     assert later["untuned"] == first["untuned"]
     assert len(later["tuned"].bursts) == len(later["onnxruntime"].bursts) > len(first["tuned"].bursts)
 
@@ -109,14 +109,14 @@ def test_only_the_tuned_model_and_its_rival_are_timed_again(clock: Clock) -> Non
 def test_bursts_too_short_to_fill_the_time_are_bounded_in_number(clock: Clock) -> None:
     drawn = random.Random(3)
     engines = {name: Noisy(clock, lambda: drawn.uniform(1.0, 2.0)) for name in ("tuned", "onnxruntime")}
-    later = tell_apart(engines, time_interleaved(engines))
+    later = time_until_distinguishable(engines, time_interleaved(engines))
     assert len(later["tuned"].bursts) == MOST_PAIRS
     assert clock.now_sec < PAIRS_SEC
 
 
 def test_a_model_without_a_rival_is_not_timed_again(clock: Clock) -> None:
     alone = {"tuned": ModelLatency(median=1, low=1, high=1, bursts=[1.0, 1.0])}
-    assert tell_apart({"tuned": Noisy(clock, lambda: 1.0)}, alone) == alone
+    assert time_until_distinguishable({"tuned": Noisy(clock, lambda: 1.0)}, alone) == alone
 
 
 def test_the_interval_holds_the_true_ratio_as_often_as_it_says(clock: Clock) -> None:

@@ -18,9 +18,9 @@ from workers.interfaces import device_runner as module
 from workers.interfaces.device_runner import Runner
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure import device_runs as timing
-from workers.measure.base import MeasureInput, Program
 from workers.measure.build_candidates import BuiltCandidate
 from workers.measure.device_runs import DeviceRuns
+from workers.measure.measurer_interface import MeasureInput, Program
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments(()), flops=1.0)
@@ -80,14 +80,14 @@ def test_a_time_that_others_disturbed_is_a_bound_and_nobody_is_timed_beside_it(
     assert result.trial.time_us is None
     assert result.trial.latency_us == 0.25
     assert result.disturbance is not None
-    assert result.disturbance.bounds == 1
+    assert result.disturbance.upper_bounds == 1
     assert timing.measure(library(tmp_path, "told")).trial.latency_us == 1.5
 
 
 def test_a_job_that_waits_for_quiet_hands_its_round_back_and_says_who_disturbs(
     runner: Runner, tmp_path: Path
 ) -> None:
-    options = JobOptions(wait_for_quiet="on")
+    options = JobOptions(wait_for_quiet=True)
     timing = DeviceRuns(runner, "tracker", TARGET, PROGRAM, options, PATIENCE)
     with pytest.raises(Unavailable, match=r"quiet host: other programs use 2\.0 of 2 cores"):
         timing.measure(library(tmp_path, "disturbed"))
@@ -146,7 +146,7 @@ def test_a_lost_device_is_nobodys_result(runner: Runner, tmp_path: Path) -> None
 
 def test_a_missing_device_is_raised_while_it_is_taken(runner: Runner) -> None:
     with pytest.raises(NoDevice):
-        timing_of(runner, "nobody").take()
+        timing_of(runner, "nobody").take_device()
 
 
 def test_a_tracker_that_stays_silent_is_not_waited_for_for_ever(
@@ -155,19 +155,19 @@ def test_a_tracker_that_stays_silent_is_not_waited_for_for_ever(
     monkeypatch.setattr(module, "GRACE_SEC", 0.3)
     monkeypatch.setattr(timing, "DEVICE_WAIT_SEC", 0.3)
     with pytest.raises(Unavailable, match="no device could be taken"):
-        timing_of(runner, "silent").take()
+        timing_of(runner, "silent").take_device()
 
 
 def test_giving_back_in_the_middle_ends_the_runner(runner: Runner, tmp_path: Path) -> None:
     held = timing_of(runner)
-    held.take()
-    assert held.idle
-    held.begin(library(tmp_path, "hang"))
-    held.give_back()
+    held.take_device()
+    assert held.is_idle
+    held.start_timing(library(tmp_path, "hang"))
+    held.release_device()
     assert not runner.alive
 
 
 def test_giving_back_what_was_never_taken_starts_nothing() -> None:
     with OddRunner() as fresh:
-        timing_of(fresh).give_back()
+        timing_of(fresh).release_device()
         assert not fresh.alive

@@ -15,7 +15,7 @@ from tests.kits.measurers import MeasurerTestCase, Workplace
 from workers.device.device_class import Endpoint
 from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import MeasureInput, Program
+from workers.measure.measurer_interface import MeasureInput, Program
 from workers.measure.tracked_devices import Fleet, TrackedDevice
 from workers.measure.tvm_measurer import TvmMeasurer
 from workers.subprocesses.process_pool import ChildPool
@@ -67,7 +67,7 @@ class TestTvmMeasurer(MeasurerTestCase):
     ) -> None:
         monkeypatch.setattr(Fleet, "devices", lambda *_: [DEVICE] * 3)
         measurer = TvmMeasurer(Settings(tracker="three:1"), builders, runner)
-        found = measurer.compare(PROGRAM, TARGET, workplace.slots[:1], JobOptions(), 3)
+        found = measurer.measure_in_passes(PROGRAM, TARGET, workplace.slots[:1], JobOptions(), 3)
         names = [each.endpoint.name for each in found if each.endpoint is not None]
         assert sorted(names) == ["odd-0", "odd-1", "odd-2"]
 
@@ -77,12 +77,12 @@ class TestTvmMeasurer(MeasurerTestCase):
     ) -> None:
         fleet = [replace(DEVICE, endpoint=replace(DEVICE.endpoint, host_class=each)) for each in classes]
         monkeypatch.setattr(Fleet, "devices", lambda *_: fleet)
-        found = measurer.compare(PROGRAM, TARGET, workplace.slots, JobOptions(), 3)
+        found = measurer.measure_in_passes(PROGRAM, TARGET, workplace.slots, JobOptions(), 3)
         assert {each.endpoint.name for each in found if each.endpoint is not None} == {"odd"}
 
     def test_a_body_that_a_round_refuses_may_win_a_finish(self, measurer: TvmMeasurer) -> None:
         large = [MeasureInput(0, Candidate("sketch", (9,)), SKETCH)]
         (refused,) = measurer.measure(PROGRAM, TARGET, large, JobOptions())
-        (compared,) = measurer.compare(PROGRAM, TARGET, large, JobOptions(), 1)
+        (compared,) = measurer.measure_in_passes(PROGRAM, TARGET, large, JobOptions(), 1)
         assert (refused.trial.outcome, compared.trial.outcome) == (Outcome.BUILD_ERROR, Outcome.OK)
         assert refused.trial.error == "too large"

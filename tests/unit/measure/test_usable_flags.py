@@ -9,7 +9,7 @@ import pytest
 
 from workers.device import detect_host, target_support
 from workers.device.detect_host import cpu_info, detect_target
-from workers.device.target_support import why_not
+from workers.device.target_support import find_unsupported_reason
 from workers.sandbox.seccomp import CONVERSATIONS, NEVER, PROGRAMS, SOCKETS, SPECIAL
 
 V4 = "avx512f avx512bw avx512cd avx512dq avx512vl"
@@ -18,7 +18,7 @@ TILES = "amx_tile amx_int8 amx_bf16"
 
 @pytest.mark.parametrize("is_allowed", [True, False])
 def test_tiles_count_where_the_kernel_gives_them(is_allowed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detect_host, "tiles_allowed", lambda: is_allowed)
+    monkeypatch.setattr(detect_host, "request_amx_tiles", lambda: is_allowed)
     found = detect_host.usable_flags({"flags": f"avx512f {TILES}"})
     assert found == {"avx512f", *(TILES.split() if is_allowed else [])}
 
@@ -50,7 +50,7 @@ def test_the_local_target_has_tiles_where_the_kernel_gives_them(
     program = f"print('sapphirerapids {V4} amx-tile amx-int8 prefer-256-bit')"
     monkeypatch.setattr(detect_host, "LLVM_CPU_PROGRAM", program)
     monkeypatch.setattr(detect_host, "cpu_info", lambda: {"flags": f"{V4} amx_tile amx_int8"})
-    monkeypatch.setattr(detect_host, "tiles_allowed", lambda: is_allowed)
+    monkeypatch.setattr(detect_host, "request_amx_tiles", lambda: is_allowed)
     found = detect_target().attrs
     assert (found["mcpu"], found.get("mattr")) == ("sapphirerapids", mattr)
 
@@ -59,8 +59,8 @@ def test_a_host_runs_code_with_tiles_only_where_it_gets_them(monkeypatch: pytest
     """With tiles: this host if it has them; without: no host whose kernel gives none."""
     target = detect_host.parse_target({"kind": "llvm", "num-cores": 1, "mattr": ["+amx-tile"]})
     monkeypatch.setattr(target_support.os, "uname", lambda: os.uname_result(("", "", "", "", "x86_64")))
-    monkeypatch.setattr(detect_host, "tiles_allowed", lambda: False)
-    assert "amx-tile" in why_not(target)
+    monkeypatch.setattr(detect_host, "request_amx_tiles", lambda: False)
+    assert "amx-tile" in find_unsupported_reason(target)
 
 
 def test_the_kernel_is_asked_and_believed() -> None:
@@ -68,7 +68,7 @@ def test_the_kernel_is_asked_and_believed() -> None:
     script = "import ctypes; print(ctypes.CDLL(None).syscall(158, 0x1023, 18))"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     given = platform.machine() == "x86_64" and int(answer.stdout) == 0
-    assert detect_host.tiles_allowed() == given
+    assert detect_host.request_amx_tiles() == given
     assert not given or "amx_tile" in cpu_info()["flags"]
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from mallorn.core.errors import MallornError
-from workers.measure.validate_candidates import home, validate
+from workers.measure.validate_candidates import choose_builder, validate_in_builders
 from workers.subprocesses.errors import ChildCrashed
 from workers.subprocesses.pending_call import Call
 from workers.subprocesses.process_pool import ChildPool, Finished
@@ -35,13 +35,13 @@ class Pool:
     def poll(self, timeout_sec: float) -> list[Finished[Any]]:
         place, numbers = self.asked.popitem()
         for number in numbers:
-            assert home((number, 1), self.size) == place
+            assert choose_builder((number, 1), self.size) == place
         end: list[bool] | MallornError = [number % 2 == 1 for number in numbers]
         return [Finished(place, ChildCrashed("died") if self.deadly in numbers else end)]
 
 
 def ask(pool: Pool) -> list[bool]:
-    return validate(cast("ChildPool[list[bool]]", pool), "program", "target", CANDIDATES)
+    return validate_in_builders(cast("ChildPool[list[bool]]", pool), "program", "target", CANDIDATES)
 
 
 def test_answers_come_in_the_order_of_the_candidates() -> None:
@@ -49,7 +49,7 @@ def test_answers_come_in_the_order_of_the_candidates() -> None:
 
 
 def test_nothing_to_ask_is_answered() -> None:
-    assert validate(cast("ChildPool[list[bool]]", Pool()), "program", "target", []) == []
+    assert validate_in_builders(cast("ChildPool[list[bool]]", Pool()), "program", "target", []) == []
 
 
 def test_one_that_dies_leaves_no_builder_with_a_task() -> None:
@@ -60,4 +60,4 @@ def test_one_that_dies_leaves_no_builder_with_a_task() -> None:
 
 
 def test_every_builder_has_some_of_many() -> None:
-    assert {home((number, 1), 3) for number in range(100)} == {0, 1, 2}
+    assert {choose_builder((number, 1), 3) for number in range(100)} == {0, 1, 2}

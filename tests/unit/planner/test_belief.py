@@ -49,7 +49,7 @@ def test_a_larger_round_promises_no_less(tasks) -> None:
     small, large = (PowerLaw().forecast(tasks, size) for size in (8, 64))
     for less, more in zip(small, large, strict=True):
         assert more.expected_us <= less.expected_us
-        assert more.promise >= less.promise
+        assert more.gain_probability >= less.gain_probability
 
 
 def drawn_family(seed: int) -> Iterator[tuple[TaskView, list[float]]]:
@@ -107,7 +107,7 @@ def test_flops_set_the_level_of_a_task_that_was_never_measured() -> None:
 def test_failing_rounds_lower_the_promise() -> None:
     fine, failing = task(0, [50.0, 45.0]), task(0, [50.0, 45.0, None, None, None])
     [sure], [doubtful] = (PowerLaw().forecast([view], ROUND) for view in (fine, failing))
-    assert doubtful.promise < sure.promise / 1.5
+    assert doubtful.gain_probability < sure.gain_probability / 1.5
 
 
 def test_what_falls_promises_more_than_what_stands_still() -> None:
@@ -119,7 +119,8 @@ def test_what_falls_promises_more_than_what_stands_still() -> None:
 def test_the_longer_a_task_stands_still_the_less_it_promises() -> None:
     noisy = [1476.0, 1462.0, 1472.0, 1486.0, 714.0, 722.0]
     promises = [
-        PowerLaw().forecast([task(0, [*noisy, *[698.0] * more])], ROUND)[0].promise for more in (1, 5, 30)
+        PowerLaw().forecast([task(0, [*noisy, *[698.0] * more])], ROUND)[0].gain_probability
+        for more in (1, 5, 30)
     ]
     assert promises == sorted(promises, reverse=True)
     assert promises[-1] < 0.05
@@ -136,7 +137,7 @@ def test_a_gain_ends_a_drought_and_noise_does_not() -> None:
 
 def test_a_task_that_stood_still_since_its_first_round_may_still_leap() -> None:
     [ahead] = PowerLaw().forecast([task(0, [50.0] * 6)], ROUND)
-    assert ahead.promise > LEAPS / 7
+    assert ahead.gain_probability > LEAPS / 7
 
 
 def test_one_more_round_refits_few_tasks_of_many() -> None:

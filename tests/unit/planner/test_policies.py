@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.registry import REGISTRY, resolve
-from services.planner.familyseer import foresee_size
-from services.planner.planner import plan
+from services.planner.familyseer import small_round_size
+from services.planner.plan_rounds import plan_rounds
 from services.planner.policy import Policy
 from tests.kits.policies_and_beliefs import ROUND, PolicyTestCase, arms, job, measured, task
 
@@ -48,32 +48,32 @@ def test_a_chosen_task_stays_chosen_when_its_weight_doubles(name, histories, see
 def test_a_machine_a_thousand_times_slower_is_tuned_alike(name, histories) -> None:
     fast = [task(at, seen) for at, seen in enumerate(histories)]
     slow = [task(at, [1024.0 * best for best in seen]) for at, seen in enumerate(histories)]
-    left, right = (plan(job(*tasks, policy=name, trials=10_000)) for tasks in (fast, slow))
+    left, right = (plan_rounds(job(*tasks, policy=name, trials=10_000)) for tasks in (fast, slow))
     assert [round_.task_id for round_ in left.rounds] == [round_.task_id for round_ in right.rounds]
 
 
 def test_gradient_prefers_the_larger_weighted_latency() -> None:
-    step = plan(job(task(0, [10.0]), task(1, [10.0], weight=9), slots=1))
+    step = plan_rounds(job(task(0, [10.0]), task(1, [10.0], weight=9), slots=1))
     assert step.rounds[0].task_id == 101
     assert "9 x 10.0 us" in step.rounds[0].reason.why
 
 
 def test_dynatune_goes_where_a_second_brings_the_most() -> None:
     falling, flat = [100.0, 80.0, 65.0, 55.0], [100.0, 100.0, 100.1, 100.0]
-    step = plan(job(task(0, flat), task(1, falling), slots=1, policy="dynatune"))
+    step = plan_rounds(job(task(0, flat), task(1, falling), slots=1, policy="dynatune"))
     assert step.rounds[0].task_id == 101
     quick = [task(0, falling, seconds_per_trial=0.1), task(1, falling, seconds_per_trial=1.0)]
-    assert plan(job(*quick, slots=1, policy="dynatune")).rounds[0].task_id == 100
+    assert plan_rounds(job(*quick, slots=1, policy="dynatune")).rounds[0].task_id == 100
 
 
 def test_dynatune_does_not_fall_for_the_fastest_kernel() -> None:
     fastest = task(0, [10.0] * 5, flops=1e12)
     slowest = task(1, [900.0, 700.0, 560.0], flops=1e6)
-    assert plan(job(fastest, slowest, slots=1, policy="dynatune")).rounds[0].task_id == 101
+    assert plan_rounds(job(fastest, slowest, slots=1, policy="dynatune")).rounds[0].task_id == 101
 
 
 def test_dynatune_scores_are_shares_of_the_total_a_second() -> None:
-    step = plan(job(task(0, [50.0, 40.0]), task(1, [20.0, 19.0]), policy="dynatune"))
+    step = plan_rounds(job(task(0, [50.0, 40.0]), task(1, [20.0, 19.0]), policy="dynatune"))
     assert all(0 < round_.reason.score < 1 for round_ in step.rounds)
 
 
@@ -99,7 +99,7 @@ def test_a_family_of_one_owes_nothing() -> None:
 
 
 def test_a_foresee_round_is_a_quarter_but_enough() -> None:
-    assert [foresee_size(size) for size in (1, 4, 16, 64)] == [1, 4, 4, 16]
+    assert [small_round_size(size) for size in (1, 4, 16, 64)] == [1, 4, 4, 16]
 
 
 def test_random_visits_every_task() -> None:

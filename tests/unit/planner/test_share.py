@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.job_options import LARGEST_ROUND
-from services.planner.fair_share import MAX_PRIORITY, JobShare, charged, deal_slots, in_turn
+from services.planner.fair_share import MAX_PRIORITY, JobShare, charge_job, deal_slots, sort_by_fair_share
 
 ROUNDS = 1000
 SMALLEST = 4
@@ -29,9 +29,9 @@ def any_size(random: Random) -> Callable[[str], int]:
 
 def turn(jobs: list[JobShare], size: Callable[[str], int], given: Counter[str]) -> str:
     """One round goes to whoever is next; `given` counts the candidates."""
-    chosen = in_turn(jobs)[0].id
+    chosen = sort_by_fair_share(jobs)[0].id
     given[chosen] += (candidates := size(chosen))
-    paid = charged(jobs, chosen, candidates)
+    paid = charge_job(jobs, chosen, candidates)
     jobs[:] = [paid if job.id == chosen else job for job in jobs]
     return chosen
 
@@ -98,7 +98,7 @@ def test_a_newcomer_neither_waits_nor_monopolises(of, owner, priority, seed) -> 
     rounds(jobs, any_size(random), count=200)
     before = {job.owner for job in jobs}
     jobs.append(JobShare("new", owner, priority))
-    order = in_turn(jobs)
+    order = sort_by_fair_share(jobs)
     assert next(job.id for job in order if job.owner == owner) == "new"
     assert owner in before or order[0].id == "new"
     received = rounds(jobs, any_size(random), count=300)
@@ -127,8 +127,8 @@ def test_the_order_of_the_jobs_changes_nothing(of, seed, order) -> None:
     rounds(jobs, any_size(Random(seed)), count=50)
     shuffled = jobs.copy()
     order.shuffle(shuffled)
-    assert in_turn(jobs) == in_turn(shuffled)
-    assert charged(jobs, "j0", 16) == charged(shuffled, "j0", 16)
+    assert sort_by_fair_share(jobs) == sort_by_fair_share(shuffled)
+    assert charge_job(jobs, "j0", 16) == charge_job(shuffled, "j0", 16)
 
 
 @pytest.mark.parametrize("owners", ["ab", "aa"])
@@ -136,7 +136,7 @@ def test_a_job_that_could_not_use_its_turns_does_not_make_up_for_them(owners) ->
     jobs = [JobShare("busy", owners[0]), JobShare("idle", owners[1])]
     rounds(jobs, lambda _: 16, count=10)
     for _ in range(200):  # the idle one has nothing to try
-        jobs[0] = charged(jobs, "busy", 16)
+        jobs[0] = charge_job(jobs, "busy", 16)
     received = rounds(jobs, lambda _: 16, count=100)
     assert abs(received["idle"] - received["busy"]) <= LARGEST_ROUND + 16
 
@@ -147,7 +147,7 @@ def test_slots_are_dealt_to_those_that_can_use_one_as_their_turns_come(of, able,
     jobs = made(of)
     rounds(jobs, any_size(Random(seed)), count=30)
     wanted = {f"j{at}" for at in able}
-    present = [job.id for job in in_turn(jobs) if job.id in wanted]
+    present = [job.id for job in sort_by_fair_share(jobs) if job.id in wanted]
     got = deal_slots(jobs, wanted, slots)
     assert sum(got.values()) == (slots if present else 0)
     assert set(got) <= wanted

@@ -3,8 +3,8 @@
 from operator import itemgetter
 from typing import Any
 
-from mallorn.report.html import Html, el, facts, join, table
-from mallorn.report.page import _option
+from mallorn.report.html_elements import Html, el, join, render_facts, table
+from mallorn.report.report_page import _option
 from mallorn.wording.format_values import Column
 from tests.fixtures.markup import Markup
 
@@ -48,7 +48,7 @@ def test_a_cell_of_markup_stays_markup() -> None:
 
 
 def test_facts_that_are_not_known_are_left_out() -> None:
-    assert Markup(facts({"a": 0, "b": None, "c": "", "d": "x"})).text == "a0dx"
+    assert Markup(render_facts({"a": 0, "b": None, "c": "", "d": "x"})).text == "a0dx"
 
 
 def test_options_are_told_as_they_were_typed() -> None:

@@ -12,8 +12,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound
 from mallorn.report.notebook_card import card
-from mallorn.report.page import Failure, ReportData, grouped, page
-from mallorn.report.style_and_csp import scoped
+from mallorn.report.report_page import Failure, ReportData, grouped, render_report_page
+from mallorn.report.style_and_csp import scope_style_rules
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
@@ -39,7 +39,7 @@ def story(word: str = "plain", **changes: Any) -> ReportData:
 
 
 def test_every_part_is_there() -> None:
-    found = assert_inert(page(story(), 0.0))
+    found = assert_inert(render_report_page(story(), 0.0))
     for words in (
         "plain: job 0123456789abcdef",
         "written by Mallorn",
@@ -58,15 +58,15 @@ def test_every_part_is_there() -> None:
 
 
 def test_what_stock_found_is_told_where_its_logs_tell_of_a_task() -> None:
-    assert "tock's" not in assert_inert(page(story(), 0.0)).text
+    assert "tock's" not in assert_inert(render_report_page(story(), 0.0)).text
     known, untimed = told_task(0, 10.0, stock_us=15.0, weight=2), told_task(1, None, stock_us=7.0)
-    found = assert_inert(page(replace(story(), tasks=[known, untimed, told_task(2)]), 0.0)).text
+    found = assert_inert(render_report_page(replace(story(), tasks=[known, untimed, told_task(2)]), 0.0)).text
     assert "Stock's logs (us)" in found
     assert "30.0 us for 1 task, on a host that its logs do not name; 20.0 us here" in found
 
 
 def test_what_the_job_says_is_text_whatever_it_says() -> None:
-    found = assert_inert(page(story(EVIL), 0.0))
+    found = assert_inert(render_report_page(story(EVIL), 0.0))
     assert found.text.count('<script>alert("1")</script>') >= 12
     assert found.tags.count("h2") == 7
 
@@ -75,7 +75,7 @@ POOR = {"level": "poor", "summary": "4.0 times slower than onnxruntime", "next":
 
 
 def test_the_verdict_stands_on_top_and_is_coloured_by_its_level() -> None:
-    written = page(story(verdict=POOR), 0.0)
+    written = render_report_page(story(verdict=POOR), 0.0)
     text = assert_inert(written).text
     assert text.index("4.0 times slower") < text.index("mallorn resume j1") < text.index("Summary")
     assert 'class="verdict poor"' in written
@@ -84,30 +84,35 @@ def test_the_verdict_stands_on_top_and_is_coloured_by_its_level() -> None:
 
 def test_what_was_left_undone_the_conditions_and_warnings_are_told() -> None:
     missed = {"step": "timing", "why": "no memory", "hint": ""}
-    report = {**REPORT, "not_done": [missed], "conditions": {"steady": False, "note": "a busy host"}}
+    report = {**REPORT, "skipped_steps": [missed], "conditions": {"steady": False, "note": "a busy host"}}
     odd = {"source": "search", "message": "it raised", "hint": "", "count": 1}
     told = replace(story(warnings=[odd]), job=told_job(report=report, warnings=[odd]))
-    text = assert_inert(page(told, 0.0)).text
+    text = assert_inert(render_report_page(told, 0.0)).text
     for words in ("not done: timing: no memory", "a busy host", "warning: search: it raised"):
         assert text.count(words) == 1, words
 
 
 def test_what_answered_for_each_task_is_told_where_nothing_was_measured() -> None:
-    answer = {"source": "near", "because": "carried from <b>near</b>", "sure": "likely", "expected_us": 12.0}
-    job = told_job(report={"answers": {"dense": answer}, "of": 1, "found": 1})
-    text = assert_inert(page(replace(story(), job=job), 0.0)).text
+    answer = {
+        "source": "near",
+        "basis": "carried from <b>near</b>",
+        "confidence": "likely",
+        "expected_us": 12.0,
+    }
+    job = told_job(report={"unmeasured_schedules": {"dense": answer}, "of": 1, "found": 1})
+    text = assert_inert(render_report_page(replace(story(), job=job), 0.0)).text
     for words in ("What answered", "dense", "near", "likely", "12.0 us", "carried from <b>near</b>"):
         assert words in text, words
-    assert "What answered" not in assert_inert(page(story(), 0.0)).text
+    assert "What answered" not in assert_inert(render_report_page(story(), 0.0)).text
 
 
 def test_light_and_dark_follow_the_system() -> None:
-    assert "prefers-color-scheme: dark" in page(story(), 0.0)
+    assert "prefers-color-scheme: dark" in render_report_page(story(), 0.0)
 
 
 def test_a_job_that_has_nothing_yet_has_a_report_too() -> None:
     job = told_job("importing", progress={"trials": 48, "tasks": 2, "tasks_measured": 2})
-    text = assert_inert(page(ReportData(job, [], [], []), 0.0)).text
+    text = assert_inert(render_report_page(ReportData(job, [], [], []), 0.0)).text
     assert "No candidate failed." in text
     assert "it is importing" in text
     assert "Best so far" not in text
@@ -135,7 +140,7 @@ def tuned(owned: OwnedRows) -> OwnedRows:
     run_round(owned, "w0", [30.0, 40.0], FIRST_PASS)
     run_round(owned, "w1", [1200.0, None], FIRST_PASS)
     run_round(owned, "w1", [1100.0, None], looked_ahead(1080.0, 1210.0))
-    owned.write(lambda session: Jobs(session).record(owned.job_id, report=REPORT))
+    owned.write(lambda session: Jobs(session).store_report_columns(owned.job_id, report=REPORT))
     return owned
 
 
@@ -181,12 +186,15 @@ def test_a_notebook_without_a_coordinator_shows_what_was_last_known(
 
 
 def test_a_cards_rules_reach_nothing_else() -> None:
-    selectors = [line.partition("{")[0].split(",") for line in scoped(".mallorn-job").splitlines()]
+    selectors = [line.partition("{")[0].split(",") for line in scope_style_rules(".mallorn-job").splitlines()]
     assert len(selectors) > 10
     assert all(each.strip().startswith(".mallorn-job ") for line in selectors for each in line)
 
 
 def test_what_was_simulated_is_told_of_a_simulation_alone() -> None:
     options = {"measurer": "simulated", "simulated": {"seed": 0, "device_sec": 0.5, "failure_rate": 0.0}}
-    assert "device_sec 0.5" in assert_inert(page(story(options=options), 0.0)).text
-    assert "device_sec" not in assert_inert(page(story(options=options | {"measurer": "tvm"}), 0.0)).text
+    assert "device_sec 0.5" in assert_inert(render_report_page(story(options=options), 0.0)).text
+    assert (
+        "device_sec"
+        not in assert_inert(render_report_page(story(options=options | {"measurer": "tvm"}), 0.0)).text
+    )

@@ -27,7 +27,7 @@ def product(rows: tuple[int, ...] = ROWS, inner: int = 16, unroll: int = 64) -> 
 
 def lines_of(found: ReadSteps) -> Matrix:
     rows = np.array([found.decisions], dtype=np.int32)
-    table = PRIMITIVES.tables(Primitives().describe(found.sketch, (17.0,), rows))[0]
+    table = PRIMITIVES.tables(Primitives().extract_rows(found.sketch, (17.0,), rows))[0]
     return table[table[:, 0] == 1]
 
 
@@ -37,7 +37,7 @@ def test_factors_are_decisions_with_the_outermost_that_a_record_leaves_out() -> 
     kinds = [choice.kind for choice in found.sketch.choices]
     assert kinds == [ChoiceKind.TILE] * 3 + [ChoiceKind.CATEGORICAL]
     assert [choice.extent for choice in found.sketch.choices[:3]] == [512, 64, 1024]
-    assert found.sketch.width == len(found.decisions)
+    assert found.sketch.decision_count == len(found.decisions)
 
 
 def test_candidates_that_differ_by_their_numbers_share_a_sketch() -> None:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix, Prediction, Vector
-from costmodels.decision_columns import LAST, ValuesPrefixes, prefixes
+from costmodels.decision_columns_and_prefixes import LAST, ValuesPrefixes, mask_undecided_columns
 from costmodels.prefix_boosters import ValueModel
-from searchers.algorithms.beam import Beam
-from searchers.decision_features import describe
-from searchers.learning.knobs import ordered, pick
+from searchers.algorithms.beam_search import Beam
+from searchers.decision_features import compute_sketch_features
+from searchers.learning.knobs import draw_legal_options, knob_order_of
 from searchers.space import Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
 from searchers.tile_factorizations import Rows
@@ -27,12 +27,12 @@ class Narrow(ValuesPrefixes):
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None: ...
 
-    def value(self, features: Matrix) -> Vector:
+    def score_prefixes(self, features: Matrix) -> Vector:
         off = np.abs(features[:, self.lanes] - 4.0)
         return np.asarray(-np.nan_to_num(off, nan=0.0), dtype=np.float32)
 
     def predict(self, features: Matrix) -> Prediction:
-        mean = self.value(features)
+        mean = self.score_prefixes(features)
         return Prediction(mean, np.zeros_like(mean))
 
     def save(self) -> bytes:
@@ -52,10 +52,10 @@ def sketch_of(extents: tuple[int, ...], depth: int) -> Sketch:
 
 def any_end(sketch: Sketch, rows: Rows, decided: int, seed: int) -> Rows:
     """The rows with the knobs behind `decided` set at random."""
-    knobs, done = ordered(sketch), rows.copy()
+    knobs, done = knob_order_of(sketch), rows.copy()
     for at in knobs.order[decided:]:
         legal = knobs.knobs.legal(at, done)
-        place = pick(np.random.default_rng(seed + at), np.zeros(legal.shape), legal)
+        place = draw_legal_options(np.random.default_rng(seed + at), np.zeros(legal.shape), legal)
         knobs.knobs.set(at, done, place)
     return done
 
@@ -69,20 +69,22 @@ def test_what_a_model_sees_of_a_prefix_is_what_all_its_completions_share(
     extents: list[int], depth: int, seed: int
 ) -> None:
     sketch = sketch_of(tuple(extents), depth)
-    knobs = ordered(sketch)
-    rows = knobs.knobs.blank(5)
+    knobs = knob_order_of(sketch)
+    rows = knobs.knobs.undecided_rows(5)
     for decided in range(len(knobs) + 1):
         if decided:
             legal = knobs.knobs.legal(knobs.order[decided - 1], rows)
-            place = pick(np.random.default_rng([seed, decided]), np.zeros(legal.shape), legal)
+            place = draw_legal_options(np.random.default_rng([seed, decided]), np.zeros(legal.shape), legal)
             knobs.knobs.set(knobs.order[decided - 1], rows, place)
         seen = [
-            prefixes(describe(sketch, [1.0], end), knobs.step(decided))
+            mask_undecided_columns(
+                compute_sketch_features(sketch, [1.0], end), knobs.last_decided_step(decided)
+            )
             for end in (rows, any_end(sketch, rows, decided, seed), any_end(sketch, rows, decided, seed + 1))
         ]
         np.testing.assert_array_equal(seen[0], seen[1])
         np.testing.assert_array_equal(seen[1], seen[2])
-    assert knobs.step(len(knobs)) == LAST
+    assert knobs.last_decided_step(len(knobs)) == LAST
 
 
 def test_a_beam_ends_where_values_are_high() -> None:

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.bo import (
+from searchers.algorithms.bayesian_optimization import (
     ACQUISITIONS,
     ROWS,
     BayesianOptimisation,
     GaussianProcess,
-    contextual_variance,
+    exploration_factor,
     matern,
-    spread,
+    select_spread_trials,
 )
 from searchers.algorithms.random import RandomSearch
 from searchers.base import Trial
@@ -63,16 +63,14 @@ def test_an_acquisition_prefers_the_lower_and_the_less_known(name: str) -> None:
 
 def test_exploration_fades_as_the_process_becomes_sure() -> None:
     targets = np.log([100.0, 200.0, 400.0])
-    assert contextual_variance(np.full(5, 0.01), targets) < 0.1 * contextual_variance(
-        np.full(5, 0.5), targets
-    )
-    assert contextual_variance(np.full(5, 1e9), targets) == 1.0
+    assert exploration_factor(np.full(5, 0.01), targets) < 0.1 * exploration_factor(np.full(5, 0.5), targets)
+    assert exploration_factor(np.full(5, 1e9), targets) == 1.0
 
 
 def test_what_the_process_sees_is_bounded_and_holds_best_and_newest() -> None:
     times = generator(0).permutation(2000) + 1.0
     timed = [Trial(Candidate("s", (at,)), Outcome.OK, float(us)) for at, us in enumerate(times)]
-    kept = spread(timed, ROWS)
+    kept = select_spread_trials(timed, ROWS)
     assert len(kept) <= ROWS
     assert timed[-1] in kept
     assert min(timed, key=lambda trial: trial.latency_us or 0) in kept

@@ -9,7 +9,7 @@ from costmodels.prefix_boosters import GeneratorModel, ValueModel
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.base import Searcher
 from searchers.batch_sampler import BatchSampler, Synthesiser
-from searchers.stateful import StatefulSearcher
+from searchers.stateful_searcher import StatefulSearcher
 from searchers.testing import SearcherTestCase
 from tests.kits.samplers import BatchSamplerTestCase, SynthesiserTestCase
 from tests.kits.stateful_searchers import RememberingTestCase

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assume_typical_cpu
 from searchers.decision_features import FEATURES
 from searchers.decision_space import DecisionSpace
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
-from searchers.testing import assert_well_formed, split
+from searchers.testing import assert_well_formed, split_by_choice
 from tests.kits.spaces import SpaceTestCase
 
 TILES = st.builds(
@@ -42,7 +42,7 @@ class AnySpace(DecisionSpace):
         self, sketches: Sequence[Sequence[Choice]], descriptors: Sequence[float] = (1.0, 2.0)
     ) -> None:
         made = [Sketch(f"s{at}", "", tuple(choices), at) for at, choices in enumerate(sketches)]
-        super().__init__(made, descriptors, assumed(cores=2, lanes=4))
+        super().__init__(made, descriptors, assume_typical_cpu(cores=2, lanes=4))
 
     def defaults(self) -> list[Candidate]:
         return self.sample(np.random.default_rng(0), 1)
@@ -71,7 +71,7 @@ def test_whatever_the_sketches_children_obey_them(sketches: list[list[Choice]], 
     assert all(space.well_formed(family))
     assert space.features(family).shape == (len(family), FEATURES)
     for parent, child in zip(parents, children, strict=True):
-        parts = (split(space.by_key[parent.sketch], c.decisions) for c in (parent, child))
+        parts = (split_by_choice(space.by_key[parent.sketch], c.decisions) for c in (parent, child))
         assert sum(before != after for before, after in zip(*parts, strict=True)) <= 1
 
 

@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from searchers.decision_features import DESCRIPTORS, FEATURES, SHARED, SPATIAL_AXES, SPATIAL_LEVELS, describe
+from searchers.decision_features import (
+    DESCRIPTORS,
+    FEATURES,
+    SHARED,
+    SPATIAL_AXES,
+    SPATIAL_LEVELS,
+    compute_sketch_features,
+)
 from searchers.space import Choice, ChoiceKind, Sketch
 
 LANE = SHARED + SPATIAL_AXES * SPATIAL_LEVELS - 1
@@ -14,7 +21,7 @@ def tile(width: int) -> Choice:
 
 def row(choices: list[Choice], decisions: list[int], descriptors: tuple[float, ...] = ()) -> np.ndarray:
     rows = np.array([decisions], dtype=np.int32)
-    return describe(Sketch("any", "", tuple(choices)), descriptors, rows)[0]
+    return compute_sketch_features(Sketch("any", "", tuple(choices)), descriptors, rows)[0]
 
 
 def test_the_vectorised_factor_has_its_own_column_whatever_the_rank() -> None:

@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodels.dense_layers import forward, initial, slopes
-from costmodels.xgb import XGBoost
+from costmodels.dense_layers import forward, initial, input_gradients
+from costmodels.xgboost_models import XGBoost
 from searchers.algorithms.felix import ASCENT, Felix, Surrogate
 from searchers.batch_searcher import Request
 from searchers.decision_space import SketchRules
 from searchers.decision_vector_encoding import genes_of
-from searchers.simulate_search import trained
+from searchers.simulate_search import fit_on_history
 from searchers.space import Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
 
@@ -24,7 +24,7 @@ def test_a_slope_is_what_finite_differences_say() -> None:
     rng = np.random.default_rng(0)
     layers = [layer.astype(np.float64) for layer in initial(rng, 2, (3, 16, 16, 1))]
     rows = rng.normal(size=(1, 5, 3))
-    slope = slopes(layers, forward(layers, rows))
+    slope = input_gradients(layers, forward(layers, rows))
     for column in range(3):
         step = 1e-6 * (np.arange(3) == column)
         change = forward(layers, rows + step)[-1] - forward(layers, rows - step)[-1]
@@ -37,7 +37,7 @@ def test_a_point_is_projected_to_where_factors_multiply_up(extents: list[int], s
     rng = np.random.default_rng(seed)
     near = genes.project(rng.normal(0, 3, (10, genes.columns)))
     assert (near >= 0).all()
-    logs = near @ genes.logs()
+    logs = near @ genes.log_factor_matrix()
     for axis, extent in enumerate(extents):
         if extent > 1:
             factors = logs[:, 4 * axis : 4 * axis + 4].sum(axis=1)
@@ -49,7 +49,7 @@ def test_logs_of_points_are_those_of_the_factors_that_they_stand_for() -> None:
     genes = genes_of(sketch(360, 64))
     rows = SketchRules(genes.sketch).sample(np.random.default_rng(0), 20)
     points = genes.encode(rows)
-    np.testing.assert_allclose((points @ genes.logs())[:, :8], np.log2(rows[:, :8]))
+    np.testing.assert_allclose((points @ genes.log_factor_matrix())[:, :8], np.log2(rows[:, :8]))
     np.testing.assert_array_equal(genes.project(points), points)
 
 
@@ -75,7 +75,7 @@ def test_points_without_freedom_have_scores_and_no_slope() -> None:
 def test_a_gradient_climbs_higher_than_random_steps_of_its_length() -> None:
     space = SyntheticSpace(256, 256, 256)
     history = [space.measure(c) for c in dict.fromkeys(space.sample(np.random.default_rng(0), 64))]
-    model = trained(space, history, XGBoost, seed=0)
+    model = fit_on_history(space, history, XGBoost, seed=0)
     height = {}
     for learning in (True, False):
         asked = Request(space, history, model, 16, np.random.default_rng(0))

@@ -5,7 +5,7 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from searchers.base import DEFAULT, Trial
-from searchers.fill_batch import MOST_LOST, Filter, defaults_first
+from searchers.fill_batch import MOST_LOST, Filter, propose_defaults
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
 
@@ -45,14 +45,14 @@ def test_first_guesses_that_were_withdrawn_are_guessed_again() -> None:
         ([withdrawn, ended(other, Outcome.OK)], GUESSES[:1]),
         ([withdrawn, ended(GUESSES[0], Outcome.RUN_ERROR)], []),
     ):
-        found = defaults_first(SPACE, history, Filter(SPACE, history), 16)
+        found = propose_defaults(SPACE, history, Filter(SPACE, history), 16)
         assert [proposal.candidate for proposal in found] == again
 
 
 def test_a_first_guess_that_was_lost_is_guessed_again_and_no_other() -> None:
     (other,) = SPACE.sample(np.random.default_rng(3), 1)
     history = [ended(other, Outcome.OK), *lost()]
-    again = defaults_first(SPACE, history, Filter(SPACE, history), 16)
+    again = propose_defaults(SPACE, history, Filter(SPACE, history), 16)
     assert [proposal.candidate for proposal in again] == GUESSES[:1]
     whole = [ended(other, Outcome.OK)]
-    assert defaults_first(SPACE, whole, Filter(SPACE, whole), 16) == []
+    assert propose_defaults(SPACE, whole, Filter(SPACE, whole), 16) == []

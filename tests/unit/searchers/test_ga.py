@@ -7,11 +7,11 @@ import pytest
 
 from costmodels.base import CostModel, Prediction
 from costmodels.random import RandomModel
-from searchers.algorithms.ga import Genetic, elite, islands, shares, tournament
+from searchers.algorithms.genetic_algorithm import Genetic, birth_shares, elite, islands, tournament
 from searchers.base import CROSSOVER, MUTATION, Trial
 from searchers.batch_searcher import Request
 from searchers.fill_batch import Filter
-from searchers.simulate_search import trained
+from searchers.simulate_search import fit_on_history
 from searchers.space import Matrix
 from searchers.synthetic_space import RFACTOR, SyntheticSpace
 
@@ -31,7 +31,7 @@ def pool_of(model: CostModel | None, history: list[Trial], space: SyntheticSpace
 
 def test_a_sketch_that_the_model_loathes_still_breeds() -> None:
     space = SyntheticSpace(64, 64, 64)
-    sketches = pool_of(trained(space, [], Loathing, seed=0), [], space)
+    sketches = pool_of(fit_on_history(space, [], Loathing, seed=0), [], space)
     founders = Genetic().population // 2
     assert founders + 200 < sketches[RFACTOR] < 0.4 * sketches.total()
 
@@ -54,7 +54,7 @@ def test_islands_are_the_lines_of_each_sketch() -> None:
 
 def test_the_better_island_breeds_more_and_the_worst_a_little() -> None:
     fitness = np.array([0.0, -0.1, -5.0, -50.0], dtype=np.float32)
-    better, worse = shares(fitness, [np.array([0, 1]), np.array([2, 3])], champions=2)
+    better, worse = birth_shares(fitness, [np.array([0, 1]), np.array([2, 3])], champions=2)
     assert better + worse == pytest.approx(1.0)
     assert 0.12 < worse < 0.13 < better
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchers.decision_space import SketchRules
-from searchers.decision_vector_encoding import Genes, genes_of, whole_parts
+from searchers.decision_vector_encoding import Genes, genes_of, round_to_total
 from searchers.space import Choice, ChoiceKind, Sketch
 
 EXTENTS = st.sampled_from([1, 2, 7, 12, 64, 97, 112, 224, 360, 1000])
@@ -60,4 +60,4 @@ def test_genes_are_made_once() -> None:
     [([2.1, 0.9, 3.0], [2, 1, 3]), ([-5.0, 0.0, 9.0], [0, 0, 6]), ([2.0, 2.0, 2.0], [2, 2, 2])],
 )
 def test_points_are_rounded_to_the_nearest_with_the_same_sum(point: list[float], whole: list[int]) -> None:
-    assert whole_parts(np.array([point]), 6).tolist() == [whole]
+    assert round_to_total(np.array([point]), 6).tolist() == [whole]

@@ -24,7 +24,9 @@ def by_lanes() -> list[Trial]:
 
 def test_a_step_on_in_a_direction_that_was_worth_it_is_expected_to_be_worth_it() -> None:
     directions = Directions(SyntheticSpace(64, 64, 64), fastest(by_lanes(), 10))
-    up, down, aside = directions.expected([wide(8), wide(8), wide(8)], [wide(16), wide(4), wide(8, rows=4)])
+    up, down, aside = directions.expected_gains(
+        [wide(8), wide(8), wide(8)], [wide(16), wide(4), wide(8, rows=4)]
+    )
     assert up > 0.3
     assert down == pytest.approx(-up)
     assert aside == pytest.approx(0.0)
@@ -32,8 +34,10 @@ def test_a_step_on_in_a_direction_that_was_worth_it_is_expected_to_be_worth_it()
 
 def test_nothing_is_expected_of_a_sketch_that_was_never_measured() -> None:
     directions = Directions(SyntheticSpace(64, 64, 64), fastest(by_lanes(), 10))
-    assert directions.expected([wide(8, sketch=RFACTOR)], [wide(16, sketch=RFACTOR)]).tolist() == [0.0]
-    assert Directions(SyntheticSpace(64, 64, 64), fastest([], 10)).expected([wide(8)], [wide(4)]) == [0.0]
+    assert directions.expected_gains([wide(8, sketch=RFACTOR)], [wide(16, sketch=RFACTOR)]).tolist() == [0.0]
+    assert Directions(SyntheticSpace(64, 64, 64), fastest([], 10)).expected_gains([wide(8)], [wide(4)]) == [
+        0.0
+    ]
 
 
 def test_without_a_model_it_tries_the_next_step_up_first() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from searchers.learning.knobs import KnobDistributions, Knobs, counted, knobs_of, softmax
+from searchers.learning.knobs import KnobDistributions, Knobs, frequency_logits, knobs_of, softmax
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import TILED, SyntheticSpace
 from searchers.testing import assert_well_formed
@@ -42,13 +42,13 @@ def test_inner_factors_are_decided_so_that_they_multiply_to_a_multiple() -> None
 def test_places_are_those_from_which_a_row_was_made() -> None:
     knobs = knobs_of(SyntheticSpace(96, 60, 7).by_key[TILED])
     drawn = tables(knobs).draw(np.random.default_rng(1), 100)
-    np.testing.assert_array_equal(knobs.places(drawn.rows), drawn.places)
+    np.testing.assert_array_equal(knobs.option_indices(drawn.rows), drawn.places)
 
 
 def test_counting_makes_frequent_options_likely_and_none_impossible() -> None:
     knobs = knobs_of(SKETCH)
     liked = np.array([[3, 1, 4, 2]] * 9 + [[12, 1, 1, 2]], dtype=np.int32)
-    chances = softmax(counted(knobs, liked, np.ones(10)), knobs.exists)
+    chances = softmax(frequency_logits(knobs, liked, np.ones(10)), knobs.exists)
     assert chances[0].argmax() == 3  # innermost factor 4
     assert chances[2, 2] > 0.8
     assert (chances[knobs.exists] > 0.01).all()
@@ -57,7 +57,7 @@ def test_counting_makes_frequent_options_likely_and_none_impossible() -> None:
 
 def test_counting_nothing_leaves_all_options_alike() -> None:
     knobs = knobs_of(SKETCH)
-    chances = softmax(counted(knobs, np.empty((0, 4), dtype=np.int32), np.empty(0)), knobs.exists)
+    chances = softmax(frequency_logits(knobs, np.empty((0, 4), dtype=np.int32), np.empty(0)), knobs.exists)
     assert np.ptp(chances[0][knobs.exists[0]]) < 1e-9
 
 

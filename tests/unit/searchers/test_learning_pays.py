@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.simulate_search import best_us, simulate
 from searchers.synthetic_space import SyntheticSpace

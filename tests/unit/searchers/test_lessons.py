@@ -6,9 +6,9 @@ import pytest
 from costmodels.serialization import pack
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.random import RandomSearch
-from searchers.learning.dense_network import fits
+from searchers.learning.dense_network import has_shapes
 from searchers.learning.stateful_learner import LearnedParameters
-from searchers.stateful import MOST_BYTES, Continued, continued
+from searchers.stateful_searcher import MOST_BYTES, Continued, keep_state_between_calls
 from searchers.synthetic_space import SyntheticSpace
 
 
@@ -20,7 +20,7 @@ def test_lessons_come_back_as_they_were_kept() -> None:
     (kept, other) = again.of("s"), again.of("t")
     assert kept is not None
     assert other is not None
-    assert fits(kept, {"weight": (2, 3), "bias": (0,)})
+    assert has_shapes(kept, {"weight": (2, 3), "bias": (0,)})
     np.testing.assert_array_equal(kept["weight"], [[0, 1, 2], [3, 4, 5]])
     assert again.of("nobody") is None
 
@@ -55,8 +55,8 @@ def test_what_does_not_fit_is_left_out_and_the_rest_is_kept() -> None:
 def test_a_searcher_for_all_rounds_of_a_task_goes_on_from_round_to_round() -> None:
     space, learner = SyntheticSpace(64, 64, 64), Ppo(considered=512, walkers=32)
     known = [space.measure(each) for each in dict.fromkeys(space.sample(np.random.default_rng(0), 40))]
-    assert continued(plain := RandomSearch()) is plain
-    held = continued(learner)
+    assert keep_state_between_calls(plain := RandomSearch()) is plain
+    held = keep_state_between_calls(learner)
     assert isinstance(held, Continued)
     first = held.propose(space, known, None, 8, np.random.default_rng(1))
     second = held.propose(space, known, None, 8, np.random.default_rng(1))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchers.learning.moves import STAY, Moves, moves_of
+from searchers.learning.decision_moves import STAY, Moves, moves_of
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import TILED, SyntheticSpace
 from searchers.testing import assert_well_formed

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from costmodels.random import RandomModel
-from searchers.algorithms.es import EvolutionStrategy
-from searchers.algorithms.ga import Genetic
+from searchers.algorithms.evolution_strategy import EvolutionStrategy
+from searchers.algorithms.genetic_algorithm import Genetic
 from searchers.algorithms.guided_walk import Guided
-from searchers.algorithms.sa import Annealing
+from searchers.algorithms.simulated_annealing import Annealing
 from searchers.base import Searcher
-from searchers.simulate_search import trained
+from searchers.simulate_search import fit_on_history
 from searchers.space import Candidate, Matrix
 from searchers.synthetic_space import SyntheticSpace
 
@@ -32,7 +32,7 @@ def described(searcher: Searcher, trials: int) -> int:
     space = CountingSpace()
     drawn = list(dict.fromkeys(space.sample(np.random.default_rng(0), 2 * trials)))
     history = [space.measure(candidate) for candidate in drawn[:trials]]
-    model = trained(space, [], RandomModel, seed=0)
+    model = fit_on_history(space, [], RandomModel, seed=0)
     space.described = 0
     searcher.propose(space, history, model, 64, np.random.default_rng(1))
     return space.described

@@ -5,9 +5,9 @@ import pytest
 
 from searchers.algorithms.ppo import DOWN, KEEP, UP, Actor, Experience, advantages
 from searchers.algorithms.qlearning import QValues
-from searchers.learning.dense_network import DenseNetwork, product
+from searchers.learning.decision_moves import measured_steps, moves_of
+from searchers.learning.dense_network import DenseNetwork, multiply_in_blocks
 from searchers.learning.exploring_learner import ScoredRows
-from searchers.learning.moves import measured_steps, moves_of
 from searchers.space import Choice, ChoiceKind, Sketch
 
 SKETCH = Sketch("s", "", (Choice(ChoiceKind.CATEGORICAL, 1, values=tuple(range(8))),))
@@ -21,7 +21,7 @@ def rng() -> np.random.Generator:
 @pytest.mark.parametrize("shape", [(1, 3, 2), (500, 70, 64), (3, 700, 700), (0, 4, 2)])
 def test_a_product_in_blocks_is_the_product(shape: tuple[int, int, int], rng: np.random.Generator) -> None:
     left, right = rng.normal(size=shape[:2]), rng.normal(size=shape[1:])
-    np.testing.assert_allclose(product(left, right), left @ right, atol=1e-9)
+    np.testing.assert_allclose(multiply_in_blocks(left, right), left @ right, atol=1e-9)
 
 
 def test_a_network_fits_a_function_that_is_not_linear(rng: np.random.Generator) -> None:
@@ -58,11 +58,14 @@ def test_values_learn_to_walk_towards_what_pays(rng: np.random.Generator) -> Non
     for _ in range(20):
         for place in range(8):
             here = scored_rows(place, 4)
-            way = values.ways(here, 1.0, rng)
+            way = values.choose_directions(here, 1.0, rng)
             rows = moves.apply(here.rows, way)
             values.remember(here, way, ScoredRows(SKETCH, rows, known[rows[:, 0]], rows[:, 0].astype(float)))
         values.learn(20, 0.7, rng)
-    ups = [moves.apply(scored_rows(at).rows, values.ways(scored_rows(at), 0.0, rng))[0, 0] for at in range(7)]
+    ups = [
+        moves.apply(scored_rows(at).rows, values.choose_directions(scored_rows(at), 0.0, rng))[0, 0]
+        for at in range(7)
+    ]
     assert ups == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -83,7 +86,7 @@ def test_advantages_are_discounted_surprises() -> None:
 
 
 def experience(actor: Actor, state: np.ndarray, rng: np.random.Generator) -> Experience:
-    action, chance = actor.act(state, rng)
+    action, chance = actor.choose_actions(state, rng)
     worth = (action[:, 0] == UP).astype(float) + (action[:, 1] == DOWN)
     return Experience(state, action, chance, worth - worth.mean(), worth)
 
@@ -93,7 +96,7 @@ def test_a_policy_takes_to_what_is_rewarded_and_its_critic_to_what_comes(rng: np
     actor = Actor(state, 2, 1e-2, rng)
     for _ in range(40):
         actor.learn(experience(actor, state, rng), 3, 0.2, 0.0, rng)
-    action, _ = actor.act(state, rng)
+    action, _ = actor.choose_actions(state, rng)
     assert np.mean(action[:, 0] == UP) > 0.9
     assert np.mean(action[:, 1] == DOWN) > 0.9
     assert actor.value(state).mean() > 1.0
@@ -110,12 +113,12 @@ def test_the_clip_bounds_how_far_one_experience_leads(rng: np.random.Generator) 
 
 
 def _share_up(actor: Actor, state: np.ndarray) -> float:
-    return float(np.mean(actor.act(state, np.random.default_rng(0))[0][:, 0] == UP))
+    return float(np.mean(actor.choose_actions(state, np.random.default_rng(0))[0][:, 0] == UP))
 
 
 def test_an_untaught_policy_keeps_most_knobs_as_they_are(rng: np.random.Generator) -> None:
     state = rng.normal(size=(200, 5)).astype(np.float32)
-    action, chance = Actor(state, 20, 1e-2, rng).act(state, rng)
+    action, chance = Actor(state, 20, 1e-2, rng).choose_actions(state, rng)
     assert 1.0 < (action != KEEP).sum(axis=1).mean() < 3.5
     assert (chance <= 0).all()
 

@@ -7,12 +7,12 @@ import pytest
 
 from costmodels.base import Matrix, Prediction
 from costmodels.random import RandomModel
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from mallorn.core.outcomes import Outcome
-from mallorn.core.values.machine import assumed
-from searchers.algorithms.beam import Beam
+from mallorn.core.values.machine import assume_typical_cpu
+from searchers.algorithms.beam_search import Beam
 from searchers.algorithms.felix import Felix
-from searchers.algorithms.mcts import Mcts
+from searchers.algorithms.monte_carlo_tree_search import Mcts
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.qlearning import QLearning
 from searchers.algorithms.reinforce import Reinforce
@@ -20,8 +20,8 @@ from searchers.algorithms.sample_decision_model import Generator
 from searchers.base import Trial
 from searchers.batch_searcher import Request
 from searchers.decision_space import DecisionSpace
-from searchers.learning.exploring_learner import MOST, Learner, sample_of
-from searchers.simulate_search import best_us, trained
+from searchers.learning.exploring_learner import MOST, Learner, sample_history
+from searchers.simulate_search import best_us, fit_on_history
 from searchers.space import Candidate, Sketch
 from searchers.synthetic_space import SyntheticSpace
 
@@ -42,7 +42,7 @@ class Rigid(DecisionSpace):
     """One sketch that leaves nothing to decide."""
 
     def __init__(self) -> None:
-        super().__init__([Sketch("rigid", "", ())], [1.0], assumed(cores=2, lanes=4))
+        super().__init__([Sketch("rigid", "", ())], [1.0], assume_typical_cpu(cores=2, lanes=4))
 
     def defaults(self) -> list[Candidate]:
         return []
@@ -71,7 +71,7 @@ def history(space: SyntheticSpace) -> list[Trial]:
 def test_what_it_looks_at_gets_better_as_it_learns(
     kind: type[Learner], space: SyntheticSpace, history: list[Trial]
 ) -> None:
-    model = trained(space, history, XGBoost, seed=0)
+    model = fit_on_history(space, history, XGBoost, seed=0)
     pool = list(kind(considered=2048).pool(Request(space, history, model, 64, np.random.default_rng(0))))
     first, last = pool[:600], pool[-600:]
     assert median_us(space, last) < 0.5 * median_us(space, first)
@@ -82,7 +82,7 @@ def test_what_it_looks_at_gets_better_as_it_learns(
 def test_in_three_rounds_it_finds_better_than_what_it_learnt_from(
     kind: type[Learner], space: SyntheticSpace, history: list[Trial]
 ) -> None:
-    model = trained(space, history, XGBoost, seed=0)
+    model = fit_on_history(space, history, XGBoost, seed=0)
     rounds = [
         kind(considered=2048).propose(space, history, model, 32, np.random.default_rng(seed))
         for seed in range(3)
@@ -109,7 +109,7 @@ def test_a_long_history_asks_the_model_no_more_than_a_short_one(kind: type[Learn
     asked = []
     for history in (trials[:200], trials):
         model = Counting()
-        kind().propose(space, history, model, 64, np.random.default_rng(0))
+        kind(considered=1024).propose(space, history, model, 64, np.random.default_rng(0))
         asked.append(model.rows)
     assert asked[1] < 1.1 * asked[0]
 
@@ -127,7 +127,7 @@ def test_a_sample_is_bounded_and_keeps_the_best_and_the_newest() -> None:
     space = SyntheticSpace(256, 256, 256)
     drawn = dict.fromkeys(space.sample(np.random.default_rng(0), 1000))
     history = [space.measure(candidate) for candidate in drawn]
-    sample = sample_of(history)
+    sample = sample_history(history)
     assert len(sample.candidates) == MOST
     assert list(sample.label) == sorted(sample.label, reverse=True)
     assert sample.label[0] == 0

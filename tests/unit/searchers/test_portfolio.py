@@ -7,9 +7,9 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.arm_credit import RECENT, credit
+from searchers.algorithms.arm_credit import RECENT, compute_arm_credit
 from searchers.algorithms.portfolio import Portfolio
-from searchers.base import Proposal, Trial, means_of, named, searcher_of
+from searchers.base import Proposal, Trial, prefix_origin, proposal_method_of, searcher_of
 from searchers.simulate_search import simulate
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
@@ -32,7 +32,7 @@ def alternating(good_us: float, bad_us: float | None, count: int = 32) -> list[T
 
 @pytest.mark.parametrize("bad_us", [200.0, None])
 def test_who_finds_faster_ones_earns_more(bad_us: float | None) -> None:
-    earned = credit(alternating(100.0, bad_us), ("ga", "sa"), searcher_of)
+    earned = compute_arm_credit(alternating(100.0, bad_us), ("ga", "sa"), searcher_of)
     shares = earned.shares(0.15, 0.15, 0.05)
     assert shares[0] > 0.7
     assert shares[1] >= 0.05
@@ -41,47 +41,51 @@ def test_who_finds_faster_ones_earns_more(bad_us: float | None) -> None:
 
 def test_a_new_best_earns_more_than_a_good_place() -> None:
     steps = trials("ga:mutation", *np.geomspace(200, 50, 16)) + trials("sa:walk", *[51.0] * 16)
-    earned = credit(trials("random", *[210.0] * 8) + steps, ("ga", "sa"), searcher_of)
+    earned = compute_arm_credit(trials("random", *[210.0] * 8) + steps, ("ga", "sa"), searcher_of)
     assert earned.mean[0] > earned.mean[1]
 
 
 def test_success_fades() -> None:
     then = alternating(100.0, 200.0)
     now = [Trial(t.candidate, t.outcome, 300.0 - (t.latency_us or 0), t.origin) for t in then * 4]
-    earned = credit([*then, *now], ("ga", "sa"), searcher_of)
+    earned = compute_arm_credit([*then, *now], ("ga", "sa"), searcher_of)
     assert earned.mean[1] > earned.mean[0]
 
 
 def test_an_arm_without_trials_is_as_good_as_all_together_and_less_known() -> None:
-    earned = credit(alternating(100.0, 200.0), ("ga", "sa", "new"), searcher_of)
+    earned = compute_arm_credit(alternating(100.0, 200.0), ("ga", "sa", "new"), searcher_of)
     assert earned.mean[1] < earned.mean[2] < earned.mean[0]
-    assert earned.upper(1.0)[2] > earned.upper(1.0)[0]
+    assert earned.upper_confidence_bounds(1.0)[2] > earned.upper_confidence_bounds(1.0)[0]
 
 
 def test_defaults_and_what_never_ran_are_nobodys_merit() -> None:
     lost = [Trial(Candidate("s", (1,)), Outcome.WORKER_LOST, None, "ga:mutation")]
-    assert credit([*trials("ga:default", 5.0), *lost], ("ga",), searcher_of).trials.tolist() == [0.0]
+    assert compute_arm_credit([*trials("ga:default", 5.0), *lost], ("ga",), searcher_of).trials.tolist() == [
+        0.0
+    ]
 
 
 def test_old_trials_count_for_the_best_alone() -> None:
     old = trials("ga:mutation", 10.0) * 100
     recent = trials("sa:walk", *[20.0] * RECENT)
-    earned = credit([*old, *recent], ("ga", "sa"), searcher_of)
+    earned = compute_arm_credit([*old, *recent], ("ga", "sa"), searcher_of)
     assert earned.trials[0] == 0
     assert earned.mean[1] < 0.1  # no gain on the old best, and no better than its neighbours
 
 
 def test_origins_say_searcher_and_means() -> None:
     candidate = Candidate("s", (1,))
-    assert named(Proposal(candidate, None, "walk"), "sa").origin == "sa:walk"
-    assert named(Proposal(candidate, None, "ga:walk"), "portfolio").origin == "ga:walk"
-    assert (searcher_of("ga:walk"), means_of("ga:walk")) == ("ga", "walk")
-    assert (searcher_of("walk"), means_of("walk")) == ("walk", "walk")
+    assert prefix_origin(Proposal(candidate, None, "walk"), "sa").origin == "sa:walk"
+    assert prefix_origin(Proposal(candidate, None, "ga:walk"), "portfolio").origin == "ga:walk"
+    assert (searcher_of("ga:walk"), proposal_method_of("ga:walk")) == ("ga", "walk")
+    assert (searcher_of("walk"), proposal_method_of("walk")) == ("walk", "walk")
 
 
 def test_every_arm_keeps_some_candidates_and_the_better_has_most() -> None:
     history = alternating(100.0, 300.0)
-    sizes = np.array([Portfolio(arms=("ga", "sa")).sizes(history, 16, generator(seed)) for seed in range(40)])
+    sizes = np.array(
+        [Portfolio(arms=("ga", "sa")).divide_batch(history, 16, generator(seed)) for seed in range(40)]
+    )
     assert (sizes.sum(axis=1) == 16).all()
     assert sizes[:, 0].mean() > 11
     assert sizes[:, 1].mean() >= 0.8

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mallorn.core.values.machine import Machine, assumed, assumed_gpu
+from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
 from searchers.roller.rank_candidates import Constructor, log_slowdowns
 from searchers.space import Candidate
 from searchers.synthetic_space import TILED, SyntheticSpace
@@ -18,8 +18,8 @@ def space_on(machine: Machine) -> SyntheticSpace:
     return space
 
 
-NARROW = space_on(assumed(cores=4, lanes=4))
-GPU = space_on(assumed_gpu())
+NARROW = space_on(assume_typical_cpu(cores=4, lanes=4))
+GPU = space_on(assume_typical_gpu())
 
 
 def wide(lanes: int, *, rows: int = 8, unroll: int = 1, place: int = 0) -> Candidate:
@@ -57,7 +57,7 @@ def test_the_time_of_a_candidate_does_not_depend_on_its_company() -> None:
 
 
 def test_guesses_take_what_is_expected_of_them() -> None:
-    constructor = Constructor((), assumed(cores=2, lanes=8))
+    constructor = Constructor((), assume_typical_cpu(cores=2, lanes=8))
     for sketch in SPACE.sketches:
         guesses = constructor.guesses(sketch)
         us = constructor.time_us(sketch, guesses.rows)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import Prediction
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from mallorn.core.outcomes import Outcome
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.base import Trial
@@ -50,7 +50,7 @@ def test_a_failing_region_is_recognised() -> None:
     feasibility = learn_feasibility(space, history)
     assert feasibility is not None
     others = drawn(space, 300, 1)
-    failing = feasibility.failing(space.features(others))
+    failing = feasibility.failure_probability(space.features(others))
     crash = np.array([crashing(candidate) for candidate in others])
     assert failing[crash].mean() > 0.7
     assert failing[~crash].mean() < 0.1
@@ -103,7 +103,7 @@ def test_only_outliers_pay_for_their_build() -> None:
     assert times is not None
     pool = pool_of(space, others[200:])
     slow = unrolls[200:]
-    excess = times.excess(pool.features)
+    excess = times.predict_log_excess(pool.features)
     assert np.quantile(excess[slow], 0.1) > np.quantile(excess[~slow], 0.9)
     price = -penalise_failures(space, history, pool, generator(0)).prediction.mean
     assert np.median(price[~slow]) == 0.0

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.values.machine import Machine, assumed, assumed_gpu
+from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
 from searchers.decision_space import SketchRules
-from searchers.loop_nest import Access, Axis, Nest, product
+from searchers.loop_nest import Access, Axis, Nest, matrix_product_nest
 from searchers.roller import rank_candidates
-from searchers.roller.cpu_time_model import LINE_BYTES, Loops, computing_us, moving_us, uneven
+from searchers.roller.cpu_time_model import LINE_BYTES, Loops, computing_us, load_imbalance, moving_us
 from searchers.roller.rank_candidates import Constructor, ranked
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 
-WIDE, NARROW = assumed(cores=2, lanes=16), assumed(cores=2, lanes=8)
+WIDE, NARROW = assume_typical_cpu(cores=2, lanes=16), assume_typical_cpu(cores=2, lanes=8)
 UNROLL = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2, 3), labels=(0, 16, 64, 512), weights=(0.25,) * 4)
 
 
@@ -85,7 +85,7 @@ def test_rows_that_would_evict_each_other_are_kept_apart() -> None:
 
 
 def matmul_of(depth: int) -> Nest:
-    return product((128, 256), (depth,))
+    return matrix_product_nest((128, 256), (depth,))
 
 
 def loops(nest: Nest) -> Loops:
@@ -116,7 +116,7 @@ def test_a_longer_ranking_begins_with_a_shorter_one_and_is_seldom_made_anew(
             super().__init__(nests, machine)
 
     monkeypatch.setattr(rank_candidates, "Constructor", Counted)
-    machine = assumed(cores=3, lanes=8)
+    machine = assume_typical_cpu(cores=3, lanes=8)
     rounds = [ranked([MATMUL], (), machine, count) for count in range(8, 200, 8)]
     assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(rounds))
     assert [len(found) for found in rounds] == list(range(8, 200, 8))
@@ -141,7 +141,7 @@ def test_a_sketch_without_choices_is_one_candidate() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_999"])
 def test_a_gpus_block_fits_and_there_is_one_for_every_multiprocessor(arch: str) -> None:
-    machine = assumed_gpu(arch)
+    machine = assume_typical_gpu(arch)
     vector = best(sketch(tile(2048, 5), tile(2048, 5), tile(1024, 3)), machine)
     rows, columns, depth = vector[:5], vector[5:10], vector[10:]
     threads, results = rows[2] * columns[2], prod(rows[i] * columns[i] for i in (1, 3, 4))
@@ -158,20 +158,20 @@ def test_a_window_that_slides_touches_its_border_too() -> None:
     read = Access((17, 16), (((0, 2), (2, 1)), ((1, 1),)))
     nest = Nest(axes, (read,), Access((8, 16), (((0, 1),), ((1, 1),))))
     tiled = Loops(nest, np.array([[2, 1, 1, 4, 1, 1, 1, 16, 1, 3]], dtype=np.int32))
-    assert tiled.bytes_of(read, tiled.cut(2)).tolist() == [9 * LINE_BYTES]
+    assert tiled.bytes_of(read, tiled.cut_after(2)).tolist() == [9 * LINE_BYTES]
 
 
 def test_a_buffer_is_fetched_once_for_loops_that_do_not_index_it() -> None:
-    nest = product((8, 32), (16,))
+    nest = matrix_product_nest((8, 32), (16,))
     left, right = nest.reads
     tiled = Loops(nest, np.array([[8, 1, 1, 1, 2, 1, 1, 16, 16, 1]], dtype=np.int32))
-    inside = tiled.cut(2)
+    inside = tiled.cut_after(2)
     assert tiled.fetches(left)[inside].tolist() == [8]
     assert tiled.fetches(right)[inside].tolist() == [16]
 
 
 def test_a_tile_that_stays_in_the_cache_moves_less() -> None:
-    nest = product((512, 512), (512,))
+    nest = matrix_product_nest((512, 512), (512,))
     rows = np.array(
         [[1, 128, 1, 4, 1, 16, 1, 32, 1, 512], [8, 1, 16, 4, 1, 16, 1, 32, 8, 64]], dtype=np.int32
     )
@@ -181,11 +181,16 @@ def test_a_tile_that_stays_in_the_cache_moves_less() -> None:
 
 @given(chunks=st.integers(1, 64), cores=st.integers(1, 64))
 def test_no_core_has_less_than_its_share(chunks: int, cores: int) -> None:
-    nest = product((64, 16), (8,))
+    nest = matrix_product_nest((64, 16), (8,))
     tiled = Loops(nest, np.array([[chunks, 1, 1, 1, 1, 1, 1, 16, 1, 8]], dtype=np.int32))
-    late = uneven(tiled, assumed(cores, 8))[0]
+    late = load_imbalance(tiled, assume_typical_cpu(cores, 8))[0]
     assert late >= 1
     assert (late == 1) == (chunks % cores == 0)
+
+
+def test_an_axis_without_small_factors_has_a_first_guess() -> None:
+    (candidate,) = ranked([sketch(tile(1643, 4), tile(825, 2), UNROLL)], (), assume_typical_cpu(2, 4), 1)
+    assert candidate.decisions[3] == 31, "of 31 and 53, what spills least"
 
 
 extents = st.integers(1, 3000)
@@ -205,7 +210,7 @@ blocks = st.builds(
 def test_whatever_is_ranked_is_distinct_and_well_formed(block: list[Choice], cores: int, lanes: int) -> None:
     whole = sketch(*block, UNROLL, place(-1, 1, 2))
     gpu = block[0].width == 5
-    candidates = ranked([whole], (), assumed_gpu() if gpu else assumed(cores, lanes), 12)
+    candidates = ranked([whole], (), assume_typical_gpu() if gpu else assume_typical_cpu(cores, lanes), 12)
     assert len(set(candidates)) == len(candidates) > 0
     rows = np.array([candidate.decisions for candidate in candidates], dtype=np.int32)
     assert SketchRules(whole).well_formed(rows).all()

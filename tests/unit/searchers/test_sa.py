@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.sa import ANNEALING, Annealing
+from searchers.algorithms.simulated_annealing import ANNEALING, Annealing
 from searchers.base import Trial
 from searchers.batch_searcher import Request
-from searchers.simulate_search import trained
+from searchers.simulate_search import fit_on_history
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
 
@@ -52,7 +52,7 @@ def test_when_it_is_cold_the_chains_start_at_the_best() -> None:
 def test_chains_find_more_promising_candidates_than_luck_among_as_many() -> None:
     space = SyntheticSpace(128, 128, 64)
     history = measured(space, 120)
-    model = trained(space, history, XGBoost, seed=0)
+    model = fit_on_history(space, history, XGBoost, seed=0)
     walked = list(Annealing().pool(Request(space, history, model, 16, np.random.default_rng(0))))
     drawn = space.sample(np.random.default_rng(1), len(walked))
     best = [np.sort(model.predict(space.features(each)).mean)[-32:].mean() for each in (walked, drawn)]

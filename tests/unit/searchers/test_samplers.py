@@ -9,9 +9,9 @@ import pytest
 from costmodels.base import Prediction
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.batch_sampler import BatchSampler, ScoredPool
-from searchers.feature_scaling import scaled, squared_distances
+from searchers.feature_scaling import squared_distances, standardize_features
 from searchers.pooled_searcher import Contextual, TopK
-from searchers.samplers.clustered import Clustered, cluster_to_knee, k_means, synthesised
+from searchers.samplers.clustered import Clustered, cluster_to_knee, combine_frequent_settings, k_means
 from searchers.samplers.diverse import Diverse
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from searchers.synthetic_space import SyntheticSpace
@@ -40,7 +40,7 @@ def crowded_pool() -> ScoredPool:
 
 def nearest_neighbours(pool: ScoredPool, lines: np.ndarray) -> float:
     """How far the members of a batch are from the nearest other, on average."""
-    points = scaled(pool.features)[lines]
+    points = standardize_features(pool.features)[lines]
     distance = squared_distances(points, points) + 1e9 * np.eye(len(lines))
     return float(np.sqrt(distance.min(axis=1)).mean())
 
@@ -56,13 +56,13 @@ def test_a_batch_is_less_crowded_than_the_top(sampler: BatchSampler) -> None:
 def test_what_has_no_promise_is_not_chosen_for_being_odd(sampler: BatchSampler) -> None:
     pool = BatchSamplerTestCase.pool(400)
     chosen = sampler.choose(pool, 8, generator(0))
-    assert pool.promise(0.5)[chosen].min() > np.median(pool.promise(0.5))
+    assert pool.optimistic_scores(0.5)[chosen].min() > np.median(pool.optimistic_scores(0.5))
 
 
 @pytest.mark.parametrize("sampler", [Clustered(), Diverse()])
 def test_the_most_promising_of_all_is_in_the_batch(sampler: BatchSampler) -> None:
     pool = BatchSamplerTestCase.pool(400)
-    assert pool.promise(0.5).argmax() in sampler.choose(pool, 16, generator(0))
+    assert pool.optimistic_scores(0.5).argmax() in sampler.choose(pool, 16, generator(0))
 
 
 def test_twins_do_not_share_a_batch() -> None:
@@ -81,11 +81,11 @@ def test_twins_do_not_share_a_batch() -> None:
     ("mean", "std", "low", "high"), [(-0.5, 0.0, 0.02, 0.02), (-0.5, 0.3, 0.1, 0.3), (0.0, 9.0, 0.5, 0.5)]
 )
 def test_the_explored_share_follows_the_doubt(mean: float, std: float, low: float, high: float) -> None:
-    assert low - 1e-6 <= Contextual().share(pool_of(mean, std)) <= high + 1e-6
+    assert low - 1e-6 <= Contextual().random_share(pool_of(mean, std)) <= high + 1e-6
 
 
 def test_doubt_about_slow_candidates_matters_less() -> None:
-    assert Contextual().share(pool_of(-3.0, 0.5)) < 0.2 * Contextual().share(pool_of(0.0, 0.5))
+    assert Contextual().random_share(pool_of(-3.0, 0.5)) < 0.2 * Contextual().random_share(pool_of(0.0, 0.5))
 
 
 def four_heaps() -> np.ndarray:
@@ -133,7 +133,7 @@ def test_what_is_made_up_has_the_most_frequent_setting_of_each_knob() -> None:
     space = SyntheticSpace(64, 64, 64)
     (parent,) = space.defaults()[:1]
     around = [each for each in space.mutate_all(generator(0), [parent] * 30) if each != parent]
-    made, *others = synthesised(space.by_key[parent.sketch], around)
+    made, *others = combine_frequent_settings(space.by_key[parent.sketch], around)
     assert made == parent, "each neighbour differs in one knob, so all others outvote it"
     assert parent not in others
     for other in (made, *others):
@@ -143,13 +143,13 @@ def test_what_is_made_up_has_the_most_frequent_setting_of_each_knob() -> None:
 def test_of_equally_frequent_settings_the_first_is_taken() -> None:
     space = SyntheticSpace(64, 64, 64)
     pair = [each for each in space.sample(generator(0), 40) if each.sketch == "tiled"][:2]
-    assert next(synthesised(space.by_key["tiled"], pair)) == pair[0]
+    assert next(combine_frequent_settings(space.by_key["tiled"], pair)) == pair[0]
 
 
 def test_after_the_most_frequent_settings_come_those_with_one_second_the_likeliest_first() -> None:
     sketch = Sketch("s", "", tuple(Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1)) for _ in range(3)))
     rows = [(0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 0, 0), (0, 0, 0)]
-    made = synthesised(sketch, [Candidate("s", row) for row in rows])
+    made = combine_frequent_settings(sketch, [Candidate("s", row) for row in rows])
     assert [each.decisions for each in made] == [(0, 0, 0), (0, 0, 1), (0, 1, 0)]
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from searchers.algorithms.mcts import NOWHERE, Rollouts, SearchTrees, SketchTrees
+from searchers.algorithms.monte_carlo_tree_search import NOWHERE, Rollouts, SearchTrees, SketchTrees
 from searchers.learning.exploring_learner import ScoredRows
 from searchers.synthetic_space import TILED, SyntheticSpace
 
@@ -10,11 +10,11 @@ from searchers.synthetic_space import TILED, SyntheticSpace
 def test_a_child_is_made_once_and_found_again() -> None:
     nodes = SearchTrees(2, 3)
     parents, options = nodes.roots[[0, 0, 1, 0]], np.array([2, 2, 2, 1])
-    first, made = nodes.step(parents, options)
+    first, made = nodes.get_or_create_children(parents, options)
     assert made.all()
     assert len(set(first.tolist())) == 3
     assert first[0] == first[1]
-    again, made = nodes.step(parents, options)
+    again, made = nodes.get_or_create_children(parents, options)
     assert not made.any()
     np.testing.assert_array_equal(again, first)
     assert len(nodes) == 2 + 3
@@ -22,7 +22,7 @@ def test_a_child_is_made_once_and_found_again() -> None:
 
 def test_nowhere_has_no_children() -> None:
     nodes = SearchTrees(1, 3)
-    child, made = nodes.step(np.array([NOWHERE]), np.array([0]))
+    child, made = nodes.get_or_create_children(np.array([NOWHERE]), np.array([0]))
     assert child.tolist() == [NOWHERE]
     assert not made.any()
 
@@ -30,36 +30,36 @@ def test_nowhere_has_no_children() -> None:
 def test_trees_outgrow_their_first_size() -> None:
     nodes, node = SearchTrees(1, 2), np.array([0])
     for _ in range(1000):
-        node, _ = nodes.step(node, np.array([1]))
-    nodes.credit(node[None], np.array([0.5]))
+        node, _ = nodes.get_or_create_children(node, np.array([1]))
+    nodes.credit_paths(node[None], np.array([0.5]))
     assert len(nodes) == 1001
 
 
 def test_the_better_option_has_the_higher_bound_until_the_other_was_neglected() -> None:
     nodes = SearchTrees(1, 2)
     root = np.array([0, 0])
-    child, _ = nodes.step(root, np.array([0, 1]))
+    child, _ = nodes.get_or_create_children(root, np.array([0, 1]))
     paths = np.stack([root, child], axis=1)
-    nodes.credit(paths, np.array([0.9, 0.5]))
+    nodes.credit_paths(paths, np.array([0.9, 0.5]))
     even = np.full((1, 2), 0.5)
     bound = nodes.bound(root[:1], even, curiosity=0.1)[0]
     assert bound[0] > bound[1]
-    nodes.credit(np.repeat(paths[:1], 400, axis=0), np.full(400, 0.6))
+    nodes.credit_paths(np.repeat(paths[:1], 400, axis=0), np.full(400, 0.6))
     bound = nodes.bound(root[:1], even, curiosity=0.5)[0]
     assert bound[1] > bound[0]
 
 
 def test_an_option_never_taken_is_tried_sooner_the_likelier_it_is() -> None:
     nodes = SearchTrees(1, 3)
-    child, _ = nodes.step(np.array([0]), np.array([0]))
-    nodes.credit(np.array([[0, child[0]]]), np.array([0.4]))
+    child, _ = nodes.get_or_create_children(np.array([0]), np.array([0]))
+    nodes.credit_paths(np.array([[0, child[0]]]), np.array([0.4]))
     bound = nodes.bound(np.array([0]), np.array([[0.2, 0.1, 0.7]]), curiosity=1.0)[0]
     assert bound[2] > bound[1]
 
 
 def test_a_tree_without_visits_beats_its_sisters_by_doubt() -> None:
     nodes = SearchTrees(2, 2)
-    nodes.credit(np.array([[0]] * 50), np.full(50, 0.5))
+    nodes.credit_paths(np.array([[0]] * 50), np.full(50, 0.5))
     bound = nodes.root_bound(2, np.array([50.0, 50.0]), curiosity=1.0)
     assert bound[1] > bound[0]
 
@@ -72,7 +72,7 @@ def test_a_rollout_adds_one_node_and_learns_which_beginning_pays() -> None:
         rollouts = Rollouts(trees, np.array([0, 1] * 16), rng)
         rows = rollouts.complete(curiosity=0.3, noise=0.02)
         assert size < len(trees.nodes) <= size + 32
-        rollouts.credit(paid(space, rows))
+        rollouts.credit_results(paid(space, rows))
     learnt = Rollouts(trees, np.array([0, 1] * 50), rng).complete(curiosity=0.0, noise=0.0)
     assert np.mean(learnt[:, 3] == 8) > 0.8
 

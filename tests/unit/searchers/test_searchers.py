@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from costmodels.random import RandomModel
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.base import Trial
 from searchers.pooled_searcher import TopK
-from searchers.simulate_search import trained
+from searchers.simulate_search import fit_on_history
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
 from tests.kits.samplers import BatchSamplerTestCase
@@ -39,7 +39,7 @@ def test_a_useful_model_beats_a_useless_one() -> None:
 
 
 def proposed_us(space: SyntheticSpace, history: list[Trial], kind: type[XGBoost | RandomModel]) -> float:
-    model = trained(space, history, kind, seed=0)
+    model = fit_on_history(space, history, kind, seed=0)
     proposals = Evolutionary().propose(space, history, model, 32, np.random.default_rng(1))
     return float(np.median(space.latency_us([p.candidate for p in proposals])))
 
@@ -54,7 +54,7 @@ def test_only_finalists_are_checked_for_validity() -> None:
 
     space = Counting()
     history = [space.measure(c) for c in space.sample(np.random.default_rng(0), 60)]
-    model = trained(space, history, XGBoost, seed=0)
+    model = fit_on_history(space, history, XGBoost, seed=0)
     assert len(Evolutionary().propose(space, history, model, 64, np.random.default_rng(0))) == 64
     assert max(asked.values()) == 1
     assert len(asked) < 128
@@ -70,7 +70,7 @@ def test_every_registered_searcher_is_made_with_any_sampler(search: str, sampler
 
 PROPOSE = """
 import numpy as np
-from costmodels.xgb import XGBoost
+from costmodels.xgboost_models import XGBoost
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.simulate_search import simulate
 from searchers.synthetic_space import SyntheticSpace

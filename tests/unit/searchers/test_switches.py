@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from costmodels.random import RandomModel
-from searchers.algorithms.es import EsState, EvolutionStrategy
-from searchers.algorithms.mcts import Mcts, SearchTrees
+from searchers.algorithms.evolution_strategy import EsState, EvolutionStrategy
+from searchers.algorithms.monte_carlo_tree_search import Mcts, SearchTrees
 from searchers.algorithms.ppo import Actor, Ppo
 from searchers.algorithms.qlearning import QLearning, QValues
 from searchers.algorithms.reinforce import Reinforce
@@ -51,25 +51,25 @@ def test_without_learning_no_lesson_is_given(
 @pytest.mark.parametrize("learning", [True, False])
 def test_trees_without_learning_hold_visits_alone(learning: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: set[float] = set()
-    credit = SearchTrees.credit
+    credit = SearchTrees.credit_paths
 
     def listen(self: SearchTrees, paths: Any, worth: Any) -> None:
         told.update(np.round(worth, 9).tolist())
         credit(self, paths, worth)
 
-    monkeypatch.setattr(SearchTrees, "credit", listen)
+    monkeypatch.setattr(SearchTrees, "credit_paths", listen)
     assert proposed(Mcts(considered=512, learning=learning)) == 16
     assert (told == {1.0}) != learning
 
 
 def test_steps_without_learning_are_all_random(monkeypatch: pytest.MonkeyPatch) -> None:
     chances: list[float] = []
-    ways = QValues.ways
+    ways = QValues.choose_directions
 
     def listen(self: QValues, here: Any, epsilon: float, rng: np.random.Generator) -> Any:
         chances.append(epsilon)
         return ways(self, here, epsilon, rng)
 
-    monkeypatch.setattr(QValues, "ways", listen)
+    monkeypatch.setattr(QValues, "choose_directions", listen)
     proposed(QLearning(learning=False))
     assert set(chances) == {1.0}

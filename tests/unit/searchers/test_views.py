@@ -10,7 +10,7 @@ from costmodels.base import Matrix, Prediction
 from costmodels.random import RandomModel
 from costmodels.views import LOOPS, VIEWS
 from mallorn.core.errors import InvalidRequest
-from searchers.algorithms.es import EvolutionStrategy
+from searchers.algorithms.evolution_strategy import EvolutionStrategy
 from searchers.algorithms.guided_walk import Guided
 from searchers.pooled_searcher import score
 from searchers.space import Candidate
@@ -32,7 +32,7 @@ class LikesLongTrees(RandomModel):
 def test_scores_are_of_the_models_view_and_samplers_still_see_decisions() -> None:
     drawn = SPACE.sample(np.random.default_rng(0), 30)
     pool = score(SPACE, LikesLongTrees(), drawn)
-    lines = LOOPS.tables(SPACE.viewed("loops", drawn))[:, :, 0].sum(axis=1)
+    lines = LOOPS.tables(SPACE.features_in_view("loops", drawn))[:, :, 0].sum(axis=1)
     np.testing.assert_array_equal(pool.prediction.mean, lines)
     np.testing.assert_array_equal(pool.features, SPACE.features(drawn))
 
@@ -46,7 +46,7 @@ def test_a_search_follows_a_model_of_another_view() -> None:
 
 
 def _lines(candidates) -> Matrix:
-    return LOOPS.tables(SPACE.viewed("loops", candidates))[:, :, 0].sum(axis=1)
+    return LOOPS.tables(SPACE.features_in_view("loops", candidates))[:, :, 0].sum(axis=1)
 
 
 class LikesLongCode(RandomModel):
@@ -63,7 +63,7 @@ class LikesLongCode(RandomModel):
 class Compiled(SyntheticSpace):
     """Code as long as the innermost loops; what has an odd one cannot be lowered."""
 
-    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+    def features_in_view(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
         rows = np.zeros((len(candidates), VIEWS[view].width), dtype=np.float32)
         rows[:, 0] = [each.decisions[3] * each.decisions[7] for each in candidates]
         rows[[each.decisions[7] % 2 == 1 for each in candidates]] = np.nan
@@ -77,9 +77,9 @@ def test_an_evolution_strategy_climbs_generated_code_and_has_few_candidates_comp
     history = [space.measure(candidate) for candidate in space.defaults()]
     proposals = strategy.propose(space, history, model, 12, np.random.default_rng(0))
     found = [proposal.candidate for proposal in proposals]
-    drawn = space.viewed("executed", space.sample(np.random.default_rng(1), 200))[:, 0]
-    assert np.nanmedian(space.viewed("executed", found)[:, 0]) > np.nanmedian(drawn)
-    assert not np.isnan(space.viewed("executed", found)).any()
+    drawn = space.features_in_view("executed", space.sample(np.random.default_rng(1), 200))[:, 0]
+    assert np.nanmedian(space.features_in_view("executed", found)[:, 0]) > np.nanmedian(drawn)
+    assert not np.isnan(space.features_in_view("executed", found)).any()
     assert sum(model.asked) <= 2 * 96 + len(space.defaults())
 
 
@@ -93,4 +93,4 @@ def test_what_cannot_be_lowered_comes_last() -> None:
 
 def test_a_view_that_takes_a_compiler_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="statements"):
-        SPACE.viewed("statements", SPACE.sample(np.random.default_rng(0), 1))
+        SPACE.features_in_view("statements", SPACE.sample(np.random.default_rng(0), 1))

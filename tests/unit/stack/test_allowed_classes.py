@@ -17,9 +17,9 @@ from db.session import Database
 from mallorn.core.api_keys import Scope
 from mallorn.core.settings import Settings
 from stack.data_directory import DataDir
-from stack.stack_parts import StackLayout, environment
+from stack.process_specs import StackLayout, environment
 from workers.sandbox import sandbox_support
-from workers.sandbox.sandbox_support import NoSandbox, checked
+from workers.sandbox.sandbox_support import NoSandbox, require_sandbox_mode
 
 
 def told(folder: Path, host: str = "127.0.0.1", **known: Any) -> dict[str, str]:
@@ -100,7 +100,9 @@ def test_a_worker_of_a_service_with_keys_does_not_start_without_the_sandbox(
     with_a_key(tmp_path)
     known = Settings(data_dir=tmp_path)
     monkeypatch.setattr(run_service_part, "settings", lambda: known)
-    monkeypatch.setattr(sandbox_support, "reached", lambda mode: checked("without Landlock", mode))
+    monkeypatch.setattr(
+        sandbox_support, "probe_sandbox_support", lambda mode: require_sandbox_mode("without Landlock", mode)
+    )
     with pytest.raises(NoSandbox, match="without Landlock; all of it is required") as refused:
         run_service_part.worker("", "")
     assert "MALLORN_SANDBOX=best-effort" in refused.value.hint

@@ -15,7 +15,7 @@ from mallorn.core.errors import InvalidRequest, StorageFull
 from mallorn.core.host_id import host_folder, host_id
 from mallorn.core.settings import Settings
 from stack.data_directory import DataDir, DataDirInUse, StackInfo
-from stack.stack_parts import StackLayout, environment
+from stack.process_specs import StackLayout, environment
 from tests.fixtures.processes import UNTIL_KILLED, beside
 
 INFO = StackInfo("http://127.0.0.1:1", 1, "redis+socket:///x", "127.0.0.1:2", until_unused=False)
@@ -24,9 +24,9 @@ INFO = StackInfo("http://127.0.0.1:1", 1, "redis+socket:///x", "127.0.0.1:2", un
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[DataDir]:
     directory = DataDir(tmp_path / "data")
-    directory.prepare()
+    directory.create_directories()
     yield directory
-    shutil.rmtree(directory.runtime, ignore_errors=True)  # left by a holder that was killed
+    shutil.rmtree(directory.socket_directory, ignore_errors=True)  # left by a holder that was killed
 
 
 @contextmanager
@@ -48,9 +48,9 @@ with DataDir(Path({str(data.path)!r})).{holding} as announce:
 
 def test_the_second_holder_is_told_who_the_first_is(data: DataDir) -> None:
     with (
-        another_process(data, "locked()") as holder,
+        another_process(data, "hold_stack_lock()") as holder,
         pytest.raises(DataDirInUse) as refusal,
-        data.locked(),
+        data.hold_stack_lock(),
     ):
         pass
     assert f"pid {holder.pid}" in refusal.value.message
@@ -60,17 +60,17 @@ def test_the_second_holder_is_told_who_the_first_is(data: DataDir) -> None:
 def test_a_stack_on_another_machine_is_named_and_neither_asked_nor_read_beside(
     data: DataDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with another_process(data, "locked()") as holder, data.published(INFO):
-        assert data.running_stack() == INFO
+    with another_process(data, "hold_stack_lock()") as holder, data.publish_stack_info(INFO):
+        assert data.read_running_stack() == INFO
         monkeypatch.setattr("stack.data_directory.host_id", lambda: "another machine of this home")
         monkeypatch.setattr("stack.data_directory.LOCK_PATIENCE_SEC", 0.1)
-        for looked in (data.running_stack, data.is_locked, data.locked().__enter__):
+        for looked in (data.read_running_stack, data.is_locked, data.hold_stack_lock().__enter__):
             with pytest.raises(DataDirInUse, match=f"pid {holder.pid} on another machine") as refusal:
                 looked()
             assert refusal.value.hint.startswith("ssh ")
         holder.kill()
         holder.wait()
-        assert data.running_stack() is None  # what it signed is no lock
+        assert data.read_running_stack() is None  # what it signed is no lock
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
@@ -81,18 +81,18 @@ def test_a_file_system_without_locks_is_refused(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("stack.data_directory.fcntl.flock", refuse)
-    for looked in (data.is_locked, data.locked().__enter__):
+    for looked in (data.is_locked, data.hold_stack_lock().__enter__):
         with pytest.raises(InvalidRequest, match=r"stack\.lock cannot be locked"):
             looked()
 
 
 def test_a_killed_holder_holds_nothing(data: DataDir) -> None:
-    with another_process(data, "locked()") as holder:
+    with another_process(data, "hold_stack_lock()") as holder:
         assert data.is_locked()
         holder.kill()
         holder.wait()
         assert not data.is_locked()
-    with data.locked() as announce:
+    with data.hold_stack_lock() as announce:
         announce("y")
         signed = json.loads(data.lock_file.read_text())
         assert (signed["pid"], signed["url"], signed["host_id"]) == (os.getpid(), "y", host_id())
@@ -100,13 +100,13 @@ def test_a_killed_holder_holds_nothing(data: DataDir) -> None:
 
 def test_users_are_counted_across_processes(data: DataDir) -> None:
     assert not data.has_users()
-    with another_process(data, "used()"), data.used():
+    with another_process(data, "hold_user_lock()"), data.hold_user_lock():
         assert data.has_users()
     assert not data.has_users()
 
 
 def test_a_published_stack_can_be_read_until_it_ends(data: DataDir) -> None:
-    with data.published(INFO):
+    with data.publish_stack_info(INFO):
         assert data.read_stack() == INFO
     assert data.read_stack() is None
 
@@ -119,7 +119,7 @@ def test_a_torn_stack_file_is_no_stack(data: DataDir, text: str) -> None:
 
 def test_what_a_dead_stack_published_is_gone_once_another_holds_the_directory(data: DataDir) -> None:
     data.stack_file.write_text("left behind")
-    with data.locked():
+    with data.hold_stack_lock():
         assert not data.stack_file.exists()
 
 
@@ -127,7 +127,7 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(InvalidRequest, match="is not a directory"):
-            DataDir(path).prepare()
+            DataDir(path).create_directories()
 
 
 def test_a_path_without_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_a_path_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Path, "mkdir", refuse)  # root may write anywhere, so the refusal is made
     with pytest.raises(InvalidRequest, match="is not writable"):
-        DataDir(tmp_path / "data").prepare()
+        DataDir(tmp_path / "data").create_directories()
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,14 +145,14 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(Path, "mkdir", fill)
     with pytest.raises(StorageFull, match="No space left"):
-        DataDir(tmp_path / "data").prepare()
+        DataDir(tmp_path / "data").create_directories()
 
 
 def test_the_key_is_private_and_made_once(data: DataDir) -> None:
-    data.prepare()
+    data.create_directories()
     key = data.key_file.read_text()
     assert data.key_file.stat().st_mode & 0o777 == 0o600
-    data.prepare()
+    data.create_directories()
     assert data.key_file.read_text() == key
     assert not list(data.path.glob("rpc-key-*"))
 
@@ -165,14 +165,14 @@ def test_a_disk_that_fills_up_leaves_no_half_of_a_key(data: DataDir, monkeypatch
 
     monkeypatch.setattr("stack.data_directory.secrets.token_hex", fill)
     with pytest.raises(StorageFull):
-        data.prepare()
+        data.create_directories()
     assert not data.key_file.exists()
 
 
 def test_a_runtime_directory_that_others_may_enter_is_refused(data: DataDir) -> None:
-    data.runtime.mkdir()
-    data.runtime.chmod(0o755)
-    with pytest.raises(InvalidRequest, match="private"), data.locked():
+    data.socket_directory.mkdir()
+    data.socket_directory.chmod(0o755)
+    with pytest.raises(InvalidRequest, match="private"), data.hold_stack_lock():
         pass
 
 
@@ -183,24 +183,24 @@ def test_a_new_directory_is_its_users_alone_and_an_old_one_stays_as_it_was(
     shared = tmp_path / "of a group"
     shared.mkdir()
     shared.chmod(0o2775)
-    DataDir(shared).prepare()
+    DataDir(shared).create_directories()
     assert shared.stat().st_mode & 0o7777 == 0o2775
 
 
 def test_temporary_files_of_the_parts_lie_beside_the_data_for_this_user_alone(data: DataDir) -> None:
-    assert data.scratch.parent == data.path
-    assert data.scratch.stat().st_mode & 0o777 == 0o700
+    assert data.temporary_directory.parent == data.path
+    assert data.temporary_directory.stat().st_mode & 0o777 == 0o700
     parts = environment(StackLayout(data, "127.0.0.1", 1, "127.0.0.1:2", workers=1), Settings())
-    assert parts["TMPDIR"] == str(data.scratch)
+    assert parts["TMPDIR"] == str(data.temporary_directory)
     assert parts["MALLORN_HOST_FOLDER"] == str(host_folder())
 
 
 def test_the_runtime_directory_is_private_and_gone_with_the_stack(data: DataDir) -> None:
-    with data.locked():
-        assert data.runtime.stat().st_mode & 0o777 == 0o700
-        (data.runtime / "broker.sock").touch()
-    assert not data.runtime.exists()
+    with data.hold_stack_lock():
+        assert data.socket_directory.stat().st_mode & 0o777 == 0o700
+        (data.socket_directory / "broker.sock").touch()
+    assert not data.socket_directory.exists()
 
 
 def test_the_socket_path_stays_short_however_long_the_data_path(tmp_path: Path) -> None:
-    assert len(str(DataDir(tmp_path / ("x" * 200)).runtime / "broker.sock")) < 100
+    assert len(str(DataDir(tmp_path / ("x" * 200)).socket_directory / "broker.sock")) < 100

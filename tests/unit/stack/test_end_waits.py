@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from stack.readiness_probes import redis_answers
-from stack.valkey import end_waits, valkey_command
+from stack.readiness_probes import make_redis_probe
+from stack.valkey import unblock_waiting_clients, valkey_command
 from tests.fixtures.waiting import PATIENCE, wait_for
 
 
@@ -19,13 +19,13 @@ def test_a_client_that_waits_for_a_message_is_answered_at_once(
     socket, answers = Path("broker.sock"), list[object]()
     with subprocess.Popen(valkey_command(socket), stdout=subprocess.DEVNULL) as broker:
         try:
-            wait_for(redis_answers(socket), "the broker")
+            wait_for(make_redis_probe(socket), "the broker")
             with redis.Redis(unix_socket_path=str(socket)) as client:
                 waiting = threading.Thread(target=lambda: answers.append(client.brpop("queue", timeout=0)))
                 waiting.start()
                 with redis.Redis(unix_socket_path=str(socket)) as other:
                     wait_for(lambda: other.info("clients")["blocked_clients"] == 1, "the client's wait")
-                    end_waits(socket)
+                    unblock_waiting_clients(socket)
                     waiting.join(PATIENCE)
                 assert answers == [None]
         finally:
@@ -33,4 +33,4 @@ def test_a_client_that_waits_for_a_message_is_answered_at_once(
 
 
 def test_without_a_broker_nothing_is_ended(tmp_path: Path) -> None:
-    end_waits(tmp_path / "broker.sock")
+    unblock_waiting_clients(tmp_path / "broker.sock")

@@ -37,7 +37,7 @@ command = (sys.executable, "-c", "print('{}')", WORDS)
 env = {"COLOUR": "blue", "TMPDIR": str(folder)}
 child = SupervisedChild(ChildSpec("part", command, bool, env=env, main=main), folder / "part.log")
 child.start()
-assert child.reap(60)
+assert child.wait_for_exit(60)
 print(json.dumps({"code": child.exit_code, "said": child.last_lines(100)}))
 """
 

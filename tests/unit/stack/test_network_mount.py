@@ -45,7 +45,7 @@ def test_where_they_do_not_it_is_refused_before_anything_is_made(path: str) -> N
     with pytest.raises(
         InvalidRequest, match=f"{path} lies on {found(path).point}, a network file system"
     ) as refusal:
-        DataDir(Path(path)).prepare()
+        DataDir(Path(path)).create_directories()
     assert "--data" in refusal.value.hint
     assert not Path(path).exists()
 

@@ -15,10 +15,10 @@ from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
-from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.fleet import DeviceInfo
+from mallorn.core.virtual_devices import add_virtual_device
 from stack import run_stack
 from stack.run_stack import DeviceDemand, DevicesOnDemand
 
@@ -75,25 +75,25 @@ def demand(place: Place, monkeypatch: pytest.MonkeyPatch) -> DeviceDemand:
 
 
 def test_a_target_with_a_job_and_without_a_device_is_wanted(place: Place, demand: DeviceDemand) -> None:
-    demand.update()
+    demand.update_targets()
     assert not demand.targets
     place.job(OLDER)
-    demand.update()
+    demand.update_targets()
     assert demand.targets == {OLDER}
 
 
 def test_a_device_of_ours_does_not_count_as_somebody_elses(place: Place, demand: DeviceDemand) -> None:
     place.job(OLDER)
-    demand.update()
+    demand.update_targets()
     place.serve(OLDER)
-    demand.update()
+    demand.update_targets()
     assert demand.targets == {OLDER}
 
 
 def test_what_another_device_serves_needs_none_of_ours(place: Place, demand: DeviceDemand) -> None:
     place.serve(OLDER)
     place.job(OLDER)
-    demand.update()
+    demand.update_targets()
     assert not demand.targets
 
 
@@ -102,9 +102,9 @@ def test_the_device_of_this_host_gets_no_rival_while_it_starts_again(
 ) -> None:
     place.serve(OLDER, is_local=True)
     place.job(OLDER)
-    demand.update()
+    demand.update_targets()
     place.devices.clear()
-    demand.update()
+    demand.update_targets()
     assert not demand.targets
 
 
@@ -112,19 +112,19 @@ def test_a_device_ends_some_time_after_its_last_job(
     place: Place, demand: DeviceDemand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = place.job(OLDER)
-    demand.update()
+    demand.update_targets()
     place.end(job)
-    demand.update()
+    demand.update_targets()
     assert demand.targets == {OLDER}
     monkeypatch.setattr(run_stack, "UNUSED_SEC", 0.0)
-    demand.update()
+    demand.update_targets()
     assert not demand.targets
 
 
 def test_a_job_that_no_device_here_can_serve_is_told_at_once(place: Place, demand: DeviceDemand) -> None:
     job = place.job(FOREIGN)
     for _ in range(2):
-        demand.update()
+        demand.update_targets()
     assert not demand.targets
     what, command = place.reason(job).split("\n")
     assert what == f"waits for a device for {FOREIGN}: this machine cannot run it, it has no cuda device"
@@ -137,7 +137,7 @@ def test_a_paused_job_wants_nothing(place: Place, demand: DeviceDemand) -> None:
     job = place.job(OLDER)
     with place.database.transaction() as session:
         assert Jobs(session).pause(job, None).state == JobState.PAUSED
-    demand.update()
+    demand.update_targets()
     assert not demand.targets
 
 
@@ -149,12 +149,12 @@ def test_the_supervisor_starts_what_is_wanted_once_and_ends_what_is_not() -> Non
     spec_of: Any = lambda target: SimpleNamespace(name=f"device-{target.key}")  # noqa: E731
     devices = DevicesOnDemand(supervisor, spec_of, lambda _words: None)
     for wanted in ([], [OLDER], [OLDER], []):
-        devices.adjust(wanted)
+        devices.start_and_stop_devices(wanted)
     assert did == [("add", f"device-{OLDER.key}"), ("remove", f"device-{OLDER.key}")]
 
 
 def test_a_job_that_no_device_measures_wants_none(place: Place, demand: DeviceDemand) -> None:
-    place.job(measured_target(OLDER, "simulated"))
-    demand.update()
+    place.job(add_virtual_device(OLDER, "simulated"))
+    demand.update_targets()
     assert demand.targets == frozenset()
     assert place.asked == []

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from stack.ports import claim_port, free_port
+from stack.tcp_ports import check_or_choose_port, free_port
 
 # An address of this process's own: on 127.0.0.1 somebody may take a port as soon as it is free.
 LOOPBACK = f"127.{os.getpid() >> 16 & 255}.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
@@ -16,13 +16,13 @@ def test_a_taken_port_is_refused_with_a_way_out() -> None:
     with socket.create_server((LOOPBACK, 0)) as server:
         taken = server.getsockname()[1]
         with pytest.raises(InvalidRequest, match=f"port {taken} .* is taken") as refusal:
-            claim_port(LOOPBACK, taken)
+            check_or_choose_port(LOOPBACK, taken)
     assert "--port 0" in refusal.value.hint
 
 
 def test_port_zero_takes_a_free_one() -> None:
-    port = claim_port(LOOPBACK, 0)
-    assert claim_port(LOOPBACK, port) == port
+    port = check_or_choose_port(LOOPBACK, 0)
+    assert check_or_choose_port(LOOPBACK, port) == port
 
 
 def test_a_port_that_was_given_away_is_not_given_again() -> None:
@@ -32,4 +32,4 @@ def test_a_port_that_was_given_away_is_not_given_again() -> None:
 
 def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"cannot bind 192\.0\.2\.1"):
-        claim_port("192.0.2.1", 8000)
+        check_or_choose_port("192.0.2.1", 8000)

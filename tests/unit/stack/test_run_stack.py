@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from mallorn.core.settings import Settings
 from stack.data_directory import DataDir
-from stack.ports import free_port
-from stack.run_stack import run
-from stack.stack_parts import StackLayout
+from stack.tcp_ports import free_port
+from stack.run_stack import run_stack
+from stack.process_specs import StackLayout
 
 class Answers(BaseHTTPRequestHandler):
     def do_GET(self):
@@ -33,8 +33,8 @@ def main(words):
 data = DataDir(Path(sys.argv[1]))
 port = free_port()
 layout = StackLayout(data, "127.0.0.1", port, f"127.0.0.1:{free_port(excluded=(port,))}", 1)
-with data.locked():
-    run(layout, Settings(data_dir=data.path, shipped=False), True, print, main)
+with data.hold_stack_lock():
+    run_stack(layout, Settings(data_dir=data.path, shipped=False), True, print, main)
 """
 
 
@@ -42,8 +42,8 @@ def test_a_stack_takes_jobs_before_a_worker_is_ready_and_ends_without_users_all_
     tmp_path: Path,
 ) -> None:
     data = DataDir(tmp_path / "data")
-    data.prepare()
-    with data.used():
+    data.create_directories()
+    with data.hold_user_lock():
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(data.path)],
             cwd=ROOT,
@@ -54,7 +54,7 @@ def test_a_stack_takes_jobs_before_a_worker_is_ready_and_ends_without_users_all_
         try:
             wait_for(lambda: data.read_stack() or process.poll() is not None, "a stack that takes jobs", 300)
             assert process.poll() is None
-            assert not list(data.runtime.glob("*.ready"))
+            assert not list(data.socket_directory.glob("*.ready"))
         except BaseException:
             end(process)
             raise

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.host_id import host_folder
-from stack.temporary_files import PREFIX, own_folder, sweep
+from stack.temporary_files import PREFIX, create_process_folder, remove_abandoned_folders
 from tests.fixtures.processes import UNTIL_KILLED, beside
 from workers.host.core_lock import CoreLock
 
 HOLDING = """
 import tempfile
 from pathlib import Path
-from stack.temporary_files import own_folder
-with own_folder("worker") as folder:
+from stack.temporary_files import create_process_folder
+with create_process_folder("worker") as folder:
     (Path(tempfile.mkdtemp()) / "large").write_text("x")
     print(folder, flush=True)
     """
@@ -40,7 +40,7 @@ def killed_part() -> Path:
 
 
 def test_all_temporary_files_of_a_part_end_with_it(shared: Path) -> None:
-    with own_folder("worker") as folder:
+    with create_process_folder("worker") as folder:
         made = Path(tempfile.mkdtemp())
         assert made.parent == folder == Path(os.environ["TMPDIR"])
     assert list(shared.iterdir()) == []
@@ -48,11 +48,11 @@ def test_all_temporary_files_of_a_part_end_with_it(shared: Path) -> None:
 
 
 def test_what_processes_of_a_host_share_is_where_it_was(shared: Path) -> None:
-    with own_folder("worker"):
+    with create_process_folder("worker"):
         assert host_folder() == shared
         cores = CoreLock()
-        assert cores.take(0)
-        cores.give_back()
+        assert cores.lock_exclusively(0)
+        cores.unlock()
     assert {path.name for path in shared.iterdir()} == {"mallorn-cores.lock", "mallorn-cores.gate"}
 
 
@@ -63,7 +63,7 @@ def test_of_a_part_that_is_told_where_its_files_go_the_locks_stay_those_of_the_h
     scratch.mkdir(parents=True)
     monkeypatch.setenv("MALLORN_HOST_FOLDER", str(shared))
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    with own_folder("worker") as folder:
+    with create_process_folder("worker") as folder:
         assert folder.parent == scratch
         assert host_folder() == shared
         assert left_in(shared) == []
@@ -77,15 +77,15 @@ def left_in(place: Path) -> list[Path]:
 def test_the_next_part_sweeps_what_a_killed_one_left() -> None:
     left = killed_part()
     assert list(left.rglob("large"))
-    with own_folder("device"):
+    with create_process_folder("device"):
         assert not left.exists()
 
 
 def test_what_a_living_part_uses_stays(shared: Path) -> None:
     with beside(HOLDING + UNTIL_KILLED) as (_process, said):
-        sweep(shared)
+        remove_abandoned_folders(shared)
         assert list(Path(said).rglob("large"))
-    sweep(shared)
+    remove_abandoned_folders(shared)
     assert not Path(said).exists()
 
 
@@ -95,7 +95,7 @@ def test_a_link_is_neither_followed_nor_removed(shared: Path, tmp_path: Path) ->
     (kept / "file").touch()
     link = shared / f"{PREFIX}worker-x"
     link.symlink_to(kept)
-    sweep(shared)
+    remove_abandoned_folders(shared)
     assert link.is_symlink()
     assert (kept / "file").exists()
 
@@ -107,7 +107,7 @@ def test_links_inside_a_left_folder_lead_nowhere(shared: Path, tmp_path: Path) -
     left = shared / f"{PREFIX}worker-x"
     left.mkdir()
     (left / "link").symlink_to(kept)
-    sweep(shared)
+    remove_abandoned_folders(shared)
     assert not left.exists()
     assert (kept / "file").exists()
 
@@ -122,12 +122,12 @@ def test_folders_in_folders_beyond_counting_keep_no_part_from_starting(shared: P
         os.close(place)
         place = inner
     os.close(place)
-    with own_folder("worker"):
+    with create_process_folder("worker"):
         assert not left.exists()
 
 
 def test_another_users_folder_stays(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = killed_part()
     monkeypatch.setattr(os, "getuid", lambda: left.stat().st_uid + 1)
-    sweep(shared)
+    remove_abandoned_folders(shared)
     assert left.exists()

@@ -39,8 +39,8 @@ def test_a_child_starts_only_after_what_it_needs_is_ready(tmp_path: Path) -> Non
         tmp_path, "second", f"assert __import__('os').path.exists({str(first.ready_file)!r})", ("first",)
     )
     supervisor = Supervisor([second, first], tmp_path, ready.append, patience=IMPATIENT)
-    with supervisor.running():
-        assert supervisor.start()
+    with supervisor.run_children():
+        assert supervisor.start_children()
     assert ready == ["first", "second"]
 
 
@@ -56,8 +56,8 @@ signal.signal(signal.SIGTERM, end)
     patient = RestartPatience(grace_sec=PATIENCE)
     part = script(tmp_path, "part", waits)
     supervisor = Supervisor([part], tmp_path, patience=patient, while_ending=told.touch)
-    with supervisor.running():
-        assert supervisor.start()
+    with supervisor.run_children():
+        assert supervisor.start_children()
     assert told.exists()
 
 
@@ -70,10 +70,10 @@ def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
         on_restart=lambda name, how: restarts.append((name, how)),
         patience=IMPATIENT,
     )
-    with supervisor.running():
-        supervisor.start()
+    with supervisor.run_children():
+        supervisor.start_children()
         os.kill(int(pids.read_text()), signal.SIGKILL)
-        supervisor.watch(lambda: len(pids.read_text().split()) == 2)
+        supervisor.watch_children(lambda: len(pids.read_text().split()) == 2)
     assert restarts == [("part", "was killed by SIGKILL")]
 
 
@@ -81,17 +81,17 @@ def test_a_child_that_keeps_failing_is_named_with_the_end_of_its_log(tmp_path: P
     failing = script(tmp_path, "coordinator", "raise SystemExit('the disk is on fire')")
     supervisor = Supervisor([failing], tmp_path, patience=IMPATIENT)
     with (
-        supervisor.running(),
+        supervisor.run_children(),
         pytest.raises(PartFailed, match=r"(?s)`coordinator` .* 3 times .*the disk is on fire"),
     ):
-        supervisor.start()
+        supervisor.start_children()
 
 
 def test_a_child_that_never_gets_ready_is_named(tmp_path: Path) -> None:
     spec = ChildSpec("deaf", (sys.executable, "-c", UNTIL_KILLED), lambda: False, start_timeout_sec=0.2)
     supervisor = Supervisor([spec], tmp_path, patience=IMPATIENT)
-    with supervisor.running(), pytest.raises(PartFailed, match="`deaf` was not ready"):
-        supervisor.start()
+    with supervisor.run_children(), pytest.raises(PartFailed, match="`deaf` was not ready"):
+        supervisor.start_children()
 
 
 def test_a_child_that_is_not_essential_is_given_up_alone(tmp_path: Path) -> None:
@@ -101,11 +101,11 @@ def test_a_child_that_is_not_essential_is_given_up_alone(tmp_path: Path) -> None
     supervisor = Supervisor(
         [part], tmp_path, on_give_up=lambda *said: given_up.append(said), patience=IMPATIENT
     )
-    with supervisor.running():
-        supervisor.start()
+    with supervisor.run_children():
+        supervisor.start_children()
         supervisor.add(failing)
-        supervisor.watch(lambda: bool(given_up))
-        supervisor.watch(seen_stable(part))  # the others go on
+        supervisor.watch_children(lambda: bool(given_up))
+        supervisor.watch_children(seen_stable(part))  # the others go on
     [(name, how)] = given_up
     assert name == "extra"
     assert "3 times in a row" in how
@@ -118,11 +118,11 @@ def test_a_child_can_come_later_and_go_again(tmp_path: Path) -> None:
     note = f"import os; open({str(pid_file)!r}, 'w').write(str(os.getpid()))"
     late = script(tmp_path, "late", note, ("part",))
     supervisor = Supervisor([script(tmp_path, "part", "")], tmp_path, ready.append, patience=IMPATIENT)
-    with supervisor.running():
-        supervisor.start()
+    with supervisor.run_children():
+        supervisor.start_children()
         for _ in range(2):
             supervisor.add(late)
-            supervisor.watch(lambda: "late" in ready)
+            supervisor.watch_children(lambda: "late" in ready)
             pid = pid_in(pid_file)
             supervisor.remove("late")
             assert not is_running(pid)
@@ -135,12 +135,12 @@ def test_failures_long_apart_do_not_add_up(tmp_path: Path) -> None:
     forgiving = replace(IMPATIENT, failures_in_a_row=2, stable_sec=0.0)
     part = script(tmp_path, "part", note)
     supervisor = Supervisor([part], tmp_path, patience=forgiving)
-    with supervisor.running():
-        supervisor.start()
+    with supervisor.run_children():
+        supervisor.start_children()
         for count in (2, 3, 4):
-            supervisor.watch(seen_stable(part))
+            supervisor.watch_children(seen_stable(part))
             os.kill(int(pids.read_text().split()[-1]), signal.SIGKILL)
-            supervisor.watch(lambda count=count: len(pids.read_text().split()) == count)
+            supervisor.watch_children(lambda count=count: len(pids.read_text().split()) == count)
 
 
 def seen_stable(spec: ChildSpec) -> Callable[[], bool]:
@@ -161,8 +161,8 @@ def test_stopping_ends_what_a_child_started_in_its_group(tmp_path: Path) -> None
 import subprocess
 open({str(pid_file)!r}, "w").write(str(subprocess.Popen(["sleep", "3600"]).pid))"""
     supervisor = Supervisor([script(tmp_path, "part", fork)], tmp_path, patience=IMPATIENT)
-    with supervisor.running():
-        supervisor.start()
+    with supervisor.run_children():
+        supervisor.start_children()
         assert is_running(pid_in(pid_file))
     wait_until_gone(pid_in(pid_file))
 
@@ -175,8 +175,8 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open({str(pid_file)!r}, "w").write(str(os.getpid()))"""
     hasty = replace(IMPATIENT, grace_sec=0.1)
     supervisor = Supervisor([script(tmp_path, "part", stubborn)], tmp_path, patience=hasty)
-    with supervisor.running():
-        supervisor.start()
+    with supervisor.run_children():
+        supervisor.start_children()
     assert not is_running(pid_in(pid_file))
 
 
@@ -184,10 +184,10 @@ open({str(pid_file)!r}, "w").write(str(os.getpid()))"""
 def test_a_signal_ends_the_watch_and_handlers_come_back(tmp_path: Path, number: signal.Signals) -> None:
     before = signal.getsignal(number)
     supervisor = Supervisor([script(tmp_path, "part", "")], tmp_path, patience=IMPATIENT)
-    with supervisor.running():
-        supervisor.start()
+    with supervisor.run_children():
+        supervisor.start_children()
         threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
-        supervisor.watch()
+        supervisor.watch_children()
     assert supervisor.stopping
     assert signal.getsignal(number) is before
 
@@ -210,7 +210,7 @@ SupervisedChild(spec, Path({str(tmp_path / "log")!r})).start()
     assert is_running(inner)
     assert outer.pid is not None
     os.kill(outer.pid, signal.SIGKILL)
-    assert outer.reap(PATIENCE)
+    assert outer.wait_for_exit(PATIENCE)
     wait_until_gone(inner)
 
 
@@ -221,7 +221,7 @@ def test_the_log_of_the_last_run_is_kept_aside(tmp_path: Path) -> None:
         ChildSpec("part", (sys.executable, "-c", "print('from this run')"), lambda: True), log
     )
     child.start()
-    assert child.reap(PATIENCE)
+    assert child.wait_for_exit(PATIENCE)
     assert child.last_lines() == ["from this run"]
     assert (tmp_path / "part.log.1").read_text() == "from the last run\n"
 
@@ -232,8 +232,8 @@ def test_a_log_that_outgrew_its_limit_is_moved_aside(tmp_path: Path, monkeypatch
     stack = Supervisor([script(tmp_path, "part", "")], tmp_path, patience=IMPATIENT)
     for log in logs:
         log.write_text("more than ten bytes")
-    with stack.running():
-        stack.start()
+    with stack.run_children():
+        stack.start_children()
     for log in logs[1:]:
         assert log.read_text() == "", "whoever writes it"
         assert log.with_suffix(".log.1").read_text() == "more than ten bytes"

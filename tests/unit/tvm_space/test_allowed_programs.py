@@ -17,7 +17,7 @@ from mallorn.core.errors import Unschedulable
 from tests.fixtures.hostile import programs
 from workers.tvm.allowed_programs import KINDS, OPS, TraceRefused, check_program, check_trace, read_trace
 from workers.tvm.parsed_program_cache import instructions, parse_module
-from workers.tvm.tuning_database import replay
+from workers.tvm.tuning_database import apply_trace
 
 #: They reach outside of a program, or its memory past its ends, or belong to code that is lowered already.
 REFUSED_OPS: Final = frozenset(
@@ -130,7 +130,9 @@ def importing(text: str) -> str:
 
 
 @pytest.mark.parametrize("by", llvm_byte_dot_products.INSTRUCTIONS.values(), ids=lambda by: by.steps[0])
-@pytest.mark.parametrize("write", [llvm_byte_dot_products.split, llvm_byte_dot_products.total])
+@pytest.mark.parametrize(
+    "write", [llvm_byte_dot_products.build_input_quantizer, llvm_byte_dot_products.build_block_dot_product]
+)
 def test_a_function_that_our_passes_write_is_allowed_and_one_with_a_word_more_is_not(
     by: Any, write: Any
 ) -> None:
@@ -163,7 +165,7 @@ def test_a_hostile_trace_is_refused_before_tvm_reads_it(name: str, trace: bytes)
 def test_a_record_with_a_decision_for_nothing_is_refused() -> None:
     steps = json.loads(seeds.traces()[0])
     with pytest.raises(TraceRefused, match="a decision for an instruction that is not there"):
-        replay(parse_module(seeds.programs()[0].decode()), [steps, [[10**6, [1]]]])
+        apply_trace(parse_module(seeds.programs()[0].decode()), [steps, [[10**6, [1]]]])
 
 
 @pytest.mark.parametrize("name", sorted(NOT_IN_RECIPES))

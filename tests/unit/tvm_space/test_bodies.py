@@ -8,7 +8,15 @@ from tvm import te
 from tvm.s_tir import Schedule
 
 from tests.unit.tvm_space.programs import TARGET
-from workers.tvm.build_libraries import CHEAP, FEWEST, KEPT, TOO_LARGE, BodyTooLarge, CandidateSizes, generate
+from workers.tvm.build_libraries import (
+    CHEAP,
+    FEWEST,
+    KEPT,
+    TOO_LARGE,
+    BodyTooLarge,
+    CandidateSizes,
+    compile_module,
+)
 
 USUAL = 100
 LARGE = int(TOO_LARGE * USUAL) + 1
@@ -17,7 +25,7 @@ LARGE = int(TOO_LARGE * USUAL) + 1
 def sizes_of(*sizes: int) -> CandidateSizes:
     known = CandidateSizes()
     for size in sizes:
-        known.judge(size)
+        known.check_size(size)
     return known
 
 
@@ -30,27 +38,27 @@ def unrolled(places: int) -> Any:
 
 
 def test_before_a_few_are_known_nothing_is_too_large() -> None:
-    sizes_of(*[USUAL] * (FEWEST - 1)).judge(LARGE)
+    sizes_of(*[USUAL] * (FEWEST - 1)).check_size(LARGE)
 
 
 def test_what_is_many_times_as_large_as_usual_is_refused_and_told_why() -> None:
     with pytest.raises(BodyTooLarge, match=f"has {LARGE} stores, and the median candidate has {USUAL}"):
-        sizes_of(*[USUAL] * FEWEST).judge(LARGE)
+        sizes_of(*[USUAL] * FEWEST).check_size(LARGE)
 
 
 def test_what_is_somewhat_larger_is_not() -> None:
-    sizes_of(*[USUAL] * FEWEST).judge(LARGE - 1)
+    sizes_of(*[USUAL] * FEWEST).check_size(LARGE - 1)
 
 
 def test_small_bodies_are_never_refused() -> None:
-    sizes_of(*[1] * FEWEST).judge(CHEAP)
+    sizes_of(*[1] * FEWEST).check_size(CHEAP)
 
 
 def test_what_a_search_turns_to_becomes_usual() -> None:
     known = sizes_of(*[USUAL] * FEWEST)
     for _ in range(KEPT):
         try:
-            known.judge(LARGE)
+            known.check_size(LARGE)
         except BodyTooLarge:
             continue
         break
@@ -60,18 +68,18 @@ def test_what_a_search_turns_to_becomes_usual() -> None:
 
 def test_a_large_body_is_not_compiled() -> None:
     known = sizes_of(*[4] * FEWEST)
-    assert generate(unrolled(CHEAP), TARGET, known)
+    assert compile_module(unrolled(CHEAP), TARGET, known)
     with pytest.raises(BodyTooLarge, match=f"has {CHEAP + 1} stores, and the median candidate has 4"):
-        generate(unrolled(CHEAP + 1), TARGET, known)
+        compile_module(unrolled(CHEAP + 1), TARGET, known)
 
 
 def test_without_sizes_to_compare_with_every_body_is_compiled() -> None:
-    assert generate(unrolled(CHEAP + 1), TARGET)
+    assert compile_module(unrolled(CHEAP + 1), TARGET)
 
 
 def test_what_tvm_refuses_stays_an_error_of_tvm() -> None:
     with pytest.raises((RuntimeError, tvm.error.InternalError)):
-        generate(
+        compile_module(
             tvm.IRModule({"main": unrolled(4)["main"].with_attr("calling_conv", 99)}),
             TARGET,
             CandidateSizes(),

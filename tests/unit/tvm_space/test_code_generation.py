@@ -6,7 +6,7 @@ import pytest
 import tvm
 from tvm.ir.instrument import pass_instrument
 
-from graphc.export.code_generation import compiled, compiling, generating
+from graphc.export.code_generation import compilation_context, compile_to_library, target_without_gather
 
 X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "skylake-avx512", "num-cores": 1}
 ARM32 = {"kind": "llvm", "mtriple": "armv7l-linux-gnueabihf", "num-cores": 1}
@@ -38,7 +38,7 @@ class Lowered:
 
 def built(target: dict[str, Any], *instruments: Any) -> Any:
     module = tvm.IRModule({"main": tvm.script.from_source(HALVES)})
-    return compiled(module, tvm.target.Target(target), instruments)
+    return compile_to_library(module, tvm.target.Target(target), instruments)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_rows_are_not_gathered_for_what_goes_down_a_column() -> None:
 
 def test_a_target_without_gathers_is_told_as_it_is() -> None:
     old = tvm.target.Target(X86 | {"mcpu": "x86-64-v2"})
-    assert generating(old) == old
+    assert target_without_gather(old) == old
 
 
 def test_options_of_the_context_reach_tvm() -> None:
-    with compiling(tvm.target.Target(X86), **{"tirx.disable_assert": True}) as context:
+    with compilation_context(tvm.target.Target(X86), **{"tirx.disable_assert": True}) as context:
         assert context.config["tirx.disable_assert"]

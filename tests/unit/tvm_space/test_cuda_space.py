@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,9 +22,9 @@ from searchers.space import Candidate, Sketch
 from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, target
 from workers.tvm import cuda_rules
 from workers.tvm.allowed_programs import read_trace
-from workers.tvm.build_libraries import generate
+from workers.tvm.build_libraries import compile_module
+from workers.tvm.cuda_kernel_resources import CannotLaunch
 from workers.tvm.graph_recipes import TUNED_GPU
-from workers.tvm.kernel_figures import CannotLaunch
 from workers.tvm.loop_nests import nests
 from workers.tvm.parsed_program_cache import (
     design_contexts,
@@ -34,7 +35,7 @@ from workers.tvm.parsed_program_cache import (
 )
 from workers.tvm.rebuild_schedule import full_trace, rebuild, validate
 from workers.tvm.run_recipe_passes import run_steps
-from workers.tvm.sketches import design_space, plain
+from workers.tvm.sketches import design_space, to_plain_value
 from workers.tvm.tvm_space import TvmSpace
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -77,7 +78,7 @@ def test_the_first_default_of_a_task_becomes_cuda_code(name: str, arch: str) -> 
     space = space_of(name, arch)
     (first,) = space.likeliest(1)
     schedule = scheduled(name, target(arch), space.by_key[first.sketch], first)
-    assert generate(schedule.mod, target(arch)).imports
+    assert compile_module(schedule.mod, target(arch)).imports
 
 
 @pytest.mark.slow
@@ -105,9 +106,11 @@ def test_an_mma_candidate_is_the_program_that_tvm_samples() -> None:
     for seed in range(1, 200):
         schedule = new_schedule(tir_of(HALF), seed)
         Trace(sketch.trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
-        decisions = [plain(schedule.trace.decisions[i]) for i in schedule.trace.insts if is_choice(i)]
+        decisions = [
+            to_plain_value(schedule.trace.decisions[i]) for i in schedule.trace.insts if is_choice(i)
+        ]
         flat = [number for each in decisions for number in (each if isinstance(each, list) else [each])]
-        trace = json.dumps(plain(schedule.trace.as_json()[0]), sort_keys=True, separators=(",", ":"))
+        trace = json.dumps(to_plain_value(schedule.trace.as_json()[0]), sort_keys=True, separators=(",", ":"))
         rebuilt = rebuild(tir_of(HALF), HERE, trace, flat)
         if rebuilt is not None:
             schedule.enter_postproc()
@@ -124,13 +127,13 @@ def test_sums_wider_than_their_operands_lower_whatever_the_tiles(name: str) -> N
     """In dynamic shared memory TVM takes them for their operands (`tvm_access_ptr element type`)."""
     sketch = next(s for s in design_space(tir_of(name), HERE) if "wmma_sync" in s.trace)
     drawn = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(1), 24).tolist())
-    built = [rebuild(tir_of(name), HERE, sketch.trace, candidate.decisions) for candidate in drawn]
+    built = (rebuild(tir_of(name), HERE, sketch.trace, candidate.decisions) for candidate in drawn)
     lowered = 0
-    for schedule in filter(None, built):
+    for schedule in islice(filter(None, built), 3):
         with suppress(CannotLaunch):  # it was lowered, and takes too much shared memory
-            generate(schedule.mod, HERE)
+            compile_module(schedule.mod, HERE)
         lowered += 1
-    assert lowered >= 3
+    assert lowered == 3
 
 
 def test_a_kernel_that_opts_in_has_more_shared_memory_than_one_that_does_not() -> None:
@@ -168,7 +171,7 @@ def test_dlight_multiplies_int8_on_tensor_cores() -> None:
     """Its own schedule has a software pipeline over one iteration, which TVM does not lower."""
     sketch = dlight_sketch("int8 product")
     assert "wmma_sync_16x16x16_s8s8s32" in sketch.trace
-    assert generate(scheduled("int8 product", HERE, sketch, Candidate("", ())).mod, HERE).imports
+    assert compile_module(scheduled("int8 product", HERE, sketch, Candidate("", ())).mod, HERE).imports
 
 
 def test_an_untuned_int8_product_lowers() -> None:

@@ -10,10 +10,10 @@ import tvm
 from graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.core.targets import Target
 from tests.unit.graphc.networks import TILES
-from workers.device.target_support import why_not
+from workers.device.target_support import find_unsupported_reason
 from workers.interfaces.hardware_probes import Finds
 from workers.tvm import cpu_probes
-from workers.tvm.cpu_probes import TURNS, dots, probe_tiles, tile_instructions
+from workers.tvm.cpu_probes import TURNS, dot_product_instructions, probe_tiles, tile_instructions
 from workers.tvm.parsed_program_cache import parse_tvm_target
 
 
@@ -35,7 +35,9 @@ def target(**facts: str) -> str:
     ids=str,
 )
 def test_a_target_has_the_best_of_each_type(facts: dict[str, str], found: dict[str, int]) -> None:
-    assert {dot.dtype: dot.lanes for dot in dots(parse_tvm_target(target(**facts)))} == found
+    assert {
+        dot.dtype: dot.lanes for dot in dot_product_instructions(parse_tvm_target(target(**facts)))
+    } == found
 
 
 @pytest.mark.parametrize("by", [INT8, BF16], ids=["bytes", "bfloat16"])
@@ -45,7 +47,7 @@ def test_the_probe_of_tiles_does_what_it_says(by: TileInstruction, tmp_path: Pat
     path = tmp_path / probe.library
     cpu_probes._export([(probe, text)], TILES, path)
     assert tile_instructions(parse_tvm_target(TILES)) == [INT8, BF16]
-    if why_not(Target(TILES)):
+    if find_unsupported_reason(Target(TILES)):
         return
     sums, *factors = (np.zeros(shape, dtype) for _, dtype, shape in probe.args.args)
     for at, each in enumerate(factors, 1):
@@ -66,7 +68,7 @@ def test_the_probes_of_a_target_compile_and_sum_what_they_say(
     probes = [each for each in built if each.finds is Finds.PEAK]
     narrow = [each for each in probes if each.dtype in ("int8", "bfloat16")]
     assert narrow
-    if why := why_not(Target(target(mcpu=mcpu))):
+    if why := find_unsupported_reason(Target(target(mcpu=mcpu))):
         pytest.skip(why)
     for probe in narrow:
         sums, *factors = (np.zeros(shape, dtype) for _, dtype, shape in probe.args.args)

@@ -9,9 +9,9 @@ import tvm
 from tvm import te, topi
 
 from workers.interfaces.model_compiler import Agreement
-from workers.tvm.compare_outputs import compare
+from workers.tvm.compare_outputs import compare_outputs
 from workers.tvm.program_arguments import arguments
-from workers.tvm.reference_outputs import reference
+from workers.tvm.reference_outputs import write_reference
 
 ROWS, COLUMNS = 64, 128
 TILE = 16
@@ -33,12 +33,12 @@ def product(terms: int, sums: str) -> Any:
 def verdict(mod: Any, folder: Path, result: Any) -> Agreement:
     """What a check says of a kernel: `result` computes its output from the inputs."""
     inputs, expected, ours = (str(folder / f"{name}.npz") for name in ("inputs", "expected", "ours"))
-    by = reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected)
+    by = write_reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected)
     with np.load(inputs) as archive:
         *given, output = archive.values()
     assert np.isnan(output).all(), "an output begins as nothing that passes for a result"
     np.savez(ours, **{f"arg_{len(given)}": result(*given).astype("float16")})
-    return compare(ours, expected, by)
+    return compare_outputs(ours, expected, by)
 
 
 def kernel(a: Any, b: Any, *, terms: int | None = None) -> Any:
@@ -119,6 +119,6 @@ class Module:
 """
     mod = tvm.script.from_source(source)
     inputs, expected = str(tmp_path / "inputs.npz"), str(tmp_path / "expected.npz")
-    reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected)
+    write_reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected)
     with np.load(inputs) as given, np.load(expected) as results:
         assert np.array_equal(results["arg_1"], given["arg_0"] + given["arg_1"])

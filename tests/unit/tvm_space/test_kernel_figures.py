@@ -3,7 +3,7 @@
 import pytest
 
 from workers.tvm.compile_cuda import DeviceCode
-from workers.tvm.kernel_figures import CannotLaunch, check_launch, kernel_figures, read_ptxas
+from workers.tvm.cuda_kernel_resources import CannotLaunch, check_launch, combine_kernel_resources, read_ptxas
 
 LOG = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'first_kernel' for 'sm_80'
@@ -29,7 +29,7 @@ LAUNCHES = {
 
 
 def test_each_kernel_has_its_own_figures() -> None:
-    first, second = kernel_figures([DeviceCode(b"", "", LOG)], LAUNCHES, "sm_80")
+    first, second = combine_kernel_resources([DeviceCode(b"", "", LOG)], LAUNCHES, "sm_80")
     assert (first.name, first.registers, first.threads, first.blocks) == ("first_kernel", 64, 256, 100)
     assert (first.spill_bytes, first.stack_bytes, first.shared_bytes) == (88 + 84, 96, 8192)
     assert (first.blocks_per_sm, first.warps_per_sm) == (4, 32), "65536 registers hold four blocks"
@@ -39,7 +39,7 @@ def test_each_kernel_has_its_own_figures() -> None:
 
 
 def test_more_registers_than_there_are_is_refused_by_name() -> None:
-    kernels = kernel_figures([DeviceCode(b"", "", LOG)], LAUNCHES, "sm_80")
+    kernels = combine_kernel_resources([DeviceCode(b"", "", LOG)], LAUNCHES, "sm_80")
     check_launch(kernels[:1], "sm_80")
     with pytest.raises(
         CannotLaunch, match="second_kernel cannot launch on sm_80: a block has 512 threads of 255"
@@ -55,7 +55,7 @@ def test_shared_memory_that_tvms_runtime_does_not_ask_for_is_refused(
 ) -> None:
     """On an H200 eleven of 216 kernels were of this kind, and the driver refused exactly these."""
     launch = {"blockIdx.x": 1, "threadIdx.x": 64, "tirx.use_dyn_shared_memory": dynamic_bytes}
-    (first, _) = kernel_figures([DeviceCode(b"", "", LOG)], {"first_kernel": launch}, "sm_90a")
+    (first, _) = combine_kernel_resources([DeviceCode(b"", "", LOG)], {"first_kernel": launch}, "sm_90a")
     assert first.static_shared_bytes == 8_192
     assert bool(first.blocks_per_sm) is launches
     if not launches:

@@ -11,7 +11,7 @@ from tvm import te, topi
 
 from workers.tvm import reference_outputs
 from workers.tvm.program_arguments import tensor_args
-from workers.tvm.reference_outputs import _HOST, _build, call, parallel
+from workers.tvm.reference_outputs import _HOST, _build, call, parallelize
 
 
 def product(rows: int, columns: int, terms: int, dtype: str, *, transposed: bool = False) -> Any:
@@ -66,14 +66,14 @@ def results(mod: Any) -> list[Any]:
 )
 def test_tiles_on_all_cores_compute_the_same_bits(mod: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference_outputs, "LARGE", 1024)
-    spread = parallel(mod)
+    spread = parallelize(mod)
     assert "T.parallel" in spread.script()
     for ours, plain in zip(results(spread), results(mod), strict=True):
         assert np.array_equal(ours, plain)
 
 
 def test_a_large_product_is_summed_in_vectors_and_a_small_one_is_left_alone() -> None:
-    large = parallel(product(4096, 4096, 4096, "float32", transposed=True)).script()
+    large = parallelize(product(4096, 4096, 4096, "float32", transposed=True)).script()
     assert "T.vectorized(64)" in large
     small = product(64, 64, 64, "float32")
-    assert parallel(small).script() == small.script()
+    assert parallelize(small).script() == small.script()

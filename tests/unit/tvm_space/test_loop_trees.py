@@ -13,7 +13,7 @@ from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
 from workers.features.loop_tree_view import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
 from workers.features.resolved_trace import steps_of
 from workers.tvm.parsed_program_cache import instructions, new_schedule
-from workers.tvm.rebuild_schedule import bind
+from workers.tvm.rebuild_schedule import map_choices_to_decisions
 from workers.tvm.sketches import design_space
 
 PROGRAMS = {
@@ -30,7 +30,9 @@ def sketches(tir: str) -> Iterator[Sketch]:
 def real_loops(tir: str, sketch: Sketch, decisions: list[int], block: str) -> list[int]:
     insts = instructions(tir, sketch.trace)
     schedule = new_schedule(tir)
-    Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
+    Trace(insts, map_choices_to_decisions(insts, decisions)).apply_to_schedule(
+        schedule, remove_postproc=False
+    )
     extents = (int(schedule.get(loop).extent) for loop in schedule.get_loops(schedule.get_sblock(block)))
     return [extent for extent in extents if extent > 1]
 
@@ -44,7 +46,7 @@ def read_loops(lines: Matrix, at: int) -> list[int]:
 
 def table(sketch: Sketch, extents: tuple[int, ...], decisions: list[int]) -> Matrix:
     work = (20.0, *np.log2(1 + np.array(extents, dtype=np.float64)).tolist())
-    return LOOPS.tables(LoopsView().describe(sketch, work, np.array([decisions], dtype=np.int32)))[0]
+    return LOOPS.tables(LoopsView().extract_rows(sketch, work, np.array([decisions], dtype=np.int32)))[0]
 
 
 @pytest.mark.parametrize("name", ["matmul", "conv2d"])

@@ -12,9 +12,9 @@ from tvm import te
 
 from workers.device.random_and_saved_arrays import load_arrays, save_arrays
 from workers.interfaces.model_compiler import Agreement
-from workers.tvm.compare_outputs import compare
+from workers.tvm.compare_outputs import compare_outputs
 from workers.tvm.program_arguments import arguments
-from workers.tvm.reference_outputs import reference
+from workers.tvm.reference_outputs import write_reference
 
 ROWS, COLUMNS, TERMS = 256, 256, 1024
 TILE = 16
@@ -80,14 +80,14 @@ def verdict(kind: str, folder: Path, kernel: Kernel) -> Agreement:
     """What a check says of a kernel that computes the product from the inputs."""
     mod, result = product(kind), KINDS[kind][2]
     inputs, expected, ours = (str(folder / f"{name}.npz") for name in ("inputs", "expected", "ours"))
-    by = reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected)
+    by = write_reference(tvm.ir.save_json(mod), arguments(mod), 5, inputs, expected)
     given = load_arrays(inputs)
     sums = kernel(given["arg_0"], given["arg_1"])
     if kind == "int8 rounded":
         sums = np.clip(np.round(sums * SCALE), -128, 127)
     dtype = ml_dtypes.bfloat16 if result == "bfloat16" else result
     save_arrays(ours, {"arg_2": sums.astype(dtype)})
-    return compare(ours, expected, by)
+    return compare_outputs(ours, expected, by)
 
 
 @pytest.mark.parametrize("kind", KINDS)

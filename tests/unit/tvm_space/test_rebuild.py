@@ -11,7 +11,7 @@ from tvm.s_tir.schedule import Trace
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
 from workers.tvm.parsed_program_cache import is_choice, new_schedule, parse_tvm_target, tune_context
 from workers.tvm.rebuild_schedule import full_trace, rebuild, validate
-from workers.tvm.sketches import design_space, plain, trace_text
+from workers.tvm.sketches import design_space, to_plain_value, trace_text
 
 
 def flat(decisions: list[Any]) -> list[int]:
@@ -25,7 +25,7 @@ def sampled(tir: str, seed: int) -> Iterator[tuple[str, list[int], Any]]:
         schedule = new_schedule(tir, seed)
         Trace(sketch.trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
         taken, trace = schedule.trace, trace_text(schedule.trace)
-        decisions = [plain(taken.decisions[inst]) for inst in taken.insts if is_choice(inst)]
+        decisions = [to_plain_value(taken.decisions[inst]) for inst in taken.insts if is_choice(inst)]
         schedule.enter_postproc()
         if all(step.apply(schedule) for step in context.space_generator.postprocs):
             yield trace, flat(decisions), schedule.mod

@@ -14,7 +14,7 @@ from searchers.decision_space import SketchRules
 from searchers.space import Candidate, ChoiceKind, Sketch
 from tests.unit.tvm_space.programs import TARGET
 from workers.tvm.rebuild_schedule import full_trace
-from workers.tvm.reference_outputs import build_whole, call
+from workers.tvm.reference_outputs import build_whole_program, call
 from workers.tvm.sketches import design_space
 
 ROWS, TERMS, COLUMNS = 4, 8, 16
@@ -60,6 +60,6 @@ def test_wherever_a_sum_is_computed_the_numbers_are_right(divisor: Rows, tmp_pat
         trace = full_trace(tir, TARGET, sketch.trace, candidate.decisions)
         assert trace is not None
         library = str(tmp_path / f"{place}.so")
-        build_whole(tir, trace, TARGET, library)
+        build_whole_program(tir, trace, TARGET, library)
         *_, result = call(library, [a, b, d, np.full((ROWS, COLUMNS), np.nan, "float32")])
         np.testing.assert_allclose(result, expected, rtol=1e-4, err_msg=str(candidate))

@@ -17,4 +17,4 @@ def test_it_has_as_many_as_there_is_use_for(
 ) -> None:
     monkeypatch.setattr(runtime, "available_cores", lambda: cores)
     monkeypatch.setattr(runtime, "total_bytes", lambda: memory_bytes)
-    assert runtime.builders_here() == builders
+    assert runtime.choose_builder_count() == builders

@@ -32,7 +32,7 @@ def test_it_is_the_same_when_asked_again_and_names_tvm_sources_compiler_and_link
         "apache-tvm-ffi",
     } <= code.code_parts().keys()
     assert {"compiler", "linker"} <= code.code_parts().keys()
-    assert code.builder() == f"{code.TVM_VERSION}+{first}"
+    assert code.current_builder_name() == f"{code.TVM_VERSION}+{first}"
 
 
 @pytest.mark.parametrize("part", ["graphc", "workers.tvm", "apache-tvm", "compiler", "linker"])
@@ -56,6 +56,6 @@ def test_a_linker_of_another_version_changes_it(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_host_without_compiler_has_a_digest_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(code, "compiler", lambda: str(tmp_path / "gone"))
+    monkeypatch.setattr(code, "find_c_compiler", lambda: str(tmp_path / "gone"))
     code.code_parts.cache_clear()
     assert code.code_parts()["compiler"] == code.ABSENT

@@ -9,8 +9,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import Endpoint
-from workers.finish.winners import ContestEntry, odd_devices
-from workers.measure.base import MeasureInput, MeasureResult
+from workers.finish.choose_winner import ContestEntry, find_deviating_devices
+from workers.measure.measurer_interface import MeasureInput, MeasureResult
 
 SKETCH = Sketch("s", "[]", ())
 TRUE_US = (10.0, 11.0, 30.0)  # of three candidates
@@ -46,12 +46,12 @@ def contest(liar: Lie | None, devices: tuple[str, ...] = ("a", "b", "c")) -> lis
 
 def order(entries: list[ContestEntry]) -> list[int]:
     valid = [entry for entry in entries if entry.failure is None]
-    return [entry.slot.slot for entry in sorted(valid, key=ContestEntry.rank)]
+    return [entry.slot.slot for entry in sorted(valid, key=ContestEntry.sort_key)]
 
 
 def test_honest_devices_are_no_odd_ones() -> None:
     assert order(contest(None)) == [0, 1, 2]
-    assert odd_devices(contest(None)) == []
+    assert find_deviating_devices(contest(None)) == []
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
@@ -61,7 +61,7 @@ def test_one_of_three_changes_no_winner(lie: Lie) -> None:
 
 @pytest.mark.parametrize("lie", ["slow", "fast", "far too fast"])
 def test_who_lies_of_most_candidates_is_named(lie: str) -> None:
-    assert odd_devices(contest(LIES[lie])) == ["a"]
+    assert find_deviating_devices(contest(LIES[lie])) == ["a"]
 
 
 def test_what_fails_on_one_of_three_is_overruled_and_that_one_named() -> None:
@@ -70,7 +70,7 @@ def test_what_fails_on_one_of_three_is_overruled_and_that_one_named() -> None:
         for entry in contest(None)
     ]
     assert order(broken) == [0, 1, 2]
-    assert odd_devices(broken) == ["a"]
+    assert find_deviating_devices(broken) == ["a"]
 
 
 def test_what_fails_on_two_of_three_has_failed() -> None:
@@ -82,7 +82,7 @@ def test_what_fails_on_two_of_three_has_failed() -> None:
 @pytest.mark.parametrize("devices", [("a",), ("a", "b")])
 def test_two_devices_name_nobody_and_forgive_nothing(devices: tuple[str, ...]) -> None:
     entries = contest(LIES["slow"], devices)
-    assert odd_devices(entries) == []
+    assert find_deviating_devices(entries) == []
     assert replace(entries[0], results=(told(0, "a", None), *entries[0].results[1:])).failure is not None
 
 
@@ -97,12 +97,12 @@ def passes(*times: tuple[float, float]) -> ContestEntry:
 
 
 def test_passes_that_were_disturbed_do_not_count_beside_one_that_was_not() -> None:
-    trial = passes((30.0, 0.6), (10.0, 0.0), (20.0, 0.5)).trial(None)
+    trial = passes((30.0, 0.6), (10.0, 0.0), (20.0, 0.5)).merge_into_trial(None)
     assert (trial.time_us, trial.run_us) == (10.0, (10.0,))
 
 
 def test_what_was_disturbed_in_every_pass_is_a_bound() -> None:
-    trial = passes((30.0, 0.6), (20.0, 0.4)).trial(None)
+    trial = passes((30.0, 0.6), (20.0, 0.4)).merge_into_trial(None)
     assert trial.is_bound
     assert (trial.time_us, trial.latency_us, trial.disturbed) == (None, 25.0, 0.5)
 
@@ -113,4 +113,4 @@ def test_a_device_that_is_busy_is_no_odd_one() -> None:
 
     busy = [replace(each, results=(busied(each.results[0]), *each.results[1:])) for each in contest(None)]
     assert order(busy) == [0, 1, 2]
-    assert odd_devices(busy) == []
+    assert find_deviating_devices(busy) == []

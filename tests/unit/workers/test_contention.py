@@ -30,21 +30,21 @@ def wait(proc: Path, thread: int, seconds: float) -> None:
 
 
 def test_the_thread_that_waited_longest_counts(proc: Path) -> None:
-    before = ContentionReading(0.0, ContentionReading.look(proc).waited_sec, 0)
+    before = ContentionReading(0.0, ContentionReading.read_counters(proc).waited_sec, 0)
     wait(proc, 7, 0.1)
     wait(proc, 8, 0.3)
-    after = ContentionReading(1.0, ContentionReading.look(proc).waited_sec, 0)
+    after = ContentionReading(1.0, ContentionReading.read_counters(proc).waited_sec, 0)
     assert after.waited_since(before) == pytest.approx(0.3)
 
 
 def test_others_that_want_a_processor_are_counted_and_we_are_not(proc: Path) -> None:
-    assert ContentionReading.look(proc).rivals == 2
+    assert ContentionReading.read_counters(proc).rivals == 2
 
 
 def test_a_kernel_that_does_not_count_is_not_taken_for_a_quiet_host(proc: Path) -> None:
     for counters in proc.glob("self/task/*/schedstat"):
         counters.unlink()
-    assert ContentionReading.look(proc).waited_since(ContentionReading.look(proc)) is None
+    assert ContentionReading.read_counters(proc).waited_since(ContentionReading.read_counters(proc)) is None
 
 
 def test_a_thread_that_shares_its_processor_waits_for_half_of_the_time() -> None:
@@ -54,9 +54,9 @@ def test_a_thread_that_shares_its_processor_waits_for_half_of_the_time() -> None
         "from workers.host.load_meter import ContentionReading\n"
         f"os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
-        "before, until = ContentionReading.look(), time.monotonic() + 0.5\n"
+        "before, until = ContentionReading.read_counters(), time.monotonic() + 0.5\n"
         "while time.monotonic() < until: pass\n"
-        "print(ContentionReading.look().waited_since(before))\n"
+        "print(ContentionReading.read_counters().waited_since(before))\n"
     )
     with (
         subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as one,

@@ -14,8 +14,8 @@ from searchers.batch_sampler import BatchSampler
 from services.planner.belief import Belief
 from services.planner.families.base import Families
 from services.planner.policy import Policy
-from workers.features.base import Extractor
-from workers.measure.base import Measurer
+from workers.features.feature_extractor import Extractor
+from workers.measure.measurer_interface import Measurer
 from workers.measure.stopping import StoppingRule
 from workers.tvm.graph_recipes import Recipe
 

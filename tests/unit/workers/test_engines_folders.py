@@ -37,13 +37,13 @@ def test_an_engine_writes_a_folder_of_its_kind_alone(tmp_path: Path) -> None:
     for name, kind in (("tuned", "tvm"), ("untuned", "tvm"), (ONNXRUNTIME, ONNXRUNTIME)):
         own = f"{kind}-engines"
         assert walls(model, name) == SandboxSpec(tmp_path / own, others=((str(tmp_path), READ),))
-        assert model.outputs(name) == tmp_path / own / f"{name}-outputs.npz"
+        assert model.outputs_file(name) == tmp_path / own / f"{name}-outputs.npz"
 
 
 def test_a_users_own_files_may_lie_anywhere(tmp_path: Path) -> None:
     model = whole(tmp_path, None)
     assert walls(model, "tuned") == SandboxSpec(None)
-    assert model.outputs("tuned") == tmp_path / "tuned-outputs.npz"
+    assert model.outputs_file("tuned") == tmp_path / "tuned-outputs.npz"
 
 
 def test_points_of_a_range_have_inputs_of_their_own(tmp_path: Path) -> None:
@@ -56,5 +56,5 @@ def test_points_of_a_range_have_inputs_of_their_own(tmp_path: Path) -> None:
 
     model = replace(whole(tmp_path, None), graphs=Graphs())
     points = [replace(model, input_shapes={"x": [size]}) for size in (1, 2)]
-    assert [str(point.inputs) for point in (*points, *points)] == made * 2
+    assert [str(point.inputs_file) for point in (*points, *points)] == made * 2
     assert len(set(made)) == 2

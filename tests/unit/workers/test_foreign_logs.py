@@ -11,7 +11,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from research.tuner_logs.metaschedule import read_database
-from research.tuner_logs.read_lines import Problem
+from research.tuner_logs.read_json_lines import Problem
 from research.tuner_logs.store_tuner_logs import find_logs
 from research.tuner_logs.tenset import read_records
 

@@ -118,7 +118,7 @@ def test_a_gpu_at_its_own_clock_is_quiet_also_at_the_limit_of_its_own_power(
     nvml: Nvml, meter: GpuMeter, reasons: int
 ) -> None:
     nvml.reasons, nvml.clock = reasons, 1400
-    assert meter.look() == GpuLoad(0.0)
+    assert meter.read_load() == GpuLoad(0.0)
 
 
 @pytest.mark.parametrize(
@@ -134,33 +134,33 @@ def test_a_gpu_that_is_throttled_tells_why_and_how_much(
     nvml: Nvml, meter: GpuMeter, reasons: int, cause: str
 ) -> None:
     nvml.reasons, nvml.clock, nvml.celsius, nvml.milliwatts = reasons, 990, 87, 412_300
-    load = meter.look()
+    load = meter.read_load()
     assert load == GpuLoad(0.5, (f"{cause} slowed the GPU down (990 of 1980 MHz, 87 °C, 412 W)",))
     assert is_disturbed(load.share)
 
 
 def test_a_gpu_that_loses_little_of_its_clock_keeps_its_times(nvml: Nvml, meter: GpuMeter) -> None:
     nvml.reasons, nvml.clock = HOT, 1950
-    assert not is_disturbed(meter.look().share)
+    assert not is_disturbed(meter.read_load().share)
 
 
 def test_another_process_that_computes_disturbs(nvml: Nvml, meter: GpuMeter) -> None:
-    meter.look()
+    meter.read_load()
     nvml.now_sec += 60
     nvml.pids, nvml.used = {OURS, THEIRS}, {OURS: 60, THEIRS: 30}
-    assert meter.look() == GpuLoad(0.3, ("other processes used 30% of the GPU",))
+    assert meter.read_load() == GpuLoad(0.3, ("other processes used 30% of the GPU",))
     assert nvml.asked_since_us == (nvml.now_sec - gpu_meter.RECENT_SEC) * 1e6
 
 
 def test_the_session_before_this_one_does_not_disturb_it(nvml: Nvml, meter: GpuMeter) -> None:
     nvml.now_sec += 0.1
-    meter.look()
+    meter.read_load()
     assert nvml.asked_since_us == NOW_SEC * 1e6
 
 
 def test_another_process_that_only_holds_memory_does_not(nvml: Nvml, meter: GpuMeter) -> None:
     nvml.pids, nvml.used = {OURS, THEIRS}, {OURS: 99, THEIRS: 0}
-    assert meter.look() == GpuLoad(0.0)
+    assert meter.read_load() == GpuLoad(0.0)
 
 
 @pytest.mark.parametrize("pids", [{THEIRS}, set()])
@@ -168,26 +168,26 @@ def test_a_process_that_was_there_before_is_not_taken_for_this_one(nvml: Nvml, p
     nvml.pids = {THEIRS}
     meter = GpuMeter(UUID)
     nvml.pids, nvml.used = {THEIRS, OURS}, {OURS: 90, THEIRS: 10}
-    assert meter.look().share == pytest.approx(0.1)
+    assert meter.read_load().share == pytest.approx(0.1)
     nvml.pids = pids | {OURS}
-    assert meter.look().share == pytest.approx(0.1)
+    assert meter.read_load().share == pytest.approx(0.1)
 
 
 def test_who_is_who_is_known_by_number_outside_of_containers(nvml: Nvml) -> None:
     meter = GpuMeter(UUID)
     nvml.pids, nvml.used = {os.getpid(), THEIRS}, {os.getpid(): 50, THEIRS: 20}
-    assert meter.look().share == pytest.approx(0.2)
+    assert meter.read_load().share == pytest.approx(0.2)
 
 
 def test_where_nobody_can_be_told_apart_no_process_is_blamed(nvml: Nvml) -> None:
     meter = GpuMeter(UUID)
     nvml.used = {OURS: 90}
-    assert meter.look() == GpuLoad(0.0)
+    assert meter.read_load() == GpuLoad(0.0)
 
 
 def test_a_gpu_that_is_lost_gives_no_times(nvml: Nvml, meter: GpuMeter) -> None:
     nvml.reasons = NVMLError_GpuIsLost()
-    assert meter.look() == GpuLoad(1.0, ("the driver lost the GPU",))
+    assert meter.read_load() == GpuLoad(1.0, ("the driver lost the GPU",))
 
 
 def no_module(nvml: Nvml, patch: pytest.MonkeyPatch) -> str:
@@ -213,7 +213,7 @@ def no_answer(nvml: Nvml, _patch: pytest.MonkeyPatch) -> str:
 def test_without_nvml_nothing_is_known(
     nvml: Nvml, lacks: Callable[[Nvml, pytest.MonkeyPatch], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = GpuMeter(lacks(nvml, monkeypatch)).look()
+    load = GpuMeter(lacks(nvml, monkeypatch)).read_load()
     assert load == GpuLoad(None)
     assert not is_disturbed(load.share)
 
@@ -227,8 +227,11 @@ def test_a_gpu_that_may_draw_less_than_usual_is_another_one(nvml: Nvml, meter: G
 def test_what_slowed_a_gpu_down_is_told_with_the_host_and_with_the_bounds() -> None:
     words = "heat slowed the GPU down (990 of 1980 MHz, 87 °C, 412 W)"
     load = Load(16, 0.0, 0.0, 0.0, gpu_share=0.5, gpu_words=(words,))
-    assert (load.words(), load.share) == ([words], 0.5)
+    assert (load.disturbance_phrases(), load.share) == ([words], 0.5)
     told = Disturbance.of_all(
-        [Disturbance(timed=1, raised=False), Disturbance(timed=1, bounds=1, raised=False, gpu=words)]
+        [
+            Disturbance(candidates=1, has_priority=False),
+            Disturbance(candidates=1, upper_bounds=1, has_priority=False, gpu=words),
+        ]
     )
-    assert told.words == f"{words}; 1 of 2 times are certain, the others upper bounds"
+    assert told.description == f"{words}; 1 of 2 times are certain, the others upper bounds"

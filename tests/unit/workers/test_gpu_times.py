@@ -30,9 +30,9 @@ class Library:
 
 
 def cold_times(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, number: int, repeat: int) -> Any:
-    monkeypatch.setattr(CudaClock, "of_device", lambda: CudaClock(cuda, L2_BYTES))
+    monkeypatch.setattr(CudaClock, "for_first_gpu", lambda: CudaClock(cuda, L2_BYTES))
     timer = SliceTimer(on_cores=False, has_priority=False)
-    return timer.cold_times(Library(cuda), "main", "cuda", number, repeat)  # type: ignore[arg-type]
+    return timer.time_cold_slices(Library(cuda), "main", "cuda", number, repeat)  # type: ignore[arg-type]
 
 
 def test_a_run_with_an_empty_cache_counts_the_kernel_alone(
@@ -60,13 +60,13 @@ class Machine:
         self._cuda, self._kernels = cuda, kernels
 
     def set_instrument(self, watch: Callable[..., int]) -> None:
-        self._watch = watch
+        self._record_call = watch
 
     def run(self) -> None:
         for name in ("vm.builtin.alloc_storage", *self._kernels):
             for before in (True, False):
                 self._cuda.host_sec += INSTRUMENT_SEC
-                self._watch(None, name, before, None)
+                self._record_call(None, name, before, None)
                 if before and not name.startswith("vm."):
                     self._cuda.launch(KERNEL_SEC, host_sec=4e-6)
 
@@ -77,7 +77,9 @@ def test_kernels_of_a_model_are_timed_with_one_wait_a_run(
     for module in (cuda_clock, model_kernel_times):
         monkeypatch.setattr(module, "time", perf_counter_of(cuda))
     machine = Machine(cuda, ["dense", "conv2d_prepacked", "dense"])
-    times = Kernels(machine.set_instrument, machine.run, CudaClock(cuda, L2_BYTES)).times(seconds=0.0)
+    times = Kernels(machine.set_instrument, machine.run, CudaClock(cuda, L2_BYTES)).measure_times_us(
+        seconds=0.0
+    )
     runs, first_fill = FEWEST_RUNS + 1, 1
     assert cuda.calls.count("cudaStreamSynchronize") == runs + first_fill
     assert times == pytest.approx({"dense": 20.0, "conv2d": 10.0}, rel=0.01), "launches are not counted"
@@ -86,6 +88,8 @@ def test_kernels_of_a_model_are_timed_with_one_wait_a_run(
 def test_on_a_cpu_the_device_is_awaited_at_each_mark() -> None:
     waits: list[str] = []
     machine = Machine(FakeCuda(), ["dense"])
-    times = Kernels(machine.set_instrument, machine.run, HostClock(lambda: waits.append("sync"))).times(0.0)
+    times = Kernels(
+        machine.set_instrument, machine.run, HostClock(lambda: waits.append("sync"))
+    ).measure_times_us(0.0)
     assert list(times) == ["dense"]
     assert len(waits) == 2 * (FEWEST_RUNS + 1)

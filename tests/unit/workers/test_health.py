@@ -38,28 +38,28 @@ def ward(monkeypatch: pytest.MonkeyPatch) -> Ward:
 
 
 def test_who_is_well_never_rests(ward: Ward) -> None:
-    ward.health.recover()
+    ward.health.pause_until_healthy()
     assert (ward.rests, ward.told) == ([], [])
 
 
 def test_who_fell_ill_rests_until_a_look_at_its_host_finds_nothing(ward: Ward) -> None:
     ward.looks = iter([HostFault("no linker"), StorageFull("no room"), None])
     ward.health.record_fault(HostFault("cannot run the linker\nbecause"))
-    ward.health.recover()
+    ward.health.pause_until_healthy()
     assert ward.told == ["cannot run the linker", "no linker", "no room", ""]
     assert ward.rests == [FIRST_REST_SEC, 2 * FIRST_REST_SEC, 4 * FIRST_REST_SEC]
-    ward.health.recover()
+    ward.health.pause_until_healthy()
     assert len(ward.rests) == 3, "it takes work again"
 
 
 def test_who_fails_again_soon_rests_longer_though_nothing_is_found(ward: Ward) -> None:
     for _ in range(6):
         ward.health.record_fault(HostFault())
-        ward.health.recover()
+        ward.health.pause_until_healthy()
     assert ward.rests == [5, 10, 20, 40, LONGEST_REST_SEC, LONGEST_REST_SEC]
     ward.now_sec += SOON_SEC + 1
     ward.health.record_fault(HostFault())
-    ward.health.recover()
+    ward.health.pause_until_healthy()
     assert ward.rests[-1] == FIRST_REST_SEC
 
 
@@ -67,8 +67,8 @@ def test_a_worker_that_shall_stop_rests_no_longer(ward: Ward, monkeypatch: pytes
     monkeypatch.setattr(STOP, "_asked", type(STOP._asked)())
     ward.looks = iter([HostFault()] * 9)
     ward.health.record_fault(HostFault())
-    STOP.ask()
-    ward.health.recover()
+    STOP.request_stop()
+    ward.health.pause_until_healthy()
     assert ward.rests == []
 
 
@@ -87,14 +87,14 @@ def test_a_host_without_room_ails_everybody(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(_folder: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(worker_health, "blame_the_host", refuse)
+    monkeypatch.setattr(worker_health, "raise_if_disk_unusable", refuse)
     assert isinstance(find_host_fault(tunes=False), StorageFull)
 
 
 def test_it_rests_between_two_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     import_module("workers.app")
     rested: list[bool] = []
-    here = SimpleNamespace(health=SimpleNamespace(recover=lambda: rested.append(True)))
+    here = SimpleNamespace(health=SimpleNamespace(pause_until_healthy=lambda: rested.append(True)))
     monkeypatch.setattr("workers.process.worker_runtime.runtime", lambda: here)
     task_postrun.send(sender=None)
     assert rested == [True]

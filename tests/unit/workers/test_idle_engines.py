@@ -15,24 +15,24 @@ def engine(name: str) -> MadeUpEngine:
 def test_one_that_was_put_away_is_taken_once() -> None:
     with IdleEngines() as idle:
         mine = engine("mine")
-        idle.put("tvm", mine)
-        assert idle.take("tvm") is mine
-        assert idle.take("tvm") is None
+        idle.suspend_engine("tvm", mine)
+        assert idle.resume_engine("tvm") is mine
+        assert idle.resume_engine("tvm") is None
 
 
 def test_it_serves_its_own_kind_alone() -> None:
     with IdleEngines() as idle:
-        idle.put(ONNXRUNTIME, engine("rival"))
-        assert idle.take("tvm") is None
+        idle.suspend_engine(ONNXRUNTIME, engine("rival"))
+        assert idle.resume_engine("tvm") is None
 
 
 def test_one_that_died_meanwhile_is_not_handed_out() -> None:
     with IdleEngines() as idle:
         dead, alive = engine("dead"), engine("alive")
-        idle.put("tvm", alive)
-        idle.put("tvm", dead)
+        idle.suspend_engine("tvm", alive)
+        idle.suspend_engine("tvm", dead)
         dead.kill()
-        assert idle.take("tvm") is alive
+        assert idle.resume_engine("tvm") is alive
 
 
 @pytest.mark.parametrize("failed", [False, True])
@@ -40,7 +40,7 @@ def test_all_end_with_the_block(failed: bool) -> None:
     waiting = engine("waiting")
     try:
         with IdleEngines() as idle:
-            idle.put("tvm", waiting)
+            idle.suspend_engine("tvm", waiting)
             assert waiting.alive
             if failed:
                 raise RuntimeError

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from workers.finish.decide_inside_model import WORTH, fastest_inside
+from workers.finish.decide_inside_model import WORTH, fastest_schedules_inside
 
 
 def candidate(task: str, slot: int) -> Any:
@@ -14,7 +14,7 @@ FIRST, SECOND, THIRD = ([candidate("dense", place), candidate("conv2d", place)] 
 
 
 def chosen(*times: dict[str, float]) -> list[int]:
-    return [winner.slot for winner in fastest_inside([FIRST, SECOND, THIRD], times)]
+    return [winner.slot for winner in fastest_schedules_inside([FIRST, SECOND, THIRD], times)]
 
 
 def test_every_task_gets_what_is_fastest_inside_the_model() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from db.repositories.access_control import apply_deed
+from db.repositories.access_control import apply_owner_action
 from db.repositories.stored_files import Models
 from db.session import Database
-from mallorn.core.api_keys import OwnerDeed
+from mallorn.core.api_keys import OwnerAction
 from tests.fixtures.processes import UNTIL_KILLED, beside
-from workers.finish import known_libraries
-from workers.finish.known_libraries import ABOUT, LIBRARY, KnownLibraries, forget_deleted
+from workers.finish import compiled_library_cache
+from workers.finish.compiled_library_cache import ABOUT, LIBRARY, KnownLibraries, remove_deleted_models
 from workers.interfaces.model_compiler import Compiled
 
 COMPILED = Compiled(1, 2, ["w1"], [], [], [], bytes=4, seconds=3.0)
@@ -35,50 +35,50 @@ def library(tmp_path: Path) -> Path:
 def test_what_was_put_is_taken_with_what_was_told_of_it(tmp_path: Path, library: Path) -> None:
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
     assert not known
-    known.put(winners("a", "b"), library, COMPILED)
+    known.store_library(winners("a", "b"), library, COMPILED)
     assert known
     copy = tmp_path / "copy.so"
-    assert known.take(winners("a", "b"), copy) == COMPILED
+    assert known.copy_cached_library(winners("a", "b"), copy) == COMPILED
     assert copy.read_bytes() == b"code"
     assert not copy.samefile(library)
 
 
 def test_other_schedules_have_none(tmp_path: Path, library: Path) -> None:
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
-    known.put(winners("a", "b"), library, COMPILED)
-    assert known.take(winners("a", "c"), tmp_path / "copy.so") is None
-    assert known.take(winners("a"), tmp_path / "copy.so") is None
+    known.store_library(winners("a", "b"), library, COMPILED)
+    assert known.copy_cached_library(winners("a", "c"), tmp_path / "copy.so") is None
+    assert known.copy_cached_library(winners("a"), tmp_path / "copy.so") is None
 
 
 def test_the_one_that_was_used_last_goes_last(
     tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_libraries, "MOST_BYTES", 8)
+    monkeypatch.setattr(compiled_library_cache, "MOST_BYTES", 8)
     known, other = (KnownLibraries(tmp_path / "libraries" / name, "here") for name in ("model", "other"))
     for at, (held, trace) in enumerate([(known, "a"), (other, "b")]):
-        held.put(winners(trace), library, COMPILED)
+        held.store_library(winners(trace), library, COMPILED)
         os.utime(held._entry(winners(trace)), (at, at))
-    assert known.take(winners("a"), tmp_path / "copy.so")
-    other.put(winners("c"), library, COMPILED)
-    assert known.take(winners("a"), tmp_path / "copy.so")
-    assert other.take(winners("b"), tmp_path / "copy.so") is None
-    assert other.take(winners("c"), tmp_path / "copy.so")
+    assert known.copy_cached_library(winners("a"), tmp_path / "copy.so")
+    other.store_library(winners("c"), library, COMPILED)
+    assert known.copy_cached_library(winners("a"), tmp_path / "copy.so")
+    assert other.copy_cached_library(winners("b"), tmp_path / "copy.so") is None
+    assert other.copy_cached_library(winners("c"), tmp_path / "copy.so")
     assert len([*other.folder.iterdir()]) == 1
 
 
 def test_a_folder_that_takes_nothing_is_no_error(tmp_path: Path, library: Path) -> None:
     (tmp_path / "libraries").write_text("in the way")
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
-    known.put(winners("a"), library, COMPILED)
-    assert known.take(winners("a"), tmp_path / "copy.so") is None
+    known.store_library(winners("a"), library, COMPILED)
+    assert known.copy_cached_library(winners("a"), tmp_path / "copy.so") is None
 
 
 def test_what_is_larger_than_all_may_be_is_not_kept(
     tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_libraries, "MOST_BYTES", 3)
+    monkeypatch.setattr(compiled_library_cache, "MOST_BYTES", 3)
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
-    known.put(winners("a"), library, COMPILED)
+    known.store_library(winners("a"), library, COMPILED)
     assert not known
 
 
@@ -91,8 +91,8 @@ def test_a_disk_that_fills_up_leaves_no_half(
 ) -> None:
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
     with monkeypatch.context() as broken:
-        broken.setattr(known_libraries, "copy_out", full_disk)
-        known.put(winners("a"), library, COMPILED)
+        broken.setattr(compiled_library_cache, "copy_out", full_disk)
+        known.store_library(winners("a"), library, COMPILED)
     assert [*(tmp_path / "libraries").rglob("*")] == [known.folder]
 
 
@@ -103,35 +103,35 @@ def test_one_that_a_power_cut_tore_is_forgotten(
     tmp_path: Path, library: Path, file: str, left: bytes | None
 ) -> None:
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
-    known.put(winners("a"), library, COMPILED)
+    known.store_library(winners("a"), library, COMPILED)
     (torn,) = known.folder.glob(f"*/{file}")
     torn.unlink() if left is None else torn.write_bytes(left)
-    assert known.take(winners("a"), tmp_path / "copy.so") is None
+    assert known.copy_cached_library(winners("a"), tmp_path / "copy.so") is None
     assert not known
-    known.put(winners("a"), library, COMPILED)
-    assert known.take(winners("a"), tmp_path / "copy.so") == COMPILED
+    known.store_library(winners("a"), library, COMPILED)
+    assert known.copy_cached_library(winners("a"), tmp_path / "copy.so") == COMPILED
 
 
 def test_a_host_that_cannot_copy_it_leaves_a_good_one(tmp_path: Path, library: Path) -> None:
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
-    known.put(winners("a"), library, COMPILED)
-    assert known.take(winners("a"), tmp_path / "missing" / "copy.so") is None
-    assert known.take(winners("a"), tmp_path / "copy.so") == COMPILED
+    known.store_library(winners("a"), library, COMPILED)
+    assert known.copy_cached_library(winners("a"), tmp_path / "missing" / "copy.so") is None
+    assert known.copy_cached_library(winners("a"), tmp_path / "copy.so") == COMPILED
 
 
 def test_one_that_failed_its_check_is_not_taken_again(tmp_path: Path, library: Path) -> None:
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
-    known.put(winners("a"), library, COMPILED)
-    known.put(winners("b"), library, COMPILED)
-    known.forget(winners("a"))
-    assert known.take(winners("a"), tmp_path / "copy.so") is None
-    assert known.take(winners("b"), tmp_path / "copy.so") == COMPILED
+    known.store_library(winners("a"), library, COMPILED)
+    known.store_library(winners("b"), library, COMPILED)
+    known.remove_library(winners("a"))
+    assert known.copy_cached_library(winners("a"), tmp_path / "copy.so") is None
+    assert known.copy_cached_library(winners("b"), tmp_path / "copy.so") == COMPILED
 
 
 WRITER = """
 from pathlib import Path
 from mallorn.core.locked_folders import locked_folder
-from workers.finish.known_libraries import DRAFT
+from workers.finish.compiled_library_cache import DRAFT
 with locked_folder(Path({root!r}), DRAFT) as draft:
     (draft / "library.so").write_text("half")
     print(draft, flush=True)
@@ -144,11 +144,11 @@ def test_the_draft_of_a_killed_writer_is_removed_and_that_of_a_living_one_stays(
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
     known.folder.mkdir(parents=True)
     with beside(WRITER.format(root=str(known.folder.parent)) + UNTIL_KILLED) as (process, draft):
-        known.put(winners("a"), library, COMPILED)
+        known.store_library(winners("a"), library, COMPILED)
         assert Path(draft, "library.so").exists()
         process.kill()
         process.wait()
-    known.put(winners("b"), library, COMPILED)
+    known.store_library(winners("b"), library, COMPILED)
     assert not Path(draft).exists()
     assert [*known.folder.parent.iterdir()] == [known.folder]
 
@@ -156,25 +156,25 @@ def test_the_draft_of_a_killed_writer_is_removed_and_that_of_a_living_one_stays(
 def test_two_workers_that_make_room_at_once_remove_what_is_too_much_and_no_more(
     tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(known_libraries, "MOST_BYTES", 8)
+    monkeypatch.setattr(compiled_library_cache, "MOST_BYTES", 8)
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
-    known.put(winners("a"), library, COMPILED)
-    known.put(winners("b"), library, COMPILED)
+    known.store_library(winners("a"), library, COMPILED)
+    known.store_library(winners("b"), library, COMPILED)
     for at, trace in enumerate("ab"):
         os.utime(known._entry(winners(trace)), (at, at))
-    remove = known_libraries._remove
+    remove = compiled_library_cache._remove
 
     def others_first(entry: Path) -> None:
         remove(entry)
         remove(entry)
 
-    monkeypatch.setattr(known_libraries, "_remove", others_first)
+    monkeypatch.setattr(compiled_library_cache, "_remove", others_first)
     (known.folder / "here-gone").mkdir()  # another worker has just taken its library away
-    known.put(winners("c"), library, COMPILED)
+    known.store_library(winners("c"), library, COMPILED)
     assert caplog.text == ""
-    assert known.take(winners("a"), tmp_path / "copy.so") is None
-    assert known.take(winners("b"), tmp_path / "copy.so")
-    assert known.take(winners("c"), tmp_path / "copy.so")
+    assert known.copy_cached_library(winners("a"), tmp_path / "copy.so") is None
+    assert known.copy_cached_library(winners("b"), tmp_path / "copy.so")
+    assert known.copy_cached_library(winners("c"), tmp_path / "copy.so")
 
 
 @pytest.mark.parametrize("plant", ["link", "hard link"])
@@ -183,7 +183,7 @@ def test_what_a_child_puts_in_its_place_is_not_kept(tmp_path: Path, plant: str) 
     secret.write_bytes(b"code")
     planted.symlink_to(secret) if plant == "link" else planted.hardlink_to(secret)
     known = KnownLibraries(tmp_path / "libraries" / "model", "here")
-    known.put(winners("a"), planted, COMPILED)
+    known.store_library(winners("a"), planted, COMPILED)
     assert not known
 
 
@@ -194,8 +194,8 @@ def database(sqlite_url: str) -> Iterator[Database]:
 
 
 def kept_for(folder: Path, library: Path, model: str, owner: str) -> KnownLibraries:
-    known = KnownLibraries(folder / "libraries" / known_libraries._folder_name(model, owner), "here")
-    known.put(winners("a"), library, COMPILED)
+    known = KnownLibraries(folder / "libraries" / compiled_library_cache._folder_name(model, owner), "here")
+    known.store_library(winners("a"), library, COMPILED)
     assert known
     return known
 
@@ -213,16 +213,16 @@ def test_libraries_of_a_deleted_model_and_of_an_erased_owner_go_and_others_stay(
     )
     of_an_older_version = tmp_path / "libraries" / ("c" * 64)
     of_an_older_version.mkdir()
-    forget_deleted(tmp_path, database)
+    remove_deleted_models(tmp_path, database)
     assert (bool(hers), bool(other), bool(his)) == (True, True, True)
     assert not of_an_older_version.exists()
     with database.transaction() as session:
         Models(session).delete("b" * 64, "ada")
-    apply_deed(database, OwnerDeed.ERASE, "bob")
-    forget_deleted(tmp_path, database)
+    apply_owner_action(database, OwnerAction.ERASE, "bob")
+    remove_deleted_models(tmp_path, database)
     assert [*(tmp_path / "libraries").iterdir()] == [hers.folder]
 
 
 def test_no_library_and_no_folder_is_no_error(tmp_path: Path, database: Database) -> None:
-    forget_deleted(tmp_path, database)
+    remove_deleted_models(tmp_path, database)
     assert not (tmp_path / "libraries").exists()

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from mallorn.core.errors import LeaseLost, StorageFull, Unavailable
-from mallorn.core.log_setup import TextLines, about
+from mallorn.core.log_setup import TextLines, log_context
 from tests.fixtures.waiting import wait_for
 from workers.process.lease_renewal import LeaseKeeper
 from workers.subprocesses.shutdown import Shutdown, ShutdownRequested
@@ -29,42 +29,42 @@ class Renewals:
 def hold(renewals: Renewals, times: int) -> LeaseKeeper:
     """A lease that was held until it was renewed so often, or lost."""
     with LeaseKeeper(renewals, lease_sec=0.06) as lease:
-        wait_for(lambda: renewals.asked >= times or lease.lost, f"{times} renewals")
+        wait_for(lambda: renewals.asked >= times or lease.is_lost, f"{times} renewals")
     return lease
 
 
 def test_a_lease_that_is_renewed_is_kept() -> None:
-    hold(Renewals(True, True, True), times=3).check()
+    hold(Renewals(True, True, True), times=3).raise_if_lost()
 
 
 def test_a_refused_renewal_loses_the_lease_for_good() -> None:
     renewals = Renewals(True, False)
     lease = hold(renewals, times=3)
-    assert lease.lost
+    assert lease.is_lost
     assert renewals.asked == 2, "what is lost is not asked for again"
     with pytest.raises(LeaseLost):
-        lease.check()
+        lease.raise_if_lost()
 
 
 @pytest.mark.parametrize("trouble", [Unavailable(), StorageFull(), KeyError("?")], ids=repr)
 def test_a_database_in_trouble_for_a_moment_costs_nothing(trouble: Exception) -> None:
-    hold(Renewals(trouble, trouble, True), times=3).check()
+    hold(Renewals(trouble, trouble, True), times=3).raise_if_lost()
 
 
 @pytest.mark.parametrize("trouble", [Unavailable(), StorageFull(), KeyError("?")], ids=repr)
 def test_a_database_in_trouble_for_long_costs_the_lease(trouble: Exception) -> None:
-    assert hold(Renewals(trouble), times=20).lost
+    assert hold(Renewals(trouble), times=20).is_lost
 
 
 def test_a_stopping_worker_gives_up_what_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Shutdown()
     monkeypatch.setattr("workers.process.lease_renewal.STOP", stop)
     lease = LeaseKeeper(lambda: True, 60)
-    lease.check()
-    stop.ask()
+    lease.raise_if_lost()
+    stop.request_stop()
     with pytest.raises(ShutdownRequested):
-        lease.check()
-    assert not lease.lost
+        lease.raise_if_lost()
+    assert not lease.is_lost
 
 
 def test_its_thread_logs_what_the_lease_is_about(caplog: pytest.LogCaptureFixture) -> None:
@@ -78,7 +78,7 @@ def test_its_thread_logs_what_the_lease_is_about(caplog: pytest.LogCaptureFixtur
     kept = Kept()
     logging.getLogger("workers.process.lease_renewal").addHandler(kept)
     try:
-        with about(job="1f", round=7):
+        with log_context(job="1f", round=7):
             hold(Renewals(Unavailable("no database"), True), 2)
     finally:
         logging.getLogger("workers.process.lease_renewal").removeHandler(kept)

@@ -21,7 +21,7 @@ from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.registry import REGISTRY
 from mallorn.core.states import JobState, RoundState, WorkKind
 from searchers.space import Candidate
-from services.control.periodic_tasks import STALE_SEC, reap, sweep
+from services.control.periodic_tasks import STALE_SEC, collect_overdue_messages, requeue_expired_leases
 from tests.fixtures.stored import open_rounds, rounds_of
 from tests.fixtures.workshop import Workshop
 from workers.round.batch_commits import Commits
@@ -69,8 +69,8 @@ class JobLife(RuleBasedStateMachine):
     @rule()
     def sweep_and_reap(self):
         self.age()
-        self.broker += sweep(self.database)
-        self.broker += reap(self.database)
+        self.broker += collect_overdue_messages(self.database)
+        self.broker += requeue_expired_leases(self.database)
 
     @precondition(lambda self: self.broker)
     @rule(data=st.data())
@@ -120,7 +120,7 @@ class JobLife(RuleBasedStateMachine):
     def no_budget_is_exceeded(self):
         for job, budget in getattr(self, "budgets", {}).items():
             now = self.progress(job)
-            assert now.spent + now.in_flight <= budget
+            assert now.spent + now.open_candidates <= budget
 
     @invariant()
     def no_slot_and_no_candidate_is_stored_twice(self):
@@ -141,7 +141,7 @@ class JobLife(RuleBasedStateMachine):
     def a_round_is_held_while_it_is_leased_and_waits_while_it_is_queued(self):
         for row, hold in self.holds() if hasattr(self, "jobs") else ():
             assert (hold.until is not None) == (row.state == RoundState.LEASED)
-            assert (hold.sent_at is not None) == RoundState(row.state).open
+            assert (hold.sent_at is not None) == RoundState(row.state).is_open
 
     @invariant()
     def a_workload_is_tuned_by_one_round_at_a_time(self):
@@ -155,7 +155,9 @@ class JobLife(RuleBasedStateMachine):
         elif name == queues.PLAN:
             self.broker += self.workshop.plan(argument)
         elif name == queues.FINISH_JOB:  # the finish itself has tests of its own
-            self.workshop.write(lambda s: Jobs(s).move(argument, [JobState.FINISHING], JobState.DONE))
+            self.workshop.write(
+                lambda s: Jobs(s).move_to_state(argument, [JobState.FINISHING], JobState.DONE)
+            )
 
     def disturb(self, after, error):
         seen = []
@@ -215,7 +217,7 @@ class JobLife(RuleBasedStateMachine):
         for job in self.jobs:
             assert self.workshop.state(job) == JobState.DONE
             now = self.progress(job)
-            assert now.in_flight == 0
+            assert now.open_candidates == 0
             assert now.spent <= self.budgets[job]
             if not self.poisoned(job):
                 assert now.spent == self.budgets[job], "nothing was lost"

@@ -50,25 +50,29 @@ def test_two_users_lock_on_one_file(shared: Path) -> None:
     cores = shared / "cores.lock"
     assert as_user(NOBODY, CoreLock(cores).files) == 0
     mine = CoreLock(cores)
-    assert mine.take(0)
+    assert mine.lock_exclusively(0)
     assert as_user(SOMEBODY, lambda: _assert_taken(cores)) == 0
-    mine.give_back()
+    mine.unlock()
     assert as_user(SOMEBODY, lambda: _assert_free(cores)) == 0
 
 
 def _assert_taken(cores: Path) -> None:
-    assert not CoreLock(cores).take(0)
+    assert not CoreLock(cores).lock_exclusively(0)
 
 
 def _assert_free(cores: Path) -> None:
-    assert CoreLock(cores).take(0)
+    assert CoreLock(cores).lock_exclusively(0)
 
 
 @only_root
 def test_a_file_that_another_user_closed_is_named_with_the_way_out(shared: Path) -> None:
     cores = shared / "cores.lock"
     cores.with_suffix(".gate").touch(0o600)
-    for work in (CoreLock(cores).files, CoreLock(cores).share, lambda: CoreLock(cores).take(0)):
+    for work in (
+        CoreLock(cores).files,
+        CoreLock(cores).lock_shared,
+        lambda: CoreLock(cores).lock_exclusively(0),
+    ):
         assert as_user(NOBODY, lambda work=work: _assert_refused(work)) == 0
 
 
@@ -98,7 +102,10 @@ def test_what_lies_at_the_name_is_no_trap(shared: Path) -> None:
 
 def test_a_gate_that_was_taken_is_given_back_where_the_lock_is_closed(shared: Path) -> None:
     (shared / "cores.lock").symlink_to(shared / "elsewhere")
-    for work in (lambda: CoreLock(shared / "cores.lock").take(0), CoreLock(shared / "cores.lock").share):
+    for work in (
+        lambda: CoreLock(shared / "cores.lock").lock_exclusively(0),
+        CoreLock(shared / "cores.lock").lock_shared,
+    ):
         with pytest.raises(HostFault):
             work()
     gate = open_lock(shared / "cores.gate", 0o644)
@@ -107,7 +114,7 @@ def test_a_gate_that_was_taken_is_given_back_where_the_lock_is_closed(shared: Pa
 
 
 def test_a_lock_of_one_user_is_closed_to_others(shared: Path) -> None:
-    with HostLock(shared).shared():
+    with HostLock(shared).hold_shared():
         found = shared / f"mallorn-{os.getuid()}-host.lock"
         assert stat.S_IMODE(found.stat().st_mode) == 0o600
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
 from workers.device.slice_timing_result import Slice
-from workers.hardware_probe.measure_machine import TimedProbe, caches, machine_of
+from workers.hardware_probe.measure_machine import TimedProbe, derive_machine, detect_cache_levels
 from workers.interfaces.hardware_probes import Finds, Probe
 from workers.interfaces.tensor_arguments import Arguments
 
@@ -45,25 +45,25 @@ REST = [
 
 
 def test_every_level_is_found_with_what_it_holds_and_its_bandwidth() -> None:
-    found = list(caches({size * KB: rate for size, rate in CURVE.items()}))
+    found = list(detect_cache_levels({size * KB: rate for size, rate in CURVE.items()}))
     assert [(each.bytes // KB, each.gbytes_per_sec) for each in found] == [(32, 220), (512, 118), (16384, 99)]
 
 
 def test_a_size_that_was_disturbed_makes_no_level() -> None:
     disturbed = {size * KB: rate for size, rate in (CURVE | {128: 40, 4096: 11}).items()}
-    assert [each.bytes // KB for each in caches(disturbed)] == [32, 512, 16384]
+    assert [each.bytes // KB for each in detect_cache_levels(disturbed)] == [32, 512, 16384]
 
 
 @given(st.dictionaries(st.integers(1, 1 << 30), st.floats(0.1, 1e3), min_size=1, max_size=30))
 def test_levels_grow_outward_and_slow_down(curve: dict[int, float]) -> None:
-    found = list(caches(curve))
+    found = list(detect_cache_levels(curve))
     assert [each.bytes for each in found] == sorted({each.bytes for each in found})
     rates = [each.gbytes_per_sec for each in found]
     assert rates == sorted(rates, reverse=True)
 
 
 def test_few_sums_tell_how_many_a_core_waits_for_and_many_when_one_is_spilled() -> None:
-    machine = machine_of([*WIDE, *REST], cores=2)
+    machine = derive_machine([*WIDE, *REST], cores=2)
     assert (machine.lanes, machine.in_flight, machine.registers, machine.core_gflops) == (16, 4, 28, 117)
     assert machine.measured
 
@@ -71,21 +71,21 @@ def test_few_sums_tell_how_many_a_core_waits_for_and_many_when_one_is_spilled() 
 @pytest.mark.parametrize("shoulder", [90, 117])
 def test_what_a_core_waits_for_hangs_on_no_single_run_near_the_peak(shoulder: float) -> None:
     chance = timed(Finds.PEAK, shoulder, lanes=16, sums=4)
-    assert machine_of([*[each for each in WIDE if each.probe.sums != 4], chance, *REST], 2).in_flight == 4
+    assert derive_machine([*[each for each in WIDE if each.probe.sums != 4], chance, *REST], 2).in_flight == 4
 
 
 @pytest.mark.parametrize(("half", "lanes"), [(120.0, 16), (160.0, 8)])
 def test_narrow_vectors_are_taken_only_where_they_pay(half: float, lanes: int) -> None:
-    assert machine_of([*WIDE, *peaks(8, {4: 50, 8: half}), *REST], cores=2).lanes == lanes
+    assert derive_machine([*WIDE, *peaks(8, {4: 50, 8: half}), *REST], cores=2).lanes == lanes
 
 
 def test_the_peak_of_all_cores_is_said_by_type() -> None:
     wide = timed(Finds.PEAK, 110, cores=2, dtype="float64", lanes=8, sums=8)
     all_cores = timed(Finds.PEAK, 230, cores=2, lanes=16, sums=8)
-    assert machine_of([*WIDE, wide, all_cores, *REST], 2).gflops == {"float32": 230, "float64": 110}
+    assert derive_machine([*WIDE, wide, all_cores, *REST], 2).gflops == {"float32": 230, "float64": 110}
 
 
 @pytest.mark.parametrize("lacks", list(Finds))
 def test_a_machine_of_which_a_part_is_unknown_is_not_measured(lacks: Finds) -> None:
     with pytest.raises(Unavailable, match="did not run"):
-        machine_of([each for each in [*WIDE, *REST] if each.probe.finds is not lacks], 2)
+        derive_machine([each for each in [*WIDE, *REST] if each.probe.finds is not lacks], 2)

@@ -25,5 +25,5 @@ def test_a_process_for_a_whole_model_has_room_for_it(
 ) -> None:
     monkeypatch.setattr("workers.process.worker_runtime.ModelCompiler", MadeUpGraphs)
     config = Settings(database_url=f"sqlite:///{tmp_path}/m.db", child_memory_bytes=1 << 30)
-    made: Any = Runtime(config).graphs(2, model_bytes, tmp_path)
+    made: Any = Runtime(config).start_model_compiler(2, model_bytes, tmp_path)
     assert made.memory_bytes == (1 << 30) + COPIES * model_bytes

@@ -127,7 +127,7 @@ def test_the_limit_of_address_space_is_lifted_for_the_driver(monkeypatch: pytest
     limits = {resource.RLIMIT_AS: (8 << 30, 64 << 30)}
     monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
-    cuda_driver.lift_address_limit()
+    cuda_driver.raise_address_space_limit()
     assert limits[resource.RLIMIT_AS] == (64 << 30, 64 << 30)
 
 

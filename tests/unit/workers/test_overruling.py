@@ -12,7 +12,7 @@ from mallorn.core.values.candidate import Candidate, Sketch
 from workers.finish.numeric_check import Verifier
 from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import MeasureInput, Program
+from workers.measure.measurer_interface import MeasureInput, Program
 from workers.process.leased_stage import StageFolder
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -28,13 +28,13 @@ class Row:
         self.asked = 0
         self.at = 0
 
-    def release(self) -> None:
+    def release_devices(self) -> None:
         self.at = (self.at + 1) % len(self.wrong)
 
-    def identity(self, *_told: object, **_more: object) -> None:
+    def take_device(self, *_told: object, **_more: object) -> None:
         """It is taken."""
 
-    def run_outputs(self, **_told: object) -> LibraryRun:
+    def run_and_save_arrays(self, **_told: object) -> LibraryRun:
         self.asked += 1
         return LibraryRun(Outcome.OK)
 
@@ -43,7 +43,11 @@ class Row:
 
 
 def verdict(row: Row, tmp_path: Path) -> bool:
-    asked = {"reference": lambda *_: None, "build_whole": lambda *_: None, "compare": row.compare}
+    asked = {
+        "write_reference": lambda *_: None,
+        "build_whole_program": lambda *_: None,
+        "compare_outputs": row.compare,
+    }
     runtime: Any = SimpleNamespace(
         compiler=SimpleNamespace(full_trace=lambda *_: "[]"),
         runner=row,
@@ -51,7 +55,7 @@ def verdict(row: Row, tmp_path: Path) -> bool:
         fleet=SimpleNamespace(devices=lambda _target: row.wrong),
     )
     graphs: Any = SimpleNamespace(**asked)
-    return Verifier(runtime, TARGET, graphs, StageFolder(tmp_path, tmp_path)).verify(PROGRAM, SLOT).ok
+    return Verifier(runtime, TARGET, graphs, StageFolder(tmp_path, tmp_path)).verify(PROGRAM, SLOT).has_passed
 
 
 @pytest.mark.parametrize(

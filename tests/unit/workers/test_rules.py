@@ -12,15 +12,15 @@ from mallorn.core.values.dynamic_shapes import Dynamic, Rule
 from mallorn.core.values.finish_report import ModelLatency, PointTimes
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
-from workers.finish.export_directory import replace_rules
-from workers.finish.shape_dispatch import rules_of, to_next, with_rules
-from workers.tvm.extract_tasks_of_range import points_of
+from workers.finish.export_directory import rewrite_dispatch_rules
+from workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules, dispatch_to_next_size
+from workers.tvm.extract_tasks_of_range import choose_points_to_tune
 
 SMALL = st.tuples(st.integers(1, 9), st.integers(0, 20)).map(lambda pair: [pair[0], sum(pair)])
 
 
 def dynamic(ranges: dict[str, list[int]], divided: Sequence[str] = ()) -> Dynamic:
-    points = points_of(ranges, divided=divided)
+    points = choose_points_to_tune(ranges, divided=divided)
     return Dynamic(ranges=ranges, inputs={}, points=points, padded=list(ranges), divided=list(divided))
 
 
@@ -44,7 +44,7 @@ def test_every_size_is_computed_and_nothing_is_cut_off(
 ) -> None:
     found = dynamic(ranges, ["a"] if parted and "a" in ranges else [])
     costs = [data.draw(st.floats(0.1, 100.0)) for _ in found.points]
-    found = found.model_copy(update={"rules": rules_of(found, costs)})
+    found = found.model_copy(update={"rules": choose_dispatch_rules(found, costs)})
     for sizes in product(*(range(low, high + 1) for low, high in ranges.values())):
         wanted = dict(zip(ranges, sizes, strict=True))
         done = [found.points[place] for place in runs(found, wanted)]
@@ -56,14 +56,14 @@ def test_every_size_is_computed_and_nothing_is_cut_off(
 
 def test_sizes_go_to_the_next_point_where_nothing_may_be_divided() -> None:
     found = dynamic({"n": [1, 64]})
-    rules = rules_of(found, [float(point["n"]) for point in found.points])
+    rules = choose_dispatch_rules(found, [float(point["n"]) for point in found.points])
     assert [rule.upto["n"] for rule in rules] == [point["n"] for point in found.points]
     assert not any(rule.first for rule in rules)
 
 
 def test_parts_are_taken_where_they_are_faster_than_what_is_filled_up() -> None:
     found = dynamic({"n": [1, 64]}, ["n"])
-    rules = rules_of(found, [10.0 + point["n"] for point in found.points])
+    rules = choose_dispatch_rules(found, [10.0 + point["n"] for point in found.points])
     just_above = followed(rules, {"n": 33})
     assert (found.points[just_above.point]["n"], just_above.first) == (32, "n")
     assert followed(rules, {"n": 63}).first == ""
@@ -71,12 +71,12 @@ def test_parts_are_taken_where_they_are_faster_than_what_is_filled_up() -> None:
 
 def test_a_slow_point_is_passed_over_for_a_larger_one() -> None:
     found = dynamic({"n": [1, 2]})
-    assert followed(rules_of(found, [9.0, 5.0]), {"n": 1}).point == 1
+    assert followed(choose_dispatch_rules(found, [9.0, 5.0]), {"n": 1}).point == 1
 
 
 def test_a_points_cost_is_that_of_the_tasks_it_calls() -> None:
     found = dynamic({"n": [1, 2]}).model_copy(update={"calls": [{"a": 9, "b": 1}, {"c": 1}]})
-    rules = with_rules(found, {"a": 1.0, "b": 1.0, "c": 2.0}).rules
+    rules = add_dispatch_rules(found, {"a": 1.0, "b": 1.0, "c": 2.0}).rules
     assert followed(rules, {"n": 1}).point == 1
 
 
@@ -84,7 +84,7 @@ def test_a_points_cost_is_that_of_the_tasks_it_calls() -> None:
 def test_points_compute_their_own_sizes_where_they_are_timed(
     ranges: dict[str, list[int]], parted: bool
 ) -> None:
-    found = to_next(dynamic(ranges, ["a"] if parted and "a" in ranges else []))
+    found = dispatch_to_next_size(dynamic(ranges, ["a"] if parted and "a" in ranges else []))
     assert [runs(found, point) for point in found.points] == [[place] for place in range(len(found.points))]
 
 
@@ -98,7 +98,7 @@ def timed(sizes: dict[str, int], us: float | None, slow_us: float = 0.0) -> Poin
 def exported(folder: Path, divided: Sequence[str] = ()) -> Dynamic:
     """A range whose rules were made by what its tasks took: the small point's were slow that day."""
     found = dynamic({"n": [1, 2]}, divided)
-    found = found.model_copy(update={"rules": rules_of(found, [9.0, 5.0])})
+    found = found.model_copy(update={"rules": choose_dispatch_rules(found, [9.0, 5.0])})
     recipe = StoredRecipe(name="plain", version=1, before=[], after=[])
     manifest = Manifest(target={"kind": "llvm"}, recipe=recipe, dynamic=found)
     (folder / MANIFEST).write_text(manifest.model_dump_json())
@@ -113,7 +113,7 @@ def rules_in(folder: Path) -> list[Rule]:
 
 def test_rules_follow_what_the_whole_model_took_at_its_points(tmp_path: Path) -> None:
     found = exported(tmp_path)
-    replace_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
+    rewrite_dispatch_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
     assert [rule.point for rule in rules_in(tmp_path)] == [0, 1]
 
 
@@ -121,14 +121,14 @@ def test_a_manifest_reads_the_same_in_every_locale(tmp_path: Path) -> None:
     found = exported(tmp_path)
     named = read_manifest(tmp_path / MANIFEST).model_copy(update={"job": "caf\u00e9 \u6a21"})
     (tmp_path / MANIFEST).write_text(named.model_dump_json(), encoding="utf-8")
-    replace_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
+    rewrite_dispatch_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
     assert (tmp_path / MANIFEST).read_bytes().isascii()
     assert read_manifest(tmp_path / MANIFEST).job == named.job
 
 
 def test_a_point_that_was_disturbed_counts_with_its_least_burst(tmp_path: Path) -> None:
     first, second = exported(tmp_path).points
-    replace_rules(tmp_path, [timed(first, 3.0, slow_us=100.0), timed(second, 6.0)])
+    rewrite_dispatch_rules(tmp_path, [timed(first, 3.0, slow_us=100.0), timed(second, 6.0)])
     assert [rule.point for rule in rules_in(tmp_path)] == [0, 1]
 
 
@@ -139,12 +139,12 @@ def test_a_larger_point_is_taken_if_it_is_surely_faster(
 ) -> None:
     """All of the first point's bursts were slow; those of the second were now and then."""
     first, second = exported(tmp_path, ["n"] if parted else []).points
-    replace_rules(tmp_path, [timed(first, 9.0), timed(second, 6.0, slow_us)])
+    rewrite_dispatch_rules(tmp_path, [timed(first, 9.0), timed(second, 6.0, slow_us)])
     assert rules_in(tmp_path)[0].point == taken
 
 
 def test_rules_stay_where_a_point_was_not_timed(tmp_path: Path) -> None:
     found = exported(tmp_path)
-    replace_rules(tmp_path, [timed(found.points[0], 3.0), timed(found.points[1], None)])
-    replace_rules(tmp_path, [])
+    rewrite_dispatch_rules(tmp_path, [timed(found.points[0], 3.0), timed(found.points[1], None)])
+    rewrite_dispatch_rules(tmp_path, [])
     assert rules_in(tmp_path) == found.rules

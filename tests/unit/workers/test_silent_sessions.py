@@ -37,14 +37,14 @@ def ended(program: str) -> Iterator[Running]:
 @pytest.fixture(autouse=True)
 def seen_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look finds a session in the call that waits for its client: between two calls all are there."""
-    monkeypatch.setattr(device_server, "waits_for", lambda *_: True)
+    monkeypatch.setattr(device_server, "is_waiting_on_descriptor", lambda *_: True)
 
 
 def test_one_that_waited_all_the_time_was_not_called() -> None:
     with ended(WAITS) as session:
-        assert session.is_unheard()
+        assert session.has_only_waited()
 
 
 def test_one_that_has_computed_since_it_was_looked_at_was_called() -> None:
     with ended(COMPUTES) as session:
-        assert not session.is_unheard()
+        assert not session.has_only_waited()

@@ -22,14 +22,14 @@ class Host:
     def monotonic(self) -> float:
         return self.sec
 
-    def look(self) -> ContentionReading:
+    def read_counters(self) -> ContentionReading:
         return ContentionReading(self.sec, {"1": self.waited_sec}, rivals=3)
 
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     host = Host()
-    meter = SimpleNamespace(look=lambda: Load(2, 0.0, host.stolen, 0.0))
+    meter = SimpleNamespace(read_load=lambda: Load(2, 0.0, host.stolen, 0.0))
     monkeypatch.setattr(slice_timer, "time", host)
     monkeypatch.setattr(slice_timer, "ContentionReading", host)
     monkeypatch.setattr(slice_timer, "LoadMeter", lambda _ours: meter)
@@ -47,7 +47,7 @@ class Library:
         def run(*_tensors: Any) -> Any:
             for sec, waited_sec in self._slices:
                 assert self.timer is not None
-                self.timer.next_slice()
+                self.timer.count_slice()
                 self._host.sec += sec
                 self._host.waited_sec += waited_sec
             return SimpleNamespace(results=[self._told * sec / number for sec, _ in self._slices])
@@ -57,7 +57,7 @@ class Library:
 
 def disturbed(library: Library, slices: int, *, on_cores: bool = True) -> list[float | None]:
     library.timer = SliceTimer(on_cores, has_priority=True)
-    times = library.timer.times(library, "main", "cpu", 10, slices)  # type: ignore[arg-type]
+    times = library.timer.time_slices(library, "main", "cpu", 10, slices)  # type: ignore[arg-type]
     assert times.rivals == 3
     assert times.raised
     return [each.disturbed for each in times.slices]
@@ -92,7 +92,9 @@ def test_on_a_gpu_what_it_lost_counts_for_all_of_a_call_and_the_hosts_clock_for_
 ) -> None:
     host.stolen = 0.3
     library = Library(host, [(0.01, 0.008), (0.01, 0.0)], told=0.001)
-    library.timer = SliceTimer(on_cores=False, has_priority=False, gpu=SimpleNamespace(look=lambda: lost))  # type: ignore[arg-type]
-    times = library.timer.times(library, "main", "cuda", 10, 2)  # type: ignore[arg-type]
+    library.timer = SliceTimer(
+        on_cores=False, has_priority=False, gpu=SimpleNamespace(read_load=lambda: lost)
+    )  # type: ignore[arg-type]
+    times = library.timer.time_slices(library, "main", "cuda", 10, 2)  # type: ignore[arg-type]
     assert [each.disturbed for each in times.slices] == [lost.share] * 2
     assert times.gpu == lost.words

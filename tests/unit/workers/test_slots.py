@@ -24,7 +24,7 @@ def slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> SENT:
     messages: SENT = []
-    monkeypatch.setattr(tasks, "send", lambda *message: messages.append(message))
+    monkeypatch.setattr(tasks, "send_task", lambda *message: messages.append(message))
     return messages
 
 

@@ -36,7 +36,7 @@ def soon(stop: Shutdown, child: Child) -> threading.Thread:
         try:
             wait_for(lambda: child.ready, "the child to be ready")
         finally:
-            stop.ask()
+            stop.request_stop()
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -57,21 +57,21 @@ def test_a_suspended_child_is_ended_too(stop: Shutdown) -> None:
         child.echo(1)
         pending = child.wait_for_file.begin("/nowhere")
         child.suspend()
-        stop.ask()
+        stop.request_stop()
         with pytest.raises(ShutdownRequested):
             pending.wait()
 
 
 def test_nothing_starts_any_more(stop: Shutdown) -> None:
-    stop.ask()
+    stop.request_stop()
     with Misbehaving() as child, pytest.raises(ShutdownRequested):
         child.echo(1)
 
 
 def test_a_pool_does_not_replace_what_was_ended(stop: Shutdown) -> None:
     with ChildPool(Misbehaving, 1) as pool:
-        pool.submit(Misbehaving.wait_for_file.of("/nowhere"), "a")
-        stop.ask()
+        pool.submit(Misbehaving.wait_for_file.make_call("/nowhere"), "a")
+        stop.request_stop()
         with pytest.raises(ShutdownRequested):
             pool.poll(PATIENCE)
 
@@ -79,14 +79,14 @@ def test_a_pool_does_not_replace_what_was_ended(stop: Shutdown) -> None:
 def test_a_child_that_starts_while_the_wish_is_spoken_is_ended(
     stop: Shutdown, leader: subprocess.Popen[bytes]
 ) -> None:
-    stop.ask()
-    stop.enter(leader.pid)
+    stop.request_stop()
+    stop.register_child(leader.pid)
     assert leader.wait(PATIENCE) == -signal.SIGKILL
 
 
 def test_what_was_reaped_is_left_alone(stop: Shutdown, leader: subprocess.Popen[bytes]) -> None:
-    stop.enter(leader.pid)
-    stop.leave(leader.pid)
-    stop.ask()
+    stop.register_child(leader.pid)
+    stop.unregister_child(leader.pid)
+    stop.request_stop()
     leader.communicate(timeout=PATIENCE)
     assert leader.returncode == 0

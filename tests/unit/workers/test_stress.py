@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from tests.fixtures.waiting import wait_for
-from workers.host.background_load import stress
+from workers.host.background_load import run_load_programs
 
 
 def stressors() -> list[psutil.Process]:
@@ -21,7 +21,7 @@ def worked_sec(process: psutil.Process) -> float:
 
 
 def test_they_work_meanwhile_and_are_gone_afterwards() -> None:
-    with stress(2):
+    with run_load_programs(2):
         found = stressors()
         assert len(found) == 2
         before = [worked_sec(each) for each in found]
@@ -31,21 +31,21 @@ def test_they_work_meanwhile_and_are_gone_afterwards() -> None:
 
 
 def test_they_are_gone_when_the_timing_fails() -> None:
-    with pytest.raises(ZeroDivisionError), stress(1):
+    with pytest.raises(ZeroDivisionError), run_load_programs(1):
         len(stressors()) / 0
     assert stressors() == []
 
 
 def test_none_are_started_for_an_idle_host() -> None:
-    with stress(0):
+    with run_load_programs(0):
         assert stressors() == []
 
 
 def test_the_kernel_ends_them_with_us() -> None:
     script = """
 import os, psutil
-from workers.host.background_load import stress
-with stress(1):
+from workers.host.background_load import run_load_programs
+with run_load_programs(1):
     print(psutil.Process().children()[0].pid, flush=True)
     os._exit(0)
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidModel, StorageFull
-from workers.process.unpack_model import check_room, unpack
+from workers.process.unpack_model import check_disk_space, unpack
 
 Add = Callable[[tarfile.TarFile], None]
 
@@ -88,6 +88,6 @@ def test_a_flood_of_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_model_that_does_not_fit_is_refused_before_it_is_copied_and_the_folder_named(
     tmp_path: Path,
 ) -> None:
-    check_room(tmp_path, 1)
+    check_disk_space(tmp_path, 1)
     with pytest.raises(StorageFull, match=f"the model takes .* are free in {tmp_path}"):
-        check_room(tmp_path, 1 << 60)
+        check_disk_space(tmp_path, 1 << 60)

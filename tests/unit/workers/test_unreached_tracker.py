@@ -39,8 +39,8 @@ def test_a_worker_that_cannot_open_a_session_for_want_of_handles_says_so_to_its_
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(socket, "create_server", refuse)
-    with SessionGateway().connect() as end:
+    with SessionGateway().connect_runner() as end:
         runner = GatewayClient(end)
         for _ in range(2):  # it goes on answering
             with pytest.raises(HostFault, match="too many open files"):
-                runner.open(TRACKER, "key", 1.0, None)
+                runner.open_session(TRACKER, "key", 1.0, None)

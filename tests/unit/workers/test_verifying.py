@@ -10,7 +10,7 @@ from mallorn.core.outcomes import Outcome
 from workers.finish.numeric_check import Unchecked, Verifier
 from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.model_compiler import Reference
-from workers.measure.base import MeasureInput, Program
+from workers.measure.measurer_interface import MeasureInput, Program
 from workers.process.leased_stage import StageFolder
 from workers.subprocesses.errors import ChildCrashed, ChildKilled
 
@@ -31,22 +31,22 @@ class Helpers:
         self.fleet = SimpleNamespace(devices=lambda _target: ["the only one"])
         self.compiler = self.runner = self.graphs = self
 
-    def reference(self, *_asked: object) -> Reference:
+    def write_reference(self, *_asked: object) -> Reference:
         return self._answer("reference", Reference([2], 8))
 
     def full_trace(self, *_asked: object) -> str:
         return self._answer("full_trace", "[trace]")
 
-    def build_whole(self, *_asked: object) -> None:
+    def build_whole_program(self, *_asked: object) -> None:
         self._answer("build_whole", None)
 
-    def identity(self, *_asked: object, hold: bool, like: object) -> None:
+    def take_device(self, *_asked: object, hold: bool, like: object) -> None:
         assert hold
 
-    def run_outputs(self, **_asked: object) -> LibraryRun:
+    def run_and_save_arrays(self, **_asked: object) -> LibraryRun:
         return self._answer("run_outputs", LibraryRun(Outcome.OK))
 
-    def compare(self, *_asked: object) -> Any:
+    def compare_outputs(self, *_asked: object) -> Any:
         return SimpleNamespace(ok=True, max_error=1e-7, tolerance=1e-3)
 
     def _answer(self, name: str, answer: Any) -> Any:
@@ -86,4 +86,4 @@ def test_a_candidate_whose_check_kills_its_helper_again_costs_itself_alone(
 
 def test_without_a_device_a_death_is_not_held_against_a_candidate_either(helpers: Any) -> None:
     helpers.deaths["full_trace"] = [ChildKilled("compiler died of SIGKILL")]
-    assert Unchecked(helpers, TARGET).verify(PROGRAM, SLOT).ok
+    assert Unchecked(helpers, TARGET).verify(PROGRAM, SLOT).has_passed

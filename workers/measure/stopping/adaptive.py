@@ -3,8 +3,14 @@
 from collections.abc import Sequence
 
 from mallorn.core.job_options import EvaluatorOptions
-from workers.measure.stopping.base import StoppingRule
-from workers.measure.stopping.slices import BEHIND, FEWEST, TIGHT, is_known_slower, next_slice
+from workers.measure.stopping.slice_precision import (
+    BEHIND,
+    FEWEST,
+    TIGHT,
+    is_known_slower,
+    next_slice_options,
+)
+from workers.measure.stopping.stopping_rule import StoppingRule
 
 
 class Adaptive(StoppingRule):
@@ -24,7 +30,7 @@ class Adaptive(StoppingRule):
             return None if run_us else evaluator
         if run_us and is_known_slower(run_us, best_us, self.tight, self.fewest, self.behind):
             return None
-        return next_slice(evaluator, run_us, _options)
+        return next_slice_options(evaluator, run_us, _options)
 
 
 class Racing(Adaptive):

@@ -1,9 +1,10 @@
 """Takes one timing, as long as the evaluator asks for, in pieces that are not thrown away.
 
-TVM guesses how many runs last `min_repeat_ms`. If the guess is too low, it discards the timing and
-takes a longer one; if the first runs were slow, it takes far too long a timing. Here each piece is
-as long as the pieces before it show to be missing, and all undisturbed pieces count. Pieces during
-which other programs had the processors are taken again as long as the budget allows.
+TVM guesses how many runs last `min_repeat_ms`. If the guess is too low, it discards the
+timing and takes a longer one; if the first runs were slow, it takes far too long a timing.
+Here each piece is as long as the pieces before it show to be missing, and all undisturbed
+pieces count. Pieces during which other programs had the processors are taken again as long
+as the budget allows.
 
 Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
 """
@@ -69,7 +70,7 @@ class Patience:
     left_sec: float = 0.0
     lost_sec: float = 0.0  # spent so far
 
-    def lose(self, pieces: Sequence[Piece]) -> None:
+    def charge_lost_time(self, pieces: Sequence[Piece]) -> None:
         lost_sec = sum(piece.sec for piece in pieces)
         self.left_sec -= lost_sec
         self.lost_sec += lost_sec
@@ -83,7 +84,7 @@ class CandidateTimes:
         self._means: list[Piece] = []
         self._reports: list[SliceTimes] = []
 
-    def take(self, options: Evaluator, rough_sec: float, time_slices: TimeSlices) -> list[float]:
+    def time_once(self, options: Evaluator, rough_sec: float, time_slices: TimeSlices) -> list[float]:
         """Take one timing, and return its means in microseconds."""
 
         def time_pieces(number: int, count: int) -> list[Piece]:
@@ -98,30 +99,29 @@ class CandidateTimes:
     @property
     def run_us(self) -> list[float]:
         """Run times in microseconds: only undisturbed ones, if these are enough."""
-        return [mean.mean_sec * SEC_US for mean in self._counting()]
+        return [mean.mean_sec * SEC_US for mean in self._accepted_pieces()]
 
     @property
-    def share(self) -> float | None:
+    def other_programs_share(self) -> float | None:
         """Share of the processors' time that other programs had; None if unknown."""
-        shares = [mean.disturbed for mean in self._counting() if mean.disturbed is not None]
+        shares = [mean.disturbed for mean in self._accepted_pieces() if mean.disturbed is not None]
         return fmean(shares) if shares else None
 
     def disturbance(self) -> dict[str, float | str]:
         """Return the fields of a `Disturbance` that summarises all timings."""
         return {
-            "timed": 1,
-            "bounds": int(is_disturbed(self.share)),
-            "kept_sec": sum(mean.sec for mean in self._means),
-            "lost_sec": self._patience.lost_sec,
-            "rivals": fmean(report.rivals for report in self._reports) if self._reports else 0.0,
+            "candidates": 1,
+            "upper_bounds": int(is_disturbed(self.other_programs_share)),
+            "valid_sec": sum(mean.sec for mean in self._means),
+            "repeated_sec": self._patience.lost_sec,
+            "other_programs": fmean(report.rivals for report in self._reports) if self._reports else 0.0,
             "cores": max((report.cores for report in self._reports), default=0),
-            "raised": all(report.raised for report in self._reports),
+            "has_priority": all(report.raised for report in self._reports),
             "gpu": next((words for report in self._reports for words in report.gpu), ""),
         }
 
-    def _counting(self) -> Sequence[Piece]:
-        """Return the undisturbed mean times if these are enough, otherwise all mean
-        times."""
+    def _accepted_pieces(self) -> Sequence[Piece]:
+        """Return the undisturbed mean times if these are enough, otherwise all mean times."""
         quiet = [mean for mean in self._means if not is_disturbed(mean.disturbed)]
         return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
 
@@ -135,9 +135,11 @@ def take_timing(
     means: list[Piece] = []
     for _ in range(options.repeat):
         mean = _PartialMean(options, rough_sec)
-        while not mean.suffices(mean.quiet) and (patience.left_sec >= 0 or not mean.has_pieces):
-            patience.lose(mean.add(time_pieces(*mean.missing())))
-        means.append(_combined(mean.quiet) if mean.suffices(mean.quiet) else mean.least_disturbed())
+        while not mean.is_long_enough(mean.quiet) and (patience.left_sec >= 0 or not mean.has_pieces):
+            patience.charge_lost_time(mean.add(time_pieces(*mean.estimate_missing_runs())))
+        means.append(
+            _combined(mean.quiet) if mean.is_long_enough(mean.quiet) else mean.mean_of_least_disturbed()
+        )
     return means
 
 
@@ -151,7 +153,7 @@ class _PartialMean:
         self.quiet: list[Piece] = []
         self._disturbed: list[Piece] = []
 
-    def missing(self) -> tuple[int, int]:
+    def estimate_missing_runs(self) -> tuple[int, int]:
         """Return how many runs per piece, and how many pieces, will likely complete the
         mean."""
         runs, sec = _sums(self.quiet)
@@ -176,18 +178,18 @@ class _PartialMean:
     def has_pieces(self) -> bool:
         return bool(self.quiet or self._disturbed)
 
-    def suffices(self, pieces: Sequence[Piece], share: float = 1.0) -> bool:
+    def is_long_enough(self, pieces: Sequence[Piece], share: float = 1.0) -> bool:
         """Return whether the pieces have this share of the runs and seconds to be timed."""
         runs, sec = _sums(pieces)
         return runs > 0 and runs >= share * self._fewest and sec >= share * self._wanted_sec
 
-    def least_disturbed(self) -> Piece:
+    def mean_of_least_disturbed(self) -> Piece:
         """Return the mean of the undisturbed pieces; if these are too few, also use the
         pieces that were least disturbed."""
         best = list(self.quiet)
-        if not self.suffices(best, ENOUGH):
+        if not self.is_long_enough(best, ENOUGH):
             for piece in sorted(self._disturbed, key=lambda piece: piece.disturbed or 0.0):
-                if self.suffices(best):
+                if self.is_long_enough(best):
                     break
                 best.append(piece)
         return _combined(best)

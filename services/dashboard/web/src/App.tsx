@@ -95,7 +95,7 @@ function skip(event: { preventDefault: () => void }): void {
 
 export function Who({ onOut }: { onOut: () => void }): ReactNode {
   const { data: session } = useSession();
-  if (!session?.keys || !session.owner) return null;
+  if (!session?.requires_key || !session.owner) return null;
   const out = async (): Promise<void> => {
     await signOut().catch(() => undefined); // the next question tells
     onOut();

@@ -20,9 +20,9 @@ export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: ()
   };
   return (
     <Dialog title="An API key is needed" onClose={onClose}>
-      {session?.refused && (
+      {session?.refusal && (
         <p role="alert" className="bad">
-          {session.refused}
+          {session.refusal}
         </p>
       )}
       {session?.provider && (

@@ -63,7 +63,7 @@ describe("commands", () => {
 
 describe("the remarks on a job", () => {
   it("are its warnings, what was not done, and a host that was not quiet", () => {
-    const report = { not_done: [{ step: "timing", why: "no time", hint: "mallorn resume j1" }], conditions: { steady: false, note: "The host was busy." } };
+    const report = { skipped_steps: [{ step: "timing", reason: "no time", hint: "mallorn resume j1" }], conditions: { steady: false, note: "The host was busy." } };
     const warnings = [{ source: "mine:Searcher", message: "KeyError: 'x'", hint: "", count: 3 }];
     expect(remarks(job({ report, warnings })).map(({ what }) => what)).toEqual(["mine:Searcher: KeyError: 'x' (3 times)", "Not done: timing, no time", "The host was busy."]);
   });
@@ -76,7 +76,7 @@ describe("the remarks on a job", () => {
 
   it("are none where an older server says nothing of all this", () => {
     expect(remarks(job())).toEqual([]);
-    expect(remarks(job({ report: { not_done: [] } }))).toEqual([]);
+    expect(remarks(job({ report: { skipped_steps: [] } }))).toEqual([]);
     const report = { limits: { peak_share: 0.4 } };
     expect([peakShare(job()), peakShare(job({ report }))]).toEqual([null, 0.4]);
     const outlook = { now_us: 2, limit_us: 1, end_us: 2, gain: 0, trials: 0 };
@@ -86,7 +86,7 @@ describe("the remarks on a job", () => {
 
 describe("how well a job did", () => {
   it("is the server's verdict, or what its figures say", () => {
-    expect(level(job({ verdict: { level: "fair", summary: "", next: "", beside: null }, report: timed(4, 1) }))).toBe("fair");
+    expect(level(job({ verdict: { level: "fair", summary: "", next_command: "", comparison: null }, report: timed(4, 1) }))).toBe("fair");
     expect([level(job({ report: timed(4, 1) })), level(job({ report: timed(1, 4) })), level(job())]).toEqual(["poor", "good", "none"]);
   });
 

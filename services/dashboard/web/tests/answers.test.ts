@@ -3,12 +3,12 @@ import { answerOf, inFull, inShort, noSchedule, rests, type Answer } from "../sr
 import { canResume } from "../src/jobs/standing";
 import { job, task } from "./samples";
 
-const answer = (changes: Partial<Answer> = {}): Answer => ({ source: "near", because: "carried from other sizes", sure: "likely", expected_us: null, checked: false, ...changes });
-const answered = (...all: Answer[]) => job({ state: "done", options: { mode: "one-shot" }, report: { answers: Object.fromEntries(all.map((each, at) => [`task${at}`, each])) } });
+const answer = (changes: Partial<Answer> = {}): Answer => ({ source: "near", basis: "carried from other sizes", confidence: "likely", expected_us: null, is_verified: false, ...changes });
+const answered = (...all: Answer[]) => job({ state: "done", options: { mode: "one-shot" }, report: { unmeasured_schedules: Object.fromEntries(all.map((each, at) => [`task${at}`, each])) } });
 
 describe("a job that answers from what is known", () => {
   it("tells of each task what it rests on and how sure that is", () => {
-    const known = answered(answer({ source: "same", sure: "measured", expected_us: 120, checked: true }), answer());
+    const known = answered(answer({ source: "same", confidence: "measured", expected_us: 120, is_verified: true }), answer());
     const [first, second] = [task(0), task(1)].map((each) => answerOf(known, each));
     expect(first && [inShort(first), inFull(first)]).toEqual(["same, measured", "carried from other sizes; 120 µs when it was measured; built and checked"]);
     expect(second && inFull(second)).toBe("carried from other sizes; nobody has built or checked it");
@@ -22,7 +22,7 @@ describe("a job that answers from what is known", () => {
   });
 
   it("claims no check beyond what was checked", () => {
-    const note = (...all: boolean[]) => rests(answered(...all.map((checked) => answer({ checked }))))[0]?.note ?? "";
+    const note = (...all: boolean[]) => rests(answered(...all.map((is_verified) => answer({ is_verified }))))[0]?.note ?? "";
     expect(note(true, true)).toContain("built and checked: yes");
     expect(note(true, false)).toContain("built and checked: 1 of them");
   });

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import { busy } from "../src/job/figures";
 import { job } from "./samples";
 
-const report = (loaded_us: number | null, wins_from: number | null) => ({
-  report: { contention: { tasks: [], loads: [{ programs: 2, alone_us: 8000, loaded_us }], wins_from, seconds: 1 } },
+const report = (loaded_us: number | null, min_programs: number | null) => ({
+  report: { contention: { tasks: [], loads: [{ programs: 2, alone_us: 8000, loaded_us }], min_programs, seconds: 1 } },
 });
 
 describe("a model beside other programs", () => {

@@ -32,13 +32,13 @@ describe("lines of cost models", () => {
 
 describe("measures", () => {
   it("are those that any version was judged by, common ones first", () => {
-    const versions = [model(1, { metrics: { trained_on: 8 } }), model(2, { metrics: { pairwise: 0.8, trained_on: 16, base: "text", groups: null } })];
-    expect(measures(versions)).toEqual(["trained_on", "pairwise"]);
+    const versions = [model(1, { metrics: { training_rows: 8 } }), model(2, { metrics: { pairwise: 0.8, training_rows: 16, base: "text", groups: null } })];
+    expect(measures(versions)).toEqual(["training_rows", "pairwise"]);
   });
 
   it("are told in words with what they are shares of", () => {
     expect([measureTitle("pairwise"), measureTitle("top_1")]).toEqual(["Pairs in order", "Top 1"]);
-    expect([measureWords("pairwise", 0.82), measureWords("trained_on", 1120), measureWords("rmse", 0.5), measureWords("rmse", undefined)]).toEqual(["82 %", "1,120", "0.500", "–"]);
+    expect([measureWords("pairwise", 0.82), measureWords("training_rows", 1120), measureWords("rmse", 0.5), measureWords("rmse", undefined)]).toEqual(["82 %", "1,120", "0.500", "–"]);
   });
 
   it("are of one split, and the others are named beside it", () => {

@@ -81,14 +81,14 @@ describe("a device's machine", () => {
   const device = (found: Device["machine"]): Device => ({ machine: found }) as Device;
 
   it("is told by its peak, and in full", () => {
-    const measured = device({ machine, why: "", at: 1, builder: "" });
+    const measured = device({ machine, reason: "", probed_at: 1, builder: "" });
     expect(peakWords(measured)).toBe("236 GFLOP/s");
     expect(machineWords(measured)).toContain("caches: 32 KB at 222 GB/s, 16 MB at 99.50 GB/s");
   });
 
   it("says why it is not measured", () => {
     expect(machineWords(device(null))).toBe("not measured yet");
-    expect(machineWords(device({ machine: null, why: "the device was lost", at: 1, builder: "" }))).toBe("not measured: the device was lost");
+    expect(machineWords(device({ machine: null, reason: "the device was lost", probed_at: 1, builder: "" }))).toBe("not measured: the device was lost");
     expect(peakWords(device(null))).toBe("not measured");
   });
 });

@@ -3,7 +3,7 @@ import { headroom } from "../src/job/figures";
 import { expectedTrials, isAuto, secondsLeft } from "../src/jobs/standing";
 import { job } from "./samples";
 
-const outlook = { now_us: 2000, limit_us: 1500, end_us: 1800, gain: 0.031, trials: 48 };
+const outlook = { current_us: 2000, limit_us: 1500, expected_us: 1800, gain: 0.031, trials: 48 };
 const auto = { trials: null, minutes: null, progress: { trials: 16 } };
 
 describe("headroom", () => {

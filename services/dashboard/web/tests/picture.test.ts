@@ -5,7 +5,7 @@ import { lastKnown, lastOr, pointed } from "../src/ui/axes";
 import { round, task } from "./samples";
 
 const TASKS = [task(0, { weight: 2, latency_us: 5 }), task(1, { latency_us: 7 })];
-const ROUNDS = [round(0, { task_index: 0, found_us: 5 }), round(1, { task_index: 1, found_us: 7 })];
+const ROUNDS = [round(0, { task_index: 0, best_us: 5 }), round(1, { task_index: 1, best_us: 7 })];
 const byTrials = ({ trials }: { trials: number }): number => trials;
 
 describe("the chart of a job", () => {
@@ -22,7 +22,7 @@ describe("the chart of a job", () => {
   });
 
   it("has a width where nothing had to be measured", () => {
-    const known = [round(0, { task_index: 0, before_us: 5, finished_at: null, state: "leased" }), round(1, { task_index: 1, before_us: 7, finished_at: null, state: "leased" })];
+    const known = [round(0, { task_index: 0, previous_best_us: 5, finished_at: null, state: "leased" }), round(1, { task_index: 1, previous_best_us: 7, finished_at: null, state: "leased" })];
     expect(picture(curve(known, TASKS, 1000), {}, byTrials)?.x).toEqual([0, 1]);
   });
 

@@ -36,7 +36,7 @@ describe("a cost model", () => {
     found.map(([predicted, latency_us], at) => record(round * 100 + at, { round_id: round, predicted, latency_us }));
 
   it("predicts a time from the best that was known when the round began", () => {
-    const rounds = [round(1, { before_us: 100 }), round(2, { before_us: null })];
+    const rounds = [round(1, { previous_best_us: 100 }), round(2, { previous_best_us: null })];
     const found = pairs([...rows(1, [[Math.log(0.5), 150], [0, 90]]), ...rows(2, [[0, 50]])], rounds);
     expect(found.map(({ predictedUs, us }) => [Math.round(predictedUs), us])).toEqual([[100, 90], [200, 150]]);
   });
@@ -68,12 +68,12 @@ describe("loading measurements", () => {
 });
 
 describe("a round in words", () => {
-  const forecast = { expected_us: 9, low_us: 8, high_us: 12, gain_us: 1, promise: 0.5 };
+  const forecast = { expected_us: 9, low_us: 8, high_us: 12, gain_us: 1, gain_probability: 0.5 };
 
   it("tells what was expected, what was found and what it brought", () => {
-    const won = round(0, { forecast, found_us: 7, gain_us: 3, in_interval: false });
+    const won = round(0, { forecast, best_us: 7, gain_us: 3, is_in_interval: false });
     expect([expected(won), found(won), gain(won), verdict(won)]).toEqual(["8 µs to 12 µs", "7 µs", "−3 µs", "better than expected"]);
-    expect(verdict(round(0, { forecast, found_us: 20, in_interval: false }))).toBe("worse than expected");
+    expect(verdict(round(0, { forecast, best_us: 20, is_in_interval: false }))).toBe("worse than expected");
     expect(gain(round(0, { gain_us: 0 }))).toBe("no gain");
   });
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from costmodels.analytic_models import Draft
-from costmodels.lgbm import LightGBM
+from costmodels.lightgbm_models import LightGBM
 from costmodels.views import VIEWS
 from mallorn.core.errors import InvalidRequest
-from research.pretraining.evaluate_splits import SPLITS, figures, folds, mean
+from research.pretraining.evaluate_splits import SPLITS, average_scores, compute_test_scores, folds
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.pretraining.training_data import Rows, TaskData, rows_of, thinned
+from research.pretraining.training_data import Rows, TaskData, rows_of, thin_tasks
 from tests.unit.research.pretraining.made_up import SHAPES, task_data, training_data
 
 
@@ -71,28 +71,30 @@ def test_a_host_is_judged_by_what_the_others_taught_of_its_targets_and_tasks_too
 
 def test_a_model_learns_and_a_scrambled_one_orders_at_chance() -> None:
     found = rows_for(training_data(150).tasks, "decisions")
-    taught = mean(figures(LightGBM, found, "by-task", seeds=1))
-    control = mean(figures(LightGBM, found, "by-task", seeds=1, control=True))
+    taught = average_scores(compute_test_scores(LightGBM, found, "by-task", seeds=1))
+    control = average_scores(compute_test_scores(LightGBM, found, "by-task", seeds=1, control=True))
     assert taught["pairwise"] > 0.7
     assert 0.4 < control["pairwise"] < 0.6
 
 
 def test_networks_are_judged_as_a_whole_too() -> None:
-    [found] = figures(Draft, rows(), "by-network", 1, training_data().networks)
+    [found] = compute_test_scores(Draft, rows(), "by-network", 1, training_data().networks)
     assert 0 < found["network_1"] <= found["network_5"] <= 1
-    [other] = figures(Draft, rows(), "by-task", 1, training_data().networks)
+    [other] = compute_test_scores(Draft, rows(), "by-task", 1, training_data().networks)
     assert "network_1" not in other
 
 
 def test_there_is_one_set_of_figures_a_seed() -> None:
-    first, second = figures(LightGBM, rows(), "by-task", seeds=2)
+    first, second = compute_test_scores(LightGBM, rows(), "by-task", seeds=2)
     assert first["pairwise"] != second["pairwise"], "folds are dealt by the seed"
-    assert mean([first, second])["pairwise"] == pytest.approx((first["pairwise"] + second["pairwise"]) / 2)
+    assert average_scores([first, second])["pairwise"] == pytest.approx(
+        (first["pairwise"] + second["pairwise"]) / 2
+    )
 
 
 def test_a_figure_that_cannot_be_told_of_one_fold_is_the_mean_of_the_others() -> None:
-    assert mean([{"pairwise": 0.5}, {"pairwise": float("nan")}])["pairwise"] == 0.5
-    assert np.isnan(mean([{"pairwise": float("nan")}])["pairwise"])
+    assert average_scores([{"pairwise": 0.5}, {"pairwise": float("nan")}])["pairwise"] == 0.5
+    assert np.isnan(average_scores([{"pairwise": float("nan")}])["pairwise"])
 
 
 @pytest.mark.parametrize("split", ["by-task", "by-network", "by-target", "by-host"])
@@ -109,12 +111,12 @@ def test_no_measurements_are_refused() -> None:
 
 def test_a_handful_of_rows_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="too few for this split"):
-        figures(Draft, rows(task_data(SHAPES[0], 1)), "within-task", seeds=1)
+        compute_test_scores(Draft, rows(task_data(SHAPES[0], 1)), "within-task", seeds=1)
 
 
 def test_a_thinned_set_keeps_the_best_of_every_task_and_some_of_all() -> None:
     tasks = [task_data(shape, 200) for shape in SHAPES]
-    few = thinned(tasks, 90)
+    few = thin_tasks(tasks, 90)
     assert sum(len(task.candidates) for task in few) == 90
     assert [task.workload for task in few] == [task.workload for task in tasks]
     for before, after in zip(tasks, few, strict=True):
@@ -128,7 +130,7 @@ def test_a_thinned_set_keeps_the_best_of_every_task_and_some_of_all() -> None:
 
 def test_a_small_set_is_not_thinned() -> None:
     tasks = [task_data(SHAPES[0], 20)]
-    assert thinned(tasks, 20) == tasks
+    assert thin_tasks(tasks, 20) == tasks
 
 
 @pytest.mark.parametrize("view", ["statements", "code"])

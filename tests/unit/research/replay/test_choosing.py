@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from research.replay.recorded_task import of_every_kind
+from research.replay.recorded_task import select_every_operator
 from tests.unit.research.replay.made_up import made_up
 
 TASKS = [
@@ -17,7 +17,7 @@ TASKS = [
 
 
 def test_operators_come_in_turn_the_largest_task_of_each_first() -> None:
-    assert [task.name for task in of_every_kind(TASKS, 1)] == ["b"]
-    assert [task.name for task in of_every_kind(TASKS, 2)] == ["b", "c"]
-    assert [task.name for task in of_every_kind(TASKS, 3)] == ["a", "b", "c"]
-    assert of_every_kind(TASKS, 9) == TASKS
+    assert [task.name for task in select_every_operator(TASKS, 1)] == ["b"]
+    assert [task.name for task in select_every_operator(TASKS, 2)] == ["b", "c"]
+    assert [task.name for task in select_every_operator(TASKS, 3)] == ["a", "b", "c"]
+    assert select_every_operator(TASKS, 9) == TASKS

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from research.replay.recorded_tasks_from_dataset import fitted
-from research.replay.search_arenas import RecordedSpace
+from research.replay.recorded_tasks_from_dataset import fit_sketch_to_candidates
+from research.replay.replay_search import RecordedSpace
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
 from tests.unit.research.replay.made_up import made_up
@@ -19,7 +19,7 @@ CHOICES = (
 
 def test_extents_and_locations_are_those_of_the_candidates_and_lists_stay() -> None:
     candidates = [Candidate("s", (2, 3, 4, 1, 5)), Candidate("s", (24, 1, 1, 0, -1))]
-    tile, listed, location = fitted(Sketch("s", "[trace]", CHOICES, 2), candidates).choices
+    tile, listed, location = fit_sketch_to_candidates(Sketch("s", "[trace]", CHOICES, 2), candidates).choices
     assert tile == replace(CHOICES[0], extent=24)
     assert listed == CHOICES[1]
     assert (location.values, location.weights) == ((-1, 5), ())
@@ -30,7 +30,7 @@ def test_a_sketch_of_another_size_becomes_one_in_which_all_candidates_are_well_f
     strange = SyntheticSpace(96, 50, 512).sketches
     assert not any(RecordedSpace(replace(task, sketches=strange)).well_formed([task.trials[0].candidate]))
     candidates = [trial.candidate for trial in task.trials]
-    mended = [fitted(s, [c for c in candidates if c.sketch == s.key]) for s in strange]
+    mended = [fit_sketch_to_candidates(s, [c for c in candidates if c.sketch == s.key]) for s in strange]
     space = RecordedSpace(replace(task, sketches=tuple(mended)))
     assert all(space.well_formed(candidates))
     assert all(space.well_formed(space.sample(np.random.default_rng(0), 50)))

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.search_replay import even_trials
 from mallorn.core.registry import REGISTRY, resolve
-from research.replay.search_arenas import (
+from research.replay.replay_search import (
     LooseSpace,
     RecordedArena,
     RecordedProposals,
@@ -48,7 +48,7 @@ def test_recorded_proposals_stay_and_others_go_to_the_nearest_that_is_free() -> 
     (nearest,) = SPACE.nearest([far.candidate])
     others = (candidate for candidate in SPACE.candidates if candidate != nearest)
     exact = Proposal(next(others), -0.5, "mine")
-    first, second = RecordedProposals(SPACE, []).land([far, exact])
+    first, second = RecordedProposals(SPACE, []).move_to_free_candidates([far, exact])
     assert first == Proposal(nearest, None, "mine")  # the model's word was about another candidate
     assert second == exact
 
@@ -56,14 +56,16 @@ def test_recorded_proposals_stay_and_others_go_to_the_nearest_that_is_free() -> 
 def test_who_wants_a_recorded_candidate_gets_it_even_if_another_came_near_it_first() -> None:
     far = Proposal(strangers()[0], None, "mine")
     (nearest,) = SPACE.nearest([far.candidate])
-    landed = RecordedProposals(SPACE, []).land([far, Proposal(nearest, -0.5, "mine")])
+    landed = RecordedProposals(SPACE, []).move_to_free_candidates([far, Proposal(nearest, -0.5, "mine")])
     assert landed[1] == Proposal(nearest, -0.5, "mine")
     assert landed[0].candidate != nearest
 
 
 def test_two_that_want_one_place_get_two_neighbours() -> None:
     far = Proposal(strangers()[0], None, "mine")
-    landed = [each.candidate for each in RecordedProposals(SPACE, []).land([far, far, far])]
+    landed = [
+        each.candidate for each in RecordedProposals(SPACE, []).move_to_free_candidates([far, far, far])
+    ]
     assert len(set(landed)) == 3
     assert all(SPACE.valid(landed))
 

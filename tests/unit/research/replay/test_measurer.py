@@ -16,8 +16,8 @@ import pytest
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.targets import Target, parse_target
+from mallorn.core.virtual_devices import add_virtual_device
 from research.replay.measurer import ReplayMeasurer
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import write_tasks
@@ -25,10 +25,10 @@ from searchers.space import Candidate
 from tests.kits.measurers import MeasurerTestCase, Workplace
 from tests.unit.research.replay.made_up import made_up
 from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import MeasureInput, Program
+from workers.measure.measurer_interface import MeasureInput, Program
 
 TASK = made_up(120)
-TARGET = measured_target(Target(TASK.target), "replay")
+TARGET = add_virtual_device(Target(TASK.target), "replay")
 PROGRAM = Program(TASK.workload, "", Arguments(()), TASK.flops)
 
 
@@ -91,11 +91,11 @@ def test_what_was_recorded_comes_back_under_the_slot_that_asks(recorded: JobOpti
 
 def test_a_candidate_that_the_recording_lacks_is_an_outcome_of_its_own(recorded: JobOptions) -> None:
     (known,) = slots(Outcome.OK)
-    unknown = replace(known, candidate=Candidate(known.candidate.sketch, (1,) * known.sketch.width))
+    unknown = replace(known, candidate=Candidate(known.candidate.sketch, (1,) * known.sketch.decision_count))
     for results in (
         list(replayer().measure(PROGRAM, TARGET, [unknown], recorded)),
         list(replayer().measure(replace(PROGRAM, key="another"), TARGET, [known], recorded)),
-        replayer().compare(PROGRAM, TARGET, [unknown], recorded, 3),
+        replayer().measure_in_passes(PROGRAM, TARGET, [unknown], recorded, 3),
     ):
         assert [result.trial.outcome for result in results] == [Outcome.NOT_RECORDED]
         assert results[0].trial.error == "the recording has no such candidate of this task"
@@ -104,16 +104,16 @@ def test_a_candidate_that_the_recording_lacks_is_an_outcome_of_its_own(recorded:
 def test_the_context_of_most_tasks_is_heard(tmp_path: Path) -> None:
     other = {"host_class": "another", "threads": 4, "tvm_version": "0.27.0"}
     tasks = [TASK, replace(TASK, context=other), replace(made_up(10, seed=1), context=other)]
-    endpoint = replayer().stand_in({}, TARGET, replaying(tmp_path / "two.parquet", *tasks)).endpoint
+    endpoint = replayer().virtual_device_for({}, TARGET, replaying(tmp_path / "two.parquet", *tasks)).endpoint
     assert (endpoint.host_class, endpoint.threads, endpoint.tvm_version) == ("another", 4, "0.27.0")
 
 
 def test_a_recording_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "recording.parquet"
     tasks = {TASK.workload: "first"}
-    assert replayer().stand_in(tasks, TARGET, replaying(path, TASK, made_up(10, seed=1)))
+    assert replayer().virtual_device_for(tasks, TARGET, replaying(path, TASK, made_up(10, seed=1)))
     with pytest.raises(InvalidRequest):
-        replayer().stand_in(tasks, TARGET, replaying(path, made_up(10, seed=1)))
+        replayer().virtual_device_for(tasks, TARGET, replaying(path, made_up(10, seed=1)))
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
@@ -122,7 +122,7 @@ def test_a_job_names_a_recording_below_the_operators_directory_or_prefix(
 ) -> None:
     folder, _, name = recorded.recording.rpartition("/")
     named = recorded.model_copy(update={"recording": name})
-    assert replayer(f"{scheme}{folder}").stand_in({TASK.workload: "t"}, TARGET, named)
+    assert replayer(f"{scheme}{folder}").virtual_device_for({TASK.workload: "t"}, TARGET, named)
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_a_worker_opens_no_address_that_a_job_names(
     address, asked = somebody_listens
     options = JobOptions(measurer="replay", recording=name.format(there=address))
     with pytest.raises(InvalidRequest):
-        replayer(recordings).stand_in({}, TARGET, options)
+        replayer(recordings).virtual_device_for({}, TARGET, options)
     assert asked == []
 
 
@@ -170,42 +170,42 @@ def test_a_recording_is_read_behind_walls_and_not_in_the_worker(
 ) -> None:
     monkeypatch.setattr(pq, "read_table", lambda *_a, **_k: pytest.fail("the worker read it itself"))
     monkeypatch.setattr(pq, "read_schema", lambda *_a, **_k: pytest.fail("the worker read it itself"))
-    assert replayer().stand_in({TASK.workload: "t"}, TARGET, recorded)
+    assert replayer().virtual_device_for({TASK.workload: "t"}, TARGET, recorded)
 
 
 def test_a_job_is_told_which_of_its_tasks_are_not_recorded(recorded: JobOptions) -> None:
     tasks = {TASK.workload: "fused_matmul", "other": "fused_conv2d", "third": "fused_softmax"}
-    found = replayer().stand_in(tasks, TARGET, recorded)
+    found = replayer().virtual_device_for(tasks, TARGET, recorded)
     assert found.lacks == "2 of 3 tasks are not in the recording: fused_conv2d, fused_softmax"
     assert found.hint.startswith("mallorn record")
-    assert replayer().stand_in({TASK.workload: "fused_matmul"}, TARGET, recorded).lacks == ""
+    assert replayer().virtual_device_for({TASK.workload: "fused_matmul"}, TARGET, recorded).lacks == ""
 
 
 def test_a_job_of_which_nothing_is_recorded_is_told_how_to_record_it(
     recorded: JobOptions,
 ) -> None:
     with pytest.raises(InvalidRequest, match="holds no task of this job") as told:
-        replayer().stand_in({"other": "fused_conv2d"}, TARGET, recorded)
+        replayer().virtual_device_for({"other": "fused_conv2d"}, TARGET, recorded)
     assert told.value.hint.startswith("mallorn record")
 
 
 def test_a_recording_of_another_target_names_its_own(recorded: JobOptions) -> None:
-    elsewhere = measured_target(parse_target({"kind": "llvm", "num-cores": 64}), "replay")
+    elsewhere = add_virtual_device(parse_target({"kind": "llvm", "num-cores": 64}), "replay")
     with pytest.raises(InvalidRequest, match="was not recorded for") as told:
-        replayer().stand_in({}, elsewhere, recorded)
+        replayer().virtual_device_for({}, elsewhere, recorded)
     assert told.value.hint == f"--target '{TASK.target}'"
 
 
 def test_a_recording_that_a_simulation_left_is_for_the_target_that_was_simulated(tmp_path: Path) -> None:
-    made = replace(TASK, target=measured_target(Target(TASK.target), "simulated").text)
-    found = replayer().stand_in({}, TARGET, replaying(tmp_path / "made.parquet", made))
+    made = replace(TASK, target=add_virtual_device(Target(TASK.target), "simulated").text)
+    found = replayer().virtual_device_for({}, TARGET, replaying(tmp_path / "made.parquet", made))
     assert found.endpoint.host_class == "a-host"
 
 
 @pytest.mark.parametrize("path", ["/nowhere/recording.parquet", "/dev/zero", "/proc"])
 def test_a_file_that_workers_cannot_read_is_named(path: str) -> None:
     with pytest.raises(InvalidRequest, match=f"no recording {path}") as told:
-        replayer().stand_in({}, TARGET, JobOptions(measurer="replay", recording=path))
+        replayer().virtual_device_for({}, TARGET, JobOptions(measurer="replay", recording=path))
     assert told.value.hint
 
 
@@ -213,7 +213,9 @@ def test_a_file_that_is_no_recording_is_named(tmp_path: Path) -> None:
     path = tmp_path / "text.parquet"
     path.write_text("no")
     with pytest.raises(InvalidRequest, match=r"text\.parquet is not a Parquet file") as told:
-        replayer(str(tmp_path)).stand_in({}, TARGET, JobOptions(measurer="replay", recording=path.name))
+        replayer(str(tmp_path)).virtual_device_for(
+            {}, TARGET, JobOptions(measurer="replay", recording=path.name)
+        )
     assert str(tmp_path) not in str(told.value), "where the operator keeps recordings is nobody's business"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from research.replay.search_arenas import Neighbours, RecordedSpace
+from research.replay.replay_search import Neighbours, RecordedSpace
 from searchers.decision_vector_encoding import genes_of
 from searchers.space import Candidate, Space
 from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace

@@ -53,7 +53,7 @@ export function measures(versions: readonly CostModel[]): string[] {
   return [...times].sort(([, one], [, other]) => other - one).map(([name]) => name);
 }
 
-const WORDS: { readonly [name: string]: string } = { trained_on: "rows used", chosen_from: "chosen from", foreign: "of other tuners", groups: "tasks", pairwise: "pairs in order" };
+const WORDS: { readonly [name: string]: string } = { training_rows: "rows used", available_rows: "chosen from", foreign_rows: "of other tuners", groups: "tasks", pairwise: "pairs in order" };
 /** Shares of all that there is. */
 const SHARES = /pairwise|accuracy|top|coverage/;
 

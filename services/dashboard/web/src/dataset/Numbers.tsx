@@ -36,7 +36,7 @@ function Known({ numbers }: { numbers: Statistics }): ReactNode {
   return (
     <>
       <Facts>
-        <Fact name="Measurements" note={numbers.imported > 0 ? `${count(numbers.imported)} from other datasets` : "all taken here"}>
+        <Fact name="Measurements" note={numbers.imported_measurements > 0 ? `${count(numbers.imported_measurements)} from other datasets` : "all taken here"}>
           {count(numbers.measurements)}
         </Fact>
         <Fact name="Workloads" note={plural(numbers.operators.length, "operator")}>

@@ -140,7 +140,7 @@ const DEVICES: readonly Column<Device>[] = [
   { key: "machine", title: "Computes", width: 14, numeric: true, cell: (device) => <span title={machineWords(device)}>{peakWords(device)}</span> },
   { key: "tvm", title: "TVM", width: 10, cell: (device) => device.tvm_version },
   { key: "sandbox", title: "Sandbox", width: 10, cell: (device) => <Sandbox told={device.info.sandbox} /> },
-  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (device) => <When sec={device.last_seen} agoSec={device.seen_sec} /> },
+  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (device) => <When sec={device.last_seen} agoSec={device.silent_sec} /> },
 ];
 
 const WORKERS: readonly Column<Worker>[] = [
@@ -150,5 +150,5 @@ const WORKERS: readonly Column<Worker>[] = [
   { key: "host", title: "Host", width: 14, cell: (worker) => <span title={worker.host_id}>{worker.host_id}</span> },
   { key: "up", title: "Up for", width: 10, numeric: true, cell: (worker) => duration(worker.uptime_sec) },
   { key: "sandbox", title: "Sandbox", width: 10, cell: (worker) => <Sandbox told={worker.info.sandbox} /> },
-  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (worker) => <When sec={worker.last_seen} agoSec={worker.seen_sec} /> },
+  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (worker) => <When sec={worker.last_seen} agoSec={worker.silent_sec} /> },
 ];

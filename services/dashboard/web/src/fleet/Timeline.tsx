@@ -15,15 +15,15 @@ const HEIGHT = 20;
 type Props = { activity: Activity; workers: readonly string[]; devices: readonly string[] };
 
 export function Timeline({ activity, workers, devices }: Props): ReactNode {
-  const { stints, since, now } = activity;
-  const window = { since, now };
-  const all = useMemo<Stretch[]>(() => [...stints, ...activity.stages.map(stretch)], [activity]);
+  const { rounds, since, current_time } = activity;
+  const window = { since, now: current_time };
+  const all = useMemo<Stretch[]>(() => [...rounds, ...activity.stages.map(stretch)], [activity]);
   const byWorker = useMemo(() => lanes(once(all), (stint) => stint.worker, workers, window), [all, workers.join()]);
-  const byDevice = useMemo(() => lanes(stints, (stint) => stint.device, devices, window), [activity, devices.join()]);
+  const byDevice = useMemo(() => lanes(rounds, (stint) => stint.device, devices, window), [activity, devices.join()]);
   return (
     <>
       <Load activity={activity} devices={byDevice} />
-      {!activity.complete && <p className="stale">More ran than is drawn: the newest is shown.</p>}
+      {!activity.is_complete && <p className="stale">More ran than is drawn: the newest is shown.</p>}
       <div className="timeline">
         <Lanes title="Worker slots" lanes={byWorker} window={window} share={({ busy }) => `${percent(busy)} busy`} />
         <Lanes title="Devices" lanes={byDevice} window={window} share={({ measuring }) => `${percent(measuring)} measuring`} />
@@ -53,7 +53,7 @@ function once(stints: readonly Stretch[]): Stretch[] {
 }
 
 function Load({ activity, devices }: { activity: Activity; devices: readonly Lane[] }): ReactNode {
-  const rate = errorRate(activity.stints);
+  const rate = errorRate(activity.rounds);
   const waiting = (activity.jobs["queued"] ?? 0) + (activity.jobs["importing"] ?? 0);
   const open = Object.values(activity.jobs).reduce((sum, jobs) => sum + jobs, 0);
   const measuring = devices.reduce((sum, lane) => sum + lane.measuring, 0) / Math.max(1, devices.length);

@@ -26,7 +26,7 @@ export function peakWords({ machine: found }: Device): string {
 /** All that was measured, or why nothing was. */
 export function machineWords({ machine: found }: Device): string {
   if (!found) return "not measured yet";
-  if (!found.machine) return `not measured: ${found.why}`;
+  if (!found.machine) return `not measured: ${found.reason}`;
   const { cores, gflops, lanes, in_flight, registers, caches, memory_gbytes_per_sec, fork_us } = found.machine;
   const peaks = Object.entries(gflops).map(([name, rate]) => `${name} ${digits(rate)}`);
   const levels = caches.map(({ bytes, gbytes_per_sec }) => `${size(bytes)} at ${digits(gbytes_per_sec)} GB/s`);

@@ -10,11 +10,11 @@ import { reaching } from "./commands";
 /** How the result is to be read, and what to type next. */
 export function VerdictCard({ job }: { job: Job }): ReactNode {
   if (job.state !== "done" || !job.verdict) return null;
-  const { summary, next } = job.verdict;
+  const { summary, next_command } = job.verdict;
   return (
     <div className={`card card-${level(job)}`} role="group" aria-label="Verdict">
       <strong>{summary}</strong>
-      {next && <Copy text={reaching(next)} />}
+      {next_command && <Copy text={reaching(next_command)} />}
     </div>
   );
 }

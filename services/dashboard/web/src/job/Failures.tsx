@@ -10,7 +10,7 @@ import { outcomeOf, outcomeWords } from "./words";
 const TEXTS = 20;
 
 export function Failures({ job }: { job: Job }): ReactNode {
-  const left = job.progress.left_unbuilt;
+  const left = job.progress.unbuilt_candidates;
   const kinds = Object.entries(job.progress.failures).filter(([, count]) => count > 0);
   return (
     <section aria-labelledby="failures">

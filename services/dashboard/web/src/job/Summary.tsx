@@ -11,7 +11,7 @@ import { peakShare } from "./advice";
 
 export function Summary({ job }: { job: Job }): ReactNode {
   const { untuned, onnxruntime, tuned } = engines(job);
-  const { trials, tasks, tasks_measured, in_flight } = job.progress;
+  const { trials, tasks, tasks_measured, open_candidates } = job.progress;
   const faster = speedUp(job);
   const endSec = job.finished_at ?? Date.now() / 1000;
   return (
@@ -37,7 +37,7 @@ export function Summary({ job }: { job: Job }): ReactNode {
       ))}
       <Fact name="Trials" note={budget(job)}>
         {count(trials)}{" "}
-        <small>{[!!job.trials && `of ${count(job.trials)}`, in_flight > 0 && `${in_flight} under way`].filter(Boolean).join(", ")}</small>
+        <small>{[!!job.trials && `of ${count(job.trials)}`, open_candidates > 0 && `${open_candidates} under way`].filter(Boolean).join(", ")}</small>
       </Fact>
       <Fact name="Tasks timed">
         {count(tasks_measured)} <small>of {count(tasks)}</small>

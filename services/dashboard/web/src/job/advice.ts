@@ -40,7 +40,7 @@ function warned(job: Job): Remark[] {
 }
 
 function notDone(job: Job): Remark[] {
-  return (job.report?.not_done ?? []).map(({ step, why, hint }) => ({ what: `Not done: ${step}, ${why}`, hint }));
+  return (job.report?.skipped_steps ?? []).map(({ step, reason, hint }) => ({ what: `Not done: ${step}, ${reason}`, hint }));
 }
 
 function conditions(job: Job): Remark[] {

@@ -4,7 +4,7 @@ import { latency, plural } from "../format";
 import { searches } from "../jobs/standing";
 import type { Figure } from "./figures";
 
-export type Answer = NonNullable<NonNullable<Job["report"]>["answers"]>[string];
+export type Answer = NonNullable<NonNullable<Job["report"]>["unmeasured_schedules"]>[string];
 
 /** In the order in which they are asked. */
 const SOURCES: { readonly [source in Answer["source"]]: string } = {
@@ -16,20 +16,20 @@ const SOURCES: { readonly [source in Answer["source"]]: string } = {
 };
 
 export function answerOf(job: Job, task: Task): Answer | null {
-  return job.report?.answers?.[task.name] ?? null;
+  return job.report?.unmeasured_schedules?.[task.name] ?? null;
 }
 
 export function answers(job: Job): Answer[] {
-  return Object.values(job.report?.answers ?? {});
+  return Object.values(job.report?.unmeasured_schedules ?? {});
 }
 
 /** As `near, likely`. */
-export const inShort = ({ source, sure }: Answer): string => `${source}, ${sure}`;
+export const inShort = ({ source, confidence }: Answer): string => `${source}, ${confidence}`;
 
 /** What it rests on, what it took before, and whether it was checked. */
-export function inFull({ because, expected_us, checked }: Answer): string {
+export function inFull({ basis, expected_us, is_verified }: Answer): string {
   const took = expected_us === null ? [] : [`${latency(expected_us)} when it was measured`];
-  return [because, ...took, checked ? "built and checked" : "nobody has built or checked it"].join("; ");
+  return [basis, ...took, is_verified ? "built and checked" : "nobody has built or checked it"].join("; ");
 }
 
 /** How many tasks rest on what. */
@@ -42,7 +42,7 @@ export function rests(job: Job): Figure[] {
 }
 
 function howManyChecked(found: readonly Answer[]): string {
-  const checked = found.filter((answer) => answer.checked).length;
+  const checked = found.filter((answer) => answer.is_verified).length;
   if (checked === found.length) return "yes";
   return checked === 0 ? "no" : `${checked} of them`;
 }

@@ -18,7 +18,7 @@ export function headroom(job: Job): Figure[] {
 
 function limit({ outlook }: Job): Figure | null {
   if (!outlook || outlook.limit_us === null) return null;
-  const reached = Math.min(1, outlook.limit_us / outlook.now_us);
+  const reached = Math.min(1, outlook.limit_us / outlook.current_us);
   return { name: "The machine's limit", value: latency(outlook.limit_us), note: `its tasks reach ${Math.round(reached * 100)} % of it` };
 }
 
@@ -26,14 +26,14 @@ function end(job: Job): Figure | null {
   const { outlook } = job;
   if (!outlook) return null;
   if (isFinal(job) || outlook.trials === 0) return { name: "Left to win", value: share(outlook.gain), note: `in the next ${LOOK_AHEAD} trials` };
-  return { name: "Expected at the end", value: latency(outlook.end_us), note: `after some ${count(outlook.trials)} trials more; the next ${LOOK_AHEAD} win ${share(outlook.gain)}` };
+  return { name: "Expected at the end", value: latency(outlook.expected_us), note: `after some ${count(outlook.trials)} trials more; the next ${LOOK_AHEAD} win ${share(outlook.gain)}` };
 }
 
 export function busy(job: Job): Figure[] {
   const found = job.report?.contention;
   const full = found?.loads.at(-1);
   if (!found || !full) return [];
-  const wins = found.wins_from !== null && full.loaded_us !== null;
+  const wins = found.min_programs !== null && full.loaded_us !== null;
   const value = latency(wins ? full.loaded_us : full.alone_us);
   const note = wins ? `with the version for busy machines, ${latency(full.alone_us)} without it` : "the version that is best alone is best there";
   return [{ name: `Beside ${plural(full.programs, "program")}`, value, note }];
@@ -45,19 +45,19 @@ const LEAST_SHARE = 0.005;
 export function earned(job: Job): Figure[] {
   const share = won(job);
   if (share === null) return [];
-  const guesses = job.report?.inside_the_model?.latency_us?.guesses ?? null;
+  const guesses = job.report?.model_contests?.latency_us?.guesses ?? null;
   return [{ name: "Won by trials", value: share < LEAST_SHARE ? "nothing" : percent(share), note: [`over a job without trials, ${latency(guesses)}`, ...means(job)].join("; ") }];
 }
 
 function won(job: Job): number | null {
-  const joint = job.report?.inside_the_model;
+  const joint = job.report?.model_contests;
   const { before, after, guesses } = joint?.latency_us ?? {};
   if (!guesses || before === undefined) return null;
-  return joint?.guessed ? 0 : 1 - ((joint?.taken ? after : before) ?? before) / guesses;
+  return joint?.uses_guesses ? 0 : 1 - ((joint?.uses_replacements ? after : before) ?? before) / guesses;
 }
 
 function means(job: Job): string[] {
-  const ranked = Object.entries(job.report?.found_by ?? {}).sort(([, one], [, other]) => other - one);
+  const ranked = Object.entries(job.report?.search_methods ?? {}).sort(([, one], [, other]) => other - one);
   return ranked.length > 0 ? [`tasks by ${ranked.map(([name, count]) => `${name} ${count}`).join(", ")}`] : [];
 }
 

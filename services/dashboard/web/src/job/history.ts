@@ -44,7 +44,7 @@ export function curve(rounds: readonly Round[], tasks: readonly Task[], createdA
   note(0);
   for (const round of inOrderOfEnds(rounds)) {
     trials += round.trials;
-    lower(best, round.task_index, round.found_us);
+    lower(best, round.task_index, round.best_us);
     note((round.finished_at ?? createdAt) - createdAt);
   }
   return found;
@@ -54,8 +54,8 @@ export function curve(rounds: readonly Round[], tasks: readonly Task[], createdA
 export function reached(rounds: readonly Round[], tasks: readonly Task[]): Map<number, number | null> {
   const best = knownAtStart(rounds, tasks);
   for (const round of rounds) {
-    lower(best, round.task_index, round.before_us);
-    lower(best, round.task_index, round.found_us);
+    lower(best, round.task_index, round.previous_best_us);
+    lower(best, round.task_index, round.best_us);
   }
   return best;
 }
@@ -65,12 +65,12 @@ export function ways(rounds: readonly Round[]): Map<number, Way> {
   const found = new Map<number, Way>();
   for (const round of rounds) {
     const way = found.get(round.task_index) ?? { best: [], expectedGainUs: null, promise: null };
-    const last = way.best.at(-1) ?? round.before_us;
-    if (way.best.length === 0 && round.before_us !== null) way.best.push(round.before_us);
-    if (round.found_us !== null) way.best.push(Math.min(last ?? round.found_us, round.found_us));
+    const last = way.best.at(-1) ?? round.previous_best_us;
+    if (way.best.length === 0 && round.previous_best_us !== null) way.best.push(round.previous_best_us);
+    if (round.best_us !== null) way.best.push(Math.min(last ?? round.best_us, round.best_us));
     const gainUs = round.forecast?.gain_us ?? null;
     if (gainUs !== null) way.expectedGainUs = gainUs * round.weight;
-    if (round.forecast?.promise != null) way.promise = round.forecast.promise;
+    if (round.forecast?.gain_probability != null) way.promise = round.forecast.gain_probability;
     found.set(round.task_index, way);
   }
   return found;
@@ -86,7 +86,7 @@ export function nextGainUs(task: Task, way: Way | undefined): number | null {
 /** What was known of each task before the job's first round for it. */
 function knownAtStart(rounds: readonly Round[], tasks: readonly Task[]): Map<number, number | null> {
   const known = new Map(tasks.map((task) => [task.index, task.latency_us] as [number, number | null]));
-  for (const round of [...rounds].reverse()) known.set(round.task_index, round.before_us);
+  for (const round of [...rounds].reverse()) known.set(round.task_index, round.previous_best_us);
   return known;
 }
 

@@ -35,8 +35,8 @@ export function found(round: Round): string {
 
 function measured(round: Round): string {
   if (round.trials === 0) return "nothing left to try";
-  if (round.found_us === null) return `nothing valid, ${plural(round.failures, "candidate")} failed`;
-  return latency(round.found_us);
+  if (round.best_us === null) return `nothing valid, ${plural(round.failures, "candidate")} failed`;
+  return latency(round.best_us);
 }
 
 /** What it took off the whole model's time. */
@@ -47,14 +47,14 @@ export function gain(round: Round): string {
 
 /** Whether the forecast held. */
 export function verdict(round: Round): string {
-  if (round.in_interval === null) return "";
-  return round.in_interval ? "as expected" : (round.found_us ?? 0) < (round.forecast?.low_us ?? 0) ? "better than expected" : "worse than expected";
+  if (round.is_in_interval === null) return "";
+  return round.is_in_interval ? "as expected" : (round.best_us ?? 0) < (round.forecast?.low_us ?? 0) ? "better than expected" : "worse than expected";
 }
 
 /** How many forecasts could be judged, and how many intervals held what was found. */
 export function calibration(rounds: readonly Round[]): { judged: number; held: number } {
-  const judged = rounds.filter((round) => round.in_interval !== null);
-  return { judged: judged.length, held: judged.filter((round) => round.in_interval).length };
+  const judged = rounds.filter((round) => round.is_in_interval !== null);
+  return { judged: judged.length, held: judged.filter((round) => round.is_in_interval).length };
 }
 
 const OUTCOMES: { readonly [outcome: string]: string } = {

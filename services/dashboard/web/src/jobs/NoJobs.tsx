@@ -30,7 +30,7 @@ export function NoJobs({ onSubmit, onArchived }: { onSubmit: () => void; onArchi
       <section aria-labelledby="elsewhere">
         <h2 id="elsewhere">From elsewhere</h2>
         <dl className="about snippets">
-          {snippets(undefined, session.data?.keys).map(({ name, text }) => (
+          {snippets(undefined, session.data?.requires_key).map(({ name, text }) => (
             <div key={name}>
               <dt>{name}</dt>
               <dd>

@@ -5,9 +5,7 @@ import { useResource } from "../api/resource";
 import type { JobOption, List } from "../api/types";
 import { plural } from "../format";
 import { Shown } from "../ui/states";
-import { askable, chosenOptions, PATTERNS, standing, title, type Given } from "./options";
-
-type Props = { options: readonly JobOption[]; given: Given; onChange: (given: Given) => void; children: ReactNode };
+import { askable, chosenOptions, formatValue, PATTERNS, standing, title, type Given } from "./options";
 
 export function useOptions(): ReturnType<typeof useResource<List<JobOption>>> {
   return useResource<List<JobOption>>("options", (signal) => get("options", {}, signal), null);
@@ -24,23 +22,15 @@ export function Options({ of, given, onChange, children }: OptionsProps): ReactN
       <summary>Options{changed > 0 && ` (${plural(changed, "choice")} of yours)`}</summary>
       <Shown of={of} what="the options">
         {({ items }) => (
-          <Fields options={askable(items)} given={given} onChange={onChange}>
+          <div className="fields">
             {children}
-          </Fields>
+            {askable(items).map((option) => (
+              <Field key={option.name} option={option} text={given[option.name] ?? ""} onChange={(text) => onChange({ ...given, [option.name]: text })} />
+            ))}
+          </div>
         )}
       </Shown>
     </details>
-  );
-}
-
-function Fields({ options, given, onChange, children }: Props): ReactNode {
-  return (
-    <div className="fields">
-      {children}
-      {options.map((option) => (
-        <Field key={option.name} option={option} text={given[option.name] ?? ""} onChange={(text) => onChange({ ...given, [option.name]: text })} />
-      ))}
-    </div>
   );
 }
 
@@ -48,13 +38,13 @@ function Field({ option, text, onChange }: { option: JobOption; text: string; on
   const hint = `option-${option.name}`;
   return (
     <div>
-      <label>
+      <label className={option.kind === "boolean" ? "check" : undefined}>
         <span>
           {title(option.name)} <code>{option.name}</code>
         </span>
         <Control option={option} text={text} hint={hint} onChange={onChange} />
       </label>
-      <small id={hint}>{option.words}</small>
+      <small id={hint}>{option.description}</small>
     </div>
   );
 }
@@ -71,6 +61,10 @@ function Control({ option, text, hint, onChange }: { option: JobOption; text: st
         ))}
       </select>
     );
+  }
+  if (option.kind === "boolean") {
+    const isOn = (text || formatValue(option.default)) === "yes";
+    return <input type="checkbox" checked={isOn} aria-describedby={hint} onChange={(event) => onChange(formatValue(event.target.checked))} />;
   }
   const number = option.kind === "integer" || option.kind === "number";
   return (

@@ -6,8 +6,8 @@ import type { Level } from "./standing";
 const TONES: { readonly [level in Level]: string } = { good: "good", fair: "", poor: "bad", none: "" };
 
 export function Rivalry({ job }: { job: Job }): ReactNode {
-  const beside = job.verdict?.beside;
-  const words = beside ? beside.words.replace(" times", "×") : "–";
+  const beside = job.verdict?.comparison;
+  const words = beside ? beside.text.replace(" times", "×") : "–";
   return (
     <span className={TONES[beside?.level ?? "none"]} title={words}>
       {words}

@@ -4,7 +4,7 @@ import type { JobOption } from "../api/types";
 export type Given = { readonly [name: string]: string };
 type Values = { readonly [name: string]: unknown };
 
-const ORDER: readonly JobOption["kind"][] = ["choice", "integer", "number", "text", "texts", "shapes", "object"];
+const ORDER: readonly JobOption["kind"][] = ["choice", "boolean", "integer", "number", "text", "texts", "shapes", "object"];
 
 /** All of them, those that are chosen among names first. */
 export function askable(options: readonly JobOption[]): JobOption[] {
@@ -26,9 +26,10 @@ export function givenBy(values: Values): Given {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, formatValue(value)]));
 }
 
-/** `a, b` of a list, `x:1,3 y:8` of shapes, `number=3 repeat=1` of a group. */
+/** `yes` or `no` of a boolean, `a, b` of a list, `x:1,3 y:8` of shapes, `number=3 repeat=1` of a group. */
 export function formatValue(value: unknown): string {
   if (value === null || value === undefined) return "";
+  if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.join(", ");
   if (typeof value !== "object") return String(value);
   return Object.entries(value)
@@ -37,6 +38,7 @@ export function formatValue(value: unknown): string {
 }
 
 function valueOf({ kind }: JobOption, text: string): unknown {
+  if (kind === "boolean") return text === "yes";
   if (kind === "texts") return text.split(/[\s,]+/).filter(Boolean);
   if (kind === "shapes") return parts(text, ":", (sizes) => sizes.split(",").map(Number));
   if (kind === "object") return parts(text, "=", (value) => (Number.isNaN(Number(value)) ? value : Number(value)));

@@ -36,9 +36,9 @@ export function KeysPage(): ReactNode {
         )}
       </div>
       <Shown of={keys} what="the keys">
-        {({ items }) => (items.length === 0 ? <NoKeys needed={session.data?.keys ?? true} /> : <Keys keys={items} mayRotate={isAdmin(session.data)} onChange={setChange} />)}
+        {({ items }) => (items.length === 0 ? <NoKeys needed={session.data?.requires_key ?? true} /> : <Keys keys={items} mayRotate={isAdmin(session.data)} onChange={setChange} />)}
       </Shown>
-      {making && <MakeDialog first={session.data?.keys === false} onMade={show} onClose={() => setMaking(false)} />}
+      {making && <MakeDialog first={session.data?.requires_key === false} onMade={show} onClose={() => setMaking(false)} />}
       {change && <ChangeDialog change={change} onDone={show} onClose={() => setChange(null)} />}
       {made && <MadeDialog made={made} onClose={() => show(null)} />}
     </>

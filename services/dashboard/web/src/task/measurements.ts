@@ -66,7 +66,7 @@ export type Pair = { predictedUs: number; us: number };
  * from the best that was known when its round began: with that best it is a latency.
  */
 export function pairs(records: readonly MeasuredRecord[], rounds: readonly Round[]): Pair[] {
-  const before = new Map(rounds.map((round) => [round.id, round.before_us]));
+  const before = new Map(rounds.map((round) => [round.id, round.previous_best_us]));
   return records
     .flatMap(({ predicted, latency_us: us, round_id: round }) => {
       const best = round === null ? null : (before.get(round) ?? null);

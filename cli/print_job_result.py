@@ -1,0 +1,64 @@
+"""Printing of a finished job's result: latency by engine, verdict and next command."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+from cli.terminal.output import print_next, print_note, stdout, table
+from mallorn.core.values.job import JobStatus
+from mallorn.core.values.verdict import Level, Verdict
+from mallorn.wording.describe_results import ENGINE_COLUMNS, describe_result, latency_rows
+from mallorn.wording.format_values import insert_option
+
+OF_FILES: Final = ("mallorn bench", "mallorn profile")
+STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR: "bold red", Level.NONE: ""}
+
+
+def print_tuned_job(job: JobStatus, directory: Path, model: str, resume_options: Sequence[str] = ()) -> None:
+    """Print a finished job's result, the directory of its schedules and the next commands.
+
+    `resume_options` are further options that `mallorn resume JOB` needs.
+    """
+    print_result(
+        job, "".join(f" {shlex.quote(word)}" for word in resume_options), f"{model} --schedules {directory}"
+    )
+    print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
+    print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
+    print_note(f"  python {directory / 'apply.py'} {model} --check")
+
+
+def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
+    """Print a finished job's figures and verdict; for `words` and `files` see `typed`."""
+    rows = latency_rows(job.report.latency_us) if job.report else []
+    if rows:
+        stdout().print(table(rows, ENGINE_COLUMNS))
+    for line in describe_result(job):
+        stdout().print(line, markup=False)
+    print_verdict(job.verdict, words, files)
+
+
+def print_fetch(job: JobStatus, words: str) -> None:
+    """Print the command that fetches a job's schedules, if the job exported any."""
+    if job.exported:
+        print_note(f"fetch its schedules with   mallorn schedules {job.id}{words}")
+
+
+def print_verdict(verdict: Verdict | None, words: str = "", files: str = "") -> None:
+    """Print the verdict on a job's result, and the next command."""
+    if verdict is None:
+        return
+    text = verdict.summary if verdict.level is Level.NONE else f"verdict: {verdict.summary}"
+    stdout().print(Text(text, style=STYLES[verdict.level]), soft_wrap=True)
+    if verdict.next_command:
+        print_next(complete_command(verdict.next_command, words, files))
+
+
+def complete_command(command: str, words: str = "", files: str = "") -> str:
+    """Return a verdict's command with options for the same service and real file names."""
+    verb = " ".join(command.split()[:2])
+    if verb in OF_FILES:
+        return f"{verb} {files}" if files else command
+    return insert_option(command, words)

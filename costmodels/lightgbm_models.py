@@ -1,0 +1,213 @@
+"""LightGBM's boosted trees: by regression, by ranking, and with hyperparameters found by
+FLAML."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Self
+
+import lightgbm
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import FAILED_LABEL, CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.ensemble_spread import (
+    UNCALIBRATED,
+    ScoreCalibration,
+    Weights,
+    bootstrap_counts,
+    fit_calibration,
+    replace_nonfinite,
+    untrained_prediction,
+    weight_fast_rows,
+)
+from costmodels.evaluation import hold_out_newest, rebase_labels
+from costmodels.labels import is_time_label
+from costmodels.metrics import pairwise_accuracy
+from costmodels.serialization import as_array, pack, unpack, unreadable
+from costmodels.views import check_rows
+from mallorn.core.install_command import import_optional_module
+
+MEMBERS = 4
+TREES = 40
+GRADES = 31
+Settings = Mapping[str, float | str | list[int]]  # LightGBM's own parameters
+SHARED: Settings = {
+    "num_leaves": 31,
+    "learning_rate": 0.15,
+    "feature_fraction_bynode": 0.5,
+    "min_data_in_leaf": 3,
+    "min_sum_hessian_in_leaf": 1e-3,  # leaves with only rounding errors cannot be split
+    "max_bin": 63,
+    "min_data_in_bin": 1,
+    "feature_pre_filter": False,
+    "deterministic": True,
+    "force_col_wise": True,
+    "num_threads": 1,  # spinning OpenMP threads slow down a busy host
+    "verbosity": -1,
+}
+
+
+class LightGBM(CostModel):
+    """Boosters of leaf-wise trees with squared error, each fit on a bootstrap of the rows."""
+
+    KIND: ClassVar = "lightgbm"
+    OBJECTIVE: ClassVar[Settings] = {"objective": "regression"}
+    RANKS: ClassVar = False
+
+    def __init__(self, parameters: Settings | None = None, trees: int = TREES) -> None:
+        """Create an untrained model; `parameters` override the default LightGBM parameters."""
+        self._parameters, self._trees = {**SHARED, **self.OBJECTIVE, **(parameters or {})}, trees
+        self._forget()
+
+    def _forget(self) -> None:
+        self._boosters: list[lightgbm.Booster] = []
+        self._calibration = UNCALIBRATED
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        self._forget()
+        if not len(labels):
+            return
+        order = np.argsort(groups, kind="stable")
+        rows, truth = replace_nonfinite(features)[order], labels[order]
+        data = self._dataset(rows, truth, np.unique(groups, return_counts=True)[1])
+        rng = np.random.default_rng(seed)
+        bootstraps, weight = bootstrap_counts(rng, len(truth), MEMBERS), weight_fast_rows(truth)
+        for counts in bootstraps:
+            data.set_weight(counts * weight)
+            parameters = {**self._parameters, "seed": int(rng.integers(2**31))}
+            self._boosters.append(lightgbm.train(parameters, data, num_boost_round=self._trees))
+        self._calibration = fit_calibration(self._raw(rows), truth, bootstraps == 0, has_curve=self.RANKS)
+
+    def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
+        del sizes  # labels are relative to their group's best already
+        return lightgbm.Dataset(rows, labels, params=dict(SHARED), free_raw_data=False)
+
+    def _raw(self, rows: Matrix) -> Weights:
+        return np.stack([booster.predict(rows, num_threads=1) for booster in self._boosters])
+
+    def predict(self, features: Matrix) -> Prediction:
+        if not self._boosters:
+            return untrained_prediction(len(features))
+        if not len(features):
+            return self._calibration(np.empty((MEMBERS, 0)))
+        return self._calibration(self._raw(replace_nonfinite(features)))
+
+    def save(self) -> bytes:
+        texts = [as_array(booster.model_to_string().encode()) for booster in self._boosters]
+        arrays: dict[str, NDArray[Any]] = {f"{index}": text for index, text in enumerate(texts)}
+        numbers = {**self._calibration.numbers, "members": len(texts)}
+        return pack(self.KIND, numbers, {**arrays, **self._calibration.arrays()})
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        model = cls()
+        model._calibration = ScoreCalibration.from_stored(numbers, arrays)
+        try:
+            texts = [arrays[f"{index}"].tobytes().decode() for index in range(numbers["members"])]
+            model._boosters = [lightgbm.Booster(model_str=text) for text in texts]
+        except lightgbm.basic.LightGBMError as error:
+            raise unreadable(cls.KIND, str(error)) from error
+        return model
+
+
+class LightGBMRank(LightGBM):
+    """LightGBM with LambdaRank, which gives pairs near the top of their group a larger
+    weight.
+
+    Its raw scores only rank; a monotone curve fit on left-out rows maps them to labels.
+    """
+
+    KIND: ClassVar = "lightgbm-rank"
+    OBJECTIVE: ClassVar[Settings] = {
+        "objective": "lambdarank",
+        "label_gain": list(range(GRADES + 1)),
+        "lambdarank_truncation_level": 60,
+    }
+    RANKS: ClassVar = True
+
+    def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
+        grades = np.rint(GRADES * (1 - labels / FAILED_LABEL))
+        return lightgbm.Dataset(rows, grades, group=sizes, params=dict(SHARED), free_raw_data=False)
+
+
+KIND: Final = "automl"
+SETTINGS: Final = 20  # settings tried in each fit
+FEWEST_ROWS: Final = 64  # rows needed to compare settings on held-out rows
+MOST_JUDGED: Final = 1500
+WRONG: Final = "wrong_pairs"
+Numbered = Mapping[str, float]  # values by hyperparameter name
+START: Final[Numbered] = {
+    "num_leaves": 31,
+    "learning_rate": 0.15,
+    "min_data_in_leaf": 3,
+    "feature_fraction_bynode": 0.5,
+    "lambda_l2": 0.01,
+    "trees": 40,
+}
+
+
+class AutoML(CostModel):
+    """Tries 20 settings, the defaults first, and keeps the best ranker of the newest rows.
+
+    `fit` needs the extra `automl`; `predict` only needs LightGBM. The search has a limit of
+    settings, not of seconds, so that the same data and seed give the same model. `fit` takes
+    20 times as long as that of `lightgbm`: it is meant for base models, not for jobs.
+    """
+
+    def __init__(self) -> None:
+        self._model = LightGBM()
+        self.settings = START  # best settings of the search
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        self.settings = START
+        if len(labels) >= FEWEST_ROWS and is_time_label(labels).any():
+            flaml = import_optional_module("flaml", "the cost model automl", "automl")
+            train, test = hold_out_newest(groups, MOST_JUDGED, seed=seed)
+            train_labels = rebase_labels(labels[train], groups[train])
+
+            def judge(settings: Numbered) -> dict[str, float]:
+                model = _model_with(settings)
+                model.fit(features[train], train_labels, groups[train], seed=seed)
+                accuracy = pairwise_accuracy(model.predict(features[test]).mean, labels[test], groups[test])
+                return {WRONG: 0.5 if np.isnan(accuracy) else 1 - accuracy}
+
+            search = flaml.CFO(
+                metric=WRONG,
+                mode="min",
+                space={
+                    "num_leaves": flaml.tune.lograndint(4, 128),
+                    "learning_rate": flaml.tune.loguniform(0.03, 0.4),
+                    "min_data_in_leaf": flaml.tune.lograndint(1, 33),
+                    "feature_fraction_bynode": flaml.tune.uniform(0.2, 1.0),
+                    "lambda_l2": flaml.tune.loguniform(1e-3, 10.0),
+                    "trees": flaml.tune.lograndint(20, 121),
+                },
+                points_to_evaluate=[dict(START)],
+                seed=seed,
+                cost_attr=None,
+            )
+            result = flaml.tune.run(judge, search_alg=search, num_samples=SETTINGS, verbose=0)
+            self.settings = dict(result.best_config)
+        self._model = _model_with(self.settings)
+        self._model.fit(features, labels, groups, seed=seed)
+
+    def predict(self, features: Matrix) -> Prediction:
+        return self._model.predict(features)
+
+    def save(self) -> bytes:
+        return pack(KIND, {"settings": dict(self.settings)}, {"model": as_array(self._model.save())})
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(KIND, blob)
+        model = cls()
+        model.settings = dict(numbers["settings"])
+        model._model = LightGBM.load(arrays["model"].tobytes())
+        return model
+
+
+def _model_with(settings: Numbered) -> LightGBM:
+    own = {name: value for name, value in settings.items() if name != "trees"}
+    return LightGBM(own, trees=int(settings["trees"]))

@@ -1,0 +1,155 @@
+"""Gradient-boosted trees on decision features (the default cost model), and helpers."""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.ensemble_spread import (
+    UNKNOWN,
+    Weights,
+    bootstrap_counts,
+    combine_member_scores,
+    replace_nonfinite,
+    unexplained_error,
+    untrained_prediction,
+    weight_fast_rows,
+)
+from costmodels.serialization import add_digest, as_array, check_and_remove_digest, unreadable
+from costmodels.views import check_rows
+
+MEMBERS: Final = 4
+TREES: Final = 40
+THREADS: Final = 1  # as fast at this size; spinning OpenMP threads slow down a busy host
+PARAMETERS: Final = {
+    "objective": "reg:squarederror",
+    "tree_method": "hist",
+    "max_depth": 6,
+    "eta": 0.2,
+    "min_child_weight": 1.0,
+    "colsample_bynode": 0.5,
+    "max_bin": 64,
+    "nthread": THREADS,
+    "verbosity": 0,
+}
+
+Push = tuple[NDArray[Any], NDArray[Any]]  # gradient and hessian
+Objective = Callable[[NDArray[Any], xgboost.DMatrix], Push]
+
+
+def make_quantile_matrix(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
+    """Return rows in XGBoost's histogram bins, which all members of an ensemble share."""
+    return xgboost.QuantileDMatrix(rows, targets, max_bin=PARAMETERS["max_bin"], nthread=THREADS)
+
+
+def train_booster(
+    data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
+) -> xgboost.Booster:
+    """Train one member of an ensemble with squared error."""
+    data.set_weight(weights)
+    return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
+
+
+def train_classifier(
+    data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
+) -> xgboost.Booster:
+    """Train one member as a classifier of targets 0 and 1; it predicts a probability."""
+    data.set_weight(weights)
+    settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
+    return xgboost.train(settings, data, num_boost_round=TREES)
+
+
+def train_with_loss(
+    objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
+) -> xgboost.Booster:
+    """Train one member with a custom loss; `start` is the initial score of all rows."""
+    settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": start}
+    return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)
+
+
+def member_scores(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
+    """Return the score of every member for every row of features (members x rows)."""
+    return np.stack([booster.inplace_predict(rows) for booster in boosters])
+
+
+def as_bytes(booster: xgboost.Booster) -> bytes:
+    """Return a booster in XGBoost's binary format."""
+    return bytes(booster.save_raw("ubj"))
+
+
+def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
+    """Return the booster that `as_bytes` stored. Raises InvalidRequest for damaged bytes."""
+    booster = xgboost.Booster({"nthread": THREADS})
+    try:
+        booster.load_model(bytearray(blob))
+    except xgboost.core.XGBoostError as error:
+        raise unreadable(kind, str(error).splitlines()[0]) from error
+    return booster
+
+
+def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8]]:
+    """Return the boosters as arrays, for a model's npz."""
+    return {f"booster{index}": as_array(as_bytes(booster)) for index, booster in enumerate(boosters)}
+
+
+def from_arrays(arrays: Mapping[str, NDArray[Any]], members: int, kind: str) -> list[xgboost.Booster]:
+    """Return the boosters that `as_arrays` stored. Raises InvalidRequest for damaged bytes."""
+    return [from_bytes(arrays[f"booster{index}"].tobytes(), kind) for index in range(members)]
+
+
+KIND = "xgboost"
+
+
+class XGBoost(CostModel):
+    """Boosters, each fit on its own bootstrap of the rows; their disagreement is the spread.
+
+    It uses regression, not ranking, so that scores keep their meaning (log of best over
+    latency) from round to round. Fast rows weigh more: the order of slow rows is irrelevant.
+    """
+
+    def __init__(self) -> None:
+        self._boosters: list[xgboost.Booster] = []
+        self._noise = UNKNOWN  # error that all members share, as a standard deviation
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        self._boosters, self._noise = [], UNKNOWN
+        if not len(labels):
+            return
+        rng = np.random.default_rng(seed)
+        rows, weight = replace_nonfinite(features), weight_fast_rows(labels)
+        data = make_quantile_matrix(rows, labels)
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
+        self._boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
+        self._noise = unexplained_error(
+            member_scores(self._boosters, rows), labels, weight * (bootstraps == 0)
+        )
+
+    def predict(self, features: Matrix) -> Prediction:
+        if not self._boosters:
+            return untrained_prediction(len(features))
+        return combine_member_scores(member_scores(self._boosters, replace_nonfinite(features)), self._noise)
+
+    def save(self) -> bytes:
+        blobs = [as_bytes(booster) for booster in self._boosters]
+        header = struct.pack(f"<dI{len(blobs)}Q", self._noise, len(blobs), *map(len, blobs))
+        return add_digest(header + b"".join(blobs))
+
+    @classmethod
+    def load(cls, blob: bytes) -> "XGBoost":
+        content, model = check_and_remove_digest(KIND, blob), cls()
+        try:
+            model._noise, count = struct.unpack_from("<dI", content)
+            lengths = struct.unpack_from(f"<{count}Q", content, struct.calcsize("<dI"))
+        except struct.error as error:
+            raise unreadable(KIND, str(error)) from error
+        ends = list(accumulate(lengths, initial=struct.calcsize(f"<dI{count}Q")))
+        if ends[-1] != len(content):
+            raise unreadable(KIND, f"there are {len(content)} bytes, but their header names {ends[-1]}")
+        model._boosters = [from_bytes(content[start:end], KIND) for start, end in pairwise(ends)]
+        return model

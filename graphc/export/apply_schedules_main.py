@@ -1,0 +1,132 @@
+"""Compile an ONNX model with exported schedules and stock TVM: what apply.py runs.
+
+Package versions are checked before TVM loads, so functions import the modules that load it.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from graphc.export import export_checks
+from graphc.export.cuda_toolkit import prepare_stock_tvm
+
+RECORDS = ("database_workload.json", "database_tuning_record.json")
+VERSIONS = ("alone", "loaded")
+
+
+def main(directory: Path) -> None:
+    """Compile the model of the command line with `directory`'s schedules; print a report."""
+    args = parse_arguments()
+    try:
+        manifest = export_checks.read_manifest(directory)
+        export_checks.check_before_loading_tvm(manifest, args)
+        report = compile_and_check(directory, manifest, args)
+    except export_checks.Refused as error:
+        sys.exit(f"error: {error}")
+    sys.stdout.write(json.dumps(report) + "\n")
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description="Compile a model with tuned schedules and stock TVM.")
+    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument("-o", "--output", metavar="FILE.so", help="write the compiled library to this file")
+    parser.add_argument("--check", action="store_true", help="compare the outputs with onnxruntime's")
+    parser.add_argument(
+        "--version",
+        choices=VERSIONS,
+        default=VERSIONS[0],
+        help="the version for an idle machine (alone) or a busy one (loaded; of jobs with --contention)",
+    )
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="continue if workloads have no schedule; these are slow"
+    )
+    parser.add_argument(
+        "--any-version", action="store_true", help="continue with another version of TVM than at tuning"
+    )
+    return parser.parse_args()
+
+
+def compile_and_check(directory: Path, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
+    """Compile, time and, with --check, check the model; return the report.
+
+    Raises Refused if this machine, the model or the schedules do not allow it.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        return compile_with_records(
+            prepare_records(directory, args.version, scratch), scratch, manifest, args
+        )
+
+
+def prepare_records(directory: Path, version: str, scratch: str) -> str:
+    """Return a directory with the version's tuning records, named as TVM expects them.
+
+    Copies records for busy machines to `scratch`. Raises Refused if there are none.
+    """
+    if version == VERSIONS[0]:
+        return str(directory)
+    for name in RECORDS:
+        if not (directory / f"{version}_{name}").is_file():
+            raise export_checks.Refused(
+                "there is no version for busy machines here: "
+                "the job had no --contention, or no such version was faster",
+                "leave out --version",
+            )
+        shutil.copy(directory / f"{version}_{name}", Path(scratch, name))
+    return scratch
+
+
+def compile_with_records(
+    directory: str, scratch: str, manifest: Any, args: argparse.Namespace
+) -> dict[str, object]:
+    """Do what `apply` does, with the tuning records in `directory`; also raises Refused."""
+    # TVM uses half of an x86 processor's cores by default. It reads this once, at import.
+    cores = manifest["target"].get("num-cores")
+    os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})
+    os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it runs on cores outside its affinity
+    if manifest["target"]["kind"] == "cuda":
+        prepare_stock_tvm()
+    from graphc.export import compare_with_onnxruntime, compile_network
+
+    target = compile_network.read_target(manifest["target"])
+    cannot_run = compile_network.why_it_cannot_run(target)
+    if cannot_run and (args.check or not args.output):
+        raise export_checks.Refused(
+            cannot_run, "compile without running the model here: leave out --check, add -o model.so"
+        )
+    model = compile_network.read_model(args.model)
+    export_checks.check_inputs(
+        manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
+    )
+    mods = compile_network.import_models(model, manifest, target)
+    found_tasks, missing_tasks = compile_network.partition_tasks_by_schedule(mods, directory, target)
+    export_checks.check_schedules(manifest, found_tasks, missing_tasks, args)
+    report: dict[str, object] = {
+        "workloads_found": len(found_tasks),
+        "workloads": len(found_tasks) + len(missing_tasks),
+    }
+    report["threads"] = compile_network.tvm_thread_count()
+    library = args.output or f"{scratch}/model.so"
+    executable = compile_network.build_library(
+        mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory
+    )
+    compile_network.export_library(executable, library, target)
+    if cannot_run:
+        return report | {"latency_ms": None, "not_run": cannot_run}
+    inputs = compile_network.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])
+    device = compile_network.device_of(target)
+    outputs, report["latency_ms"] = compile_network.run_and_time_library(
+        library, list(inputs.values()), device
+    )
+    if args.check:
+        errors = [compare_with_onnxruntime.errors_against_onnxruntime(args.model, inputs, outputs)]
+        errors += compile_network.measure_errors_over_range(model, args.model, manifest, library, device)
+        report["relative_error"] = max(error for error, _ in errors)
+        for error, own_error in errors:
+            export_checks.check_error(manifest, error, args.model, own_error)
+    return report

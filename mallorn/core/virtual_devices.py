@@ -1,0 +1,91 @@
+"""Jobs on virtual devices: their targets, and the recordings that `replay` may read.
+
+A virtual device is a measurer that looks up or computes times and needs no hardware
+(VIRTUAL_DEVICES). Its times must never mix with real ones in cost models, best times or
+schedules, which are all stored by target. So its jobs get a separate target, whose `device`
+names the measurer; TVM treats it like the original.
+"""
+
+from typing import Final
+
+from mallorn.core.errors import InvalidRequest, InvalidTarget
+from mallorn.core.job_options import JobOptions
+from mallorn.core.registry import VIRTUAL_DEVICES
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target, parse_target
+
+#: Value of MALLORN_RECORDINGS that allows any file, for the only user of a machine.
+ANY_RECORDING: Final = "*"
+LONGEST_NAME: Final = 400
+
+
+def add_virtual_device(target: Target, measurer: str) -> Target:
+    """Return a job's target; if the measurer is a virtual device, with it as the device.
+
+    Raises InvalidTarget if the target already names another device or measurer.
+    """
+    device = target.attrs.get("device")
+    if measurer in VIRTUAL_DEVICES and device not in (None, measurer):
+        message = f"{measurer} replaces the target's device, but the target names {device!r}"
+        raise InvalidTarget(message, hint=f"--target '{remove_virtual_device(target)}'")
+    if measurer not in VIRTUAL_DEVICES and target.virtual_device:
+        raise InvalidTarget(f"the target's device {device!r} is virtual", hint=f"--option measurer={device}")
+    return parse_target({**target.attrs, "device": measurer}) if measurer in VIRTUAL_DEVICES else target
+
+
+def remove_virtual_device(target: Target) -> Target:
+    """Return the target without the field `device`, which names a virtual device."""
+    return parse_target({name: value for name, value in target.attrs.items() if name != "device"})
+
+
+def check_measurer_options(options: JobOptions) -> None:
+    """Raise InvalidRequest if `replay` names no valid recording, or another measurer names one."""
+    name = options.recording
+    if options.measurer != "replay" and name:
+        raise InvalidRequest("only the measurer replay reads a recording", hint="--option measurer=replay")
+    if options.measurer != "replay":
+        return
+    if not name:
+        raise InvalidRequest(
+            "replay needs a recording to answer from: a file that `mallorn record` wrote",
+            hint="--option measurer=replay --option recording=NAME.parquet   (below MALLORN_RECORDINGS)",
+        )
+    if len(name) > LONGEST_NAME or "::" in name or "://" in name or "\0" in name or ".." in name.split("/"):
+        message = "a recording is named by its place below MALLORN_RECORDINGS: no URL, no `..`"
+        raise InvalidRequest(message, hint="--option recording=NAME.parquet")
+
+
+def check_files(options: JobOptions, settings: Settings, asks_keys: bool) -> None:
+    """Raise InvalidRequest if the options name a file that jobs of this service may not read."""
+    if options.recording:  # a service that asks for API keys ignores a setting that allows any file
+        is_ignored = settings.recordings == ANY_RECORDING and asks_keys
+        recording_place(options, "" if is_ignored else settings.recordings)
+
+
+def file_settings(settings: Settings, is_private: bool) -> dict[str, str]:
+    """Return the variable that says which files jobs may read; on a private service, any by default."""
+    return {"MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else "")}
+
+
+def recording_place(options: JobOptions, recordings: str) -> str:
+    """Return the path or URL of the recording that the options name.
+
+    `recordings` is the setting MALLORN_RECORDINGS. Raises InvalidRequest if it does not
+    allow the name; jobs cannot give a URL.
+    """
+    check_measurer_options(options)
+    name = options.recording
+    if recordings == ANY_RECORDING:
+        if name.startswith("/"):
+            return name
+        message = f"workers read the recording, and {name!r} leads them nowhere"
+        raise InvalidRequest(message, hint=f"--option recording=$PWD/{name}")
+    if not recordings:
+        raise InvalidRequest(
+            "this service replays no recordings: its operator has not set MALLORN_RECORDINGS",
+            hint="MALLORN_RECORDINGS=DIRECTORY for coordinator and workers, then --option recording=NAME",
+        )
+    if name.startswith("/"):
+        message = "a recording is named by its place below MALLORN_RECORDINGS, not by its absolute path"
+        raise InvalidRequest(message, hint=f"--option recording={name.rpartition('/')[2]}")
+    return f"{recordings.rstrip('/')}/{name}"

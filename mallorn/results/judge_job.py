@@ -1,0 +1,128 @@
+"""Verdict on a job and the next command, for the terminal, the page, Python and reports."""
+
+import shlex
+from pathlib import PurePath
+from typing import Final
+
+from mallorn.core.job_options import ON_DEVICES
+from mallorn.core.percent_and_command_text import command_in, percent
+from mallorn.core.registry import VIRTUAL_DEVICES
+from mallorn.core.states import ZERO_SHOT, JobState
+from mallorn.core.values.job import JobStatus
+from mallorn.core.values.verdict import Level, Verdict
+from mallorn.results.speedup import Speedup, compare_with_onnxruntime, compare_with_rival
+
+# A model at this share of the machine's peak has little left to gain.
+PEAK_ENOUGH: Final = 0.85
+DOING: Final[dict[str, str]] = {
+    JobState.QUEUED: "waits for a worker",
+    JobState.IMPORTING: "reads the model and splits it into tasks",
+    JobState.TUNING: "builds and times candidates",
+    JobState.FINISHING: "measures the best again, checks what they compute, times the whole model",
+}
+# What a job without a search did.
+NOT_BUILT: Final = "zero-shot: from what is known, nothing was built or checked"
+NOT_TUNED: Final = "one-shot: from what is known, built and checked"
+PARTLY: Final = "one-shot: from what is known, not every task was checked"
+
+
+def judge_job(job: JobStatus) -> Verdict:
+    """Return the verdict on a job in any state."""
+    if job.state is JobState.DONE:
+        report = job.finish_report
+        race, comparison = compare_with_rival(report.latency_us), compare_with_onnxruntime(report.latency_us)
+        level = Level.NONE if race is None else race.level
+        if level is Level.GOOD and (not report.is_undisturbed or report.skipped_steps):
+            level = Level.FAIR
+        texts = _describe_performance(job, race)
+        if (measurer := report.measured_by) and measurer not in ON_DEVICES:
+            ending = ", on no device" if measurer in VIRTUAL_DEVICES else ""
+            texts = [f"measured by {measurer}{ending}", *texts]
+        if not report.is_undisturbed:
+            cause = (report.disturbance_text or "the host was busy").rstrip(".")
+            texts.append(f"these figures are not certain: {cause}")
+        if steps := [omission.step for omission in report.skipped_steps]:
+            texts.append(f"not done: {', '.join(steps)}")
+        if count := len(job.warnings):
+            texts.append(f"{count} warning{'' if count == 1 else 's'}")
+        return Verdict(
+            level=level,
+            summary="; ".join(texts),
+            next_command=_next_command(job, race),
+            comparison=comparison,
+        )
+    reason, _, hint = job.reason.strip().partition("\n")
+    command = command_in(job.reason)
+    if job.state is JobState.FAILED:
+        advice = [hint.replace("\n", " ")] if hint and not command else []
+        words = "; ".join([f"failed: {reason or 'no reason was recorded'}", *advice])
+        return Verdict(level=Level.POOR, summary=words, next_command=command or f"mallorn show {job.id}")
+    if job.state is JobState.CANCELLED:
+        return Verdict(level=Level.NONE, summary="cancelled; what it measured is kept")
+    if job.state is JobState.PAUSED:
+        return Verdict(
+            level=Level.NONE, summary=reason or "paused", next_command=command or f"mallorn resume {job.id}"
+        )
+    command = command or f"mallorn watch {job.id}"
+    return Verdict(level=Level.NONE, summary=reason or DOING[job.state], next_command=command)
+
+
+def _describe_performance(job: JobStatus, race: Speedup | None) -> list[str]:
+    if race is None:
+        cause = job.finish_report.untimed_reason
+        effort = (
+            _trials(job.progress.trials) if job.options.needs_measurements else _describe_untuned_result(job)
+        )
+        return [f"the whole model was not timed{f': {cause}' if cause else ''}", effort]
+    peak = job.finish_report.peak_share
+    share = [] if peak is None else [f"{percent(peak)} of what this machine computes"]
+    if _at_limit(job):
+        return [race.full_text, *share, "done" if race.is_good else "more trials would hardly help"]
+    if not job.options.needs_measurements:
+        return [race.full_text, *share, _describe_untuned_result(job)]
+    forecast = job.finish_report.tuning_gain or job.finish_report.outlook
+    gain = [forecast.gain_text] if forecast else []
+    return [f"{race.full_text} after {_trials(job.progress.trials)}", *share, *gain]
+
+
+def _describe_untuned_result(job: JobStatus) -> str:
+    if job.options.mode == ZERO_SHOT:
+        return NOT_BUILT
+    if all(answer.is_verified for answer in job.finish_report.unmeasured_schedules.values()):
+        return NOT_TUNED
+    return PARTLY
+
+
+def _at_limit(job: JobStatus) -> bool:
+    peak, gain = job.finish_report.peak_share, job.finish_report.tuning_gain
+    return gain is None and peak is not None and peak >= PEAK_ENOUGH
+
+
+def _trials(count: int) -> str:
+    return f"{count:,} trial{'' if count == 1 else 's'}"
+
+
+def _next_command(job: JobStatus, race: Speedup | None) -> str:
+    """Return the next command; uncertain figures are to be measured again first."""
+    stem = PurePath(job.name).stem
+    model = shlex.quote(f"{stem}.onnx")
+    files = f"{model} --schedules {shlex.quote(f'{stem}-tuned')}"
+    if race is None:
+        hints = (command_in(omission.hint) for omission in job.finish_report.skipped_steps)
+        return next(filter(None, hints), f"mallorn bench {files}")
+    if not job.finish_report.is_undisturbed:
+        conditions = job.finish_report.conditions
+        disturbance = conditions.trials if conditions else None
+        is_disturbed = disturbance is not None and disturbance.is_uncertain and job.options.needs_measurements
+        return f"mallorn tune {model} --wait-for-quiet" if is_disturbed else f"mallorn bench {files}"
+    gain = job.finish_report.tuning_gain
+    forecast = gain or job.finish_report.outlook
+    # If the gain is unknown, a job with `--auto` soon finds it out.
+    if not _at_limit(job) and (forecast is None or forecast.is_worth_continuing):
+        budget = f"--trials +{gain.trials}" if gain else "--auto"
+        return (
+            f"mallorn resume {job.id} {budget}" if job.options.needs_measurements else f"mallorn tune {model}"
+        )
+    if race.is_against_default_build:
+        return f"mallorn bench {files}"
+    return "" if race.is_good else f"mallorn profile {files}"

@@ -1,0 +1,78 @@
+"""Read logs line by line and report lines that cannot be read; shared by all log readers."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from mallorn.core.storable_json import check_storable, quote_untrusted
+
+FAILED_SEC: Final = 1e9  # times above are failures: both tuners write 1e10 s
+# Raised by lines that are truncated, nested too deep, or of another structure.
+BAD: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that was skipped, and why."""
+
+    file: str
+    line: int  # from 1
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.error}"
+
+
+Report = Callable[[Problem], None]
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """Counts of a log's records: newly stored, stored before, and unreadable."""
+
+    added: int = 0
+    known: int = 0
+    bad: int = 0
+    kept: int = 0  # of those added, stored as raw log records
+
+
+def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Iterator[tuple[int, Value]]:
+    """Yield number (from 0) and value of every line that `parse` accepts; report the others.
+
+    Skips empty lines and comments, which start with `#` or a blank.
+    """
+    with path.open(errors="replace") as lines:
+        for number, line in enumerate(lines):
+            if not line.strip() or line[0] in "# ":
+                continue
+            try:
+                value = parse(json.loads(line))
+            except RecursionError:
+                report(Problem(str(path), number + 1, "nested too deep"))
+            except BAD as error:
+                reason = quote_untrusted(str(error).partition("\n")[0]) or type(error).__name__
+                report(Problem(str(path), number + 1, f"no record: {reason}"))
+            else:
+                yield number, value
+
+
+def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
+    """Convert run times to us; empty if the run failed. Raises ValueError if invalid."""
+    times = tuple(float(value) for value in seconds)
+    if not times:
+        raise ValueError("no run times")
+    if not all(0 < time < math.inf for time in times):
+        raise ValueError(f"a run time that is none: {min(times)!r}, {max(times)!r}")
+    return () if max(times) >= FAILED_SEC else tuple(time * 1e6 for time in times)
+
+
+def require_text(value: Any) -> str:
+    """Return `value`. Raises TypeError if it is no string, ValueError if not storable."""
+    if not isinstance(value, str):
+        raise TypeError(f"{quote_untrusted(value)} where a text should be")
+    check_storable(value)
+    return value

@@ -1,0 +1,314 @@
+"""First guesses for a GPU: tiles that fit the machine, ranked by a simple time model.
+
+MetaSchedule's rules tile as SSSRRSRS. Without tensor cores, the first three spatial levels
+are blocks, virtual threads and threads; with tensor cores, two levels of blocks, and warps.
+Each step of the first reduction level loads one tile of each operand into shared memory.
+Sketches without tiles choose the number of threads per sum.
+"""
+
+from collections.abc import Sequence
+from math import log2, prod
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Column
+from mallorn.core.compute_capability import (
+    REGISTERS_PER_THREAD,
+    SHARED_PER_BLOCK,
+    SHARED_RESERVED,
+    THREADS_PER_BLOCK,
+    WARP_SIZE,
+)
+from mallorn.core.values.machine import Machine, peak_gflops
+from searchers.loop_nest import Access, Nest, matrix_product_nest
+from searchers.roller.sketch_blocks import Block, blocks, placed_choices
+from searchers.space import ChoiceKind, Sketch
+from searchers.tile_factorizations import Rows, divisors
+
+Table = NDArray[np.int64]
+
+GPU_LEVELS, GPU_SUM_LEVELS = 5, 3
+_OVERHEAD_REGISTERS: Final = 32
+_SECTOR: Final = 32  # smallest memory transaction in bytes
+_LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
+_BYTES_IN_FLIGHT: Final = 64.0  # bytes that one thread loads at a time
+_OPERATIONS_FILLED: Final = 1024.0  # results in progress that saturate float32 units
+_FRAGMENTS_FILLED: Final = 16.0  # fragments in progress that saturate its tensor cores
+_EXPOSED: Final = 0.3  # least share of the shorter time that is not overlapped
+_DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # largest depth of a step, without/with tensor cores
+_ROW_DEPTH: Final = 32  # mma.sync's rule requires a multiple of this depth
+_MOST_ROWS: Final = 40_000
+_SEED: Final = 0
+_MOST_TILES: Final = 24  # tiles per sketch
+_VARIANTS: Final = ((64, 8), (64, 4), (512, 8))  # unroll limit, elements per load
+_LATER: Final = 0.1  # relative penalty of each variant over the one before
+_USUAL_THREADS: Final = 128  # threads of a block without cross-thread reductions
+_STEP_US: Final = 0.06  # time of one serial addition of a thread
+_BARRIER_US: Final = 0.05  # time of each halving step of a cross-thread reduction
+#: Rows, columns and depth of each tensor-core instruction.
+_FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16, 8, 8)}
+
+
+def propose_gpu_candidates(
+    sketch: Sketch, nests: Sequence[Nest], machine: Machine
+) -> tuple[Rows, Column] | None:
+    """Return good decision vectors of a sketch with times; None if it has no time model."""
+    of_sketch = blocks(sketch)
+    if _has_time_model(of_sketch):
+        (block,) = of_sketch
+        tiles = GpuTiles(block, sketch.trace, nests, machine)
+        best = tiles.best(_MOST_TILES)
+        us = tiles.time_us(best.astype(np.int64))
+        rows = np.zeros((len(best), sketch.decision_count), dtype=np.int32)
+        ends = np.cumsum([place.choice.width for place in block.tile_choices])[:-1]
+        for place, factors in zip(block.tile_choices, np.split(best, ends, axis=1), strict=True):
+            rows[:, place.columns] = factors
+        variants = [_set_list_choices(sketch, rows, unroll, vector) for unroll, vector in _VARIANTS]
+        slower = [us * (1 + _LATER * index) for index in range(len(variants))]
+        first = np.sort(np.unique(np.concatenate(variants), axis=0, return_index=True)[1])
+        return np.concatenate(variants)[first], np.concatenate(slower)[first]
+    # In MetaSchedule, a list that starts with 4 is the number of threads per sum.
+    summing = [
+        place
+        for place in placed_choices(sketch)
+        if place.choice.kind is ChoiceKind.CATEGORICAL and place.choice.labels[:1] == (4,)
+    ]
+    if of_sketch or not summing:
+        return None
+    threads = summing[0].choice.labels
+    rows = np.zeros((len(threads), sketch.decision_count), dtype=np.int32)
+    rows = _set_list_choices(sketch, rows, *_VARIANTS[0])
+    for place in summing:
+        rows[:, place.start] = np.arange(len(threads))
+    return rows, np.array([_summing_us(nests, machine, len(summing), access) for access in threads])
+
+
+def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Machine) -> Column | None:
+    """Return the estimated times of decision vectors on a GPU; None without a time model."""
+    of_sketch = blocks(sketch)
+    if not _has_time_model(of_sketch):
+        return None
+    (block,) = of_sketch
+    tiles = np.hstack([rows[:, place.columns] for place in block.tile_choices]).astype(np.int64)
+    return GpuTiles(block, sketch.trace, nests, machine).time_us(tiles)
+
+
+def _has_time_model(sketch_blocks: Sequence[Block]) -> bool:
+    if len(sketch_blocks) != 1:
+        return False
+    spatial, reductions = sketch_blocks[0].spatial, sketch_blocks[0].reduced
+    return {place.choice.width for place in spatial} == {GPU_LEVELS} and {
+        place.choice.width for place in reductions
+    } <= {GPU_SUM_LEVELS}
+
+
+def _set_list_choices(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
+    """Return the rows with values near those given for choices that are not tiles."""
+    filled_rows = rows.copy()
+    for place in placed_choices(sketch):
+        choice = place.choice
+        if choice.kind is ChoiceKind.CATEGORICAL:
+            labels = choice.labels or choice.values
+            target = {0: unroll, 1: vector}.get(labels[0], _USUAL_THREADS)
+            filled_rows[:, place.start] = min(choice.values, key=lambda value: abs(labels[value] - target))
+        elif choice.kind is ChoiceKind.LOCATION:
+            filled_rows[:, place.start] = choice.values[0]
+    return filled_rows
+
+
+def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: int) -> float:
+    """Return the estimated time of reductions; the first `first` of them use `threads`
+    threads per sum, the others one."""
+    reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
+    total = 0.0
+    for index, nest in enumerate(reduction_nests):
+        team = threads if index < first else 1
+        depth = prod(axis.extent for axis in nest.axes if axis.reduced)
+        sums = prod(nest.extents) // depth
+        side_by_side = [index for index, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]
+        moved = 0.0
+        for read in nest.reads:
+            strides = [read.stride(axis) for axis in side_by_side]
+            neighbours = min(WARP_SIZE, team if team > 1 else sums) if strides == [read.element_bytes] else 1
+            waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
+            moved += prod(read.shape) * read.element_bytes * waste
+        occupancy = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
+        moving = moved / machine.memory_gbytes_per_sec / 1e3 / occupancy
+        adding = -(-depth // team) * _STEP_US + _BARRIER_US * log2(team)
+        total += max(moving, adding) + machine.fork_us
+    return total
+
+
+class GpuTiles:
+    """The tiles of one block of a sketch, and their estimated times on a GPU."""
+
+    def __init__(self, block: Block, trace: str, nests: Sequence[Nest], machine: Machine) -> None:
+        self._block, self._machine = block, machine
+        self._spatial = len(block.spatial)
+        self._fragment = next((size for name, size in _FRAGMENTS.items() if name in trace), None)
+        self._stages = 3 if "mma_sync_m" in trace else 1
+        self._nest, self._batch = self._loops(nests)
+
+    def _loops(self, nests: Sequence[Nest]) -> tuple[Nest, float]:
+        """Return the block's loops, in units of fragments if it uses tensor cores, and how
+        often axes that are not tiled repeat them."""
+        if self._fragment is None:
+            return self._block.nest(nests), 1.0
+        reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
+        largest = max(reduction_nests, key=lambda nest: prod(nest.extents), default=None)
+        operand, sums = (
+            (2.0, 2.0)
+            if largest is None
+            else (
+                max((read.element_bytes for read in largest.reads), default=2.0),
+                largest.write.element_bytes,
+            )
+        )
+        rows, columns, depth = self._fragment
+        spatial = [place.choice.extent for place in self._block.spatial]
+        reductions = [place.choice.extent for place in self._block.reduced]
+        nest = matrix_product_nest(tuple(spatial), tuple(reductions))
+        left, right = nest.reads
+        sized = Nest(
+            nest.axes,
+            (_of_bytes(left, operand * rows * depth), _of_bytes(right, operand * depth * columns)),
+            _of_bytes(nest.write, sums * rows * columns),
+        )
+        points = prod(spatial) * prod(reductions) * rows * columns * depth
+        return sized, max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
+
+    def best(self, count: int) -> Rows:
+        """Return up to `count` rows of tiles, least estimated time first."""
+        tables = []
+        for place in self._block.spatial:
+            limits = (1, 4, 256, 4, 8) if self._fragment is None else (1, 1, 8, 4, 4)
+            table = _tilings(place.choice.extent, GPU_LEVELS, limits)
+            if self._fragment is not None:
+                grid = np.array([max(f for f in divisors(n) if f <= 8) for n in table[:, 0].tolist()])
+                table[:, 0] //= grid
+                table[:, 1] = grid
+            tables.append(table)
+        tables += [
+            _tilings(p.choice.extent, p.choice.width, (1, 8, p.choice.limit or 64))
+            for p in self._block.reduced
+        ]
+        sizes = [len(table) for table in tables]
+        if prod(sizes) <= _MOST_ROWS:
+            picks = np.indices(sizes).reshape(len(sizes), -1)
+        else:
+            rng = np.random.default_rng(_SEED)
+            picks = np.stack([rng.integers(size, size=_MOST_ROWS) for size in sizes])
+        rows = np.hstack([table[pick] for table, pick in zip(tables, picks, strict=True)])
+        rows = np.unique(rows, axis=0)
+        return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
+
+    def time_us(self, rows: Table) -> Column:
+        """Return estimated times of rows of tiles, with penalties for exceeded limits."""
+        machine, spatial = self._machine, self._spatial
+        tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
+        depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)
+        across = tiles.prod(axis=1)
+        cores = self._fragment is not None
+        blocks = across[:, 0] * (across[:, 1] if cores else 1.0) * self._batch
+        threads = across[:, 2] * (WARP_SIZE if cores else 1)
+        warps = np.ceil(threads / WARP_SIZE)
+        shared_tile = tiles[:, :, 2 if cores else 1 :].prod(axis=2)
+        own_tile = tiles[:, :, 3:].prod(axis=2) * (1.0 if cores else tiles[:, :, 1])
+        steps, step_depth = depth[:, :, 0].prod(axis=1), depth[:, :, 1:].prod(axis=2)
+        reads = [self._bytes(read, shared_tile, step_depth) for read in self._nest.reads]
+        tile_bytes = np.sum([size * waste for size, waste in reads], axis=0)
+        shared_bytes = self._stages * np.sum([size for size, _ in reads], axis=0)
+        sums = own_tile.prod(axis=1)
+        registers = sums + _OVERHEAD_REGISTERS
+        if cores:
+            of_sums = self._nest.write.element_bytes / (4 * WARP_SIZE)
+            registers = sums * of_sums + 8 * (own_tile[:, 0] + own_tile[:, -1]) + _OVERHEAD_REGISTERS
+            if self._stages == 1:
+                shared_bytes = (
+                    shared_bytes
+                    + across[:, 2] * tiles[:, -1, 3:].prod(axis=1) * self._nest.write.element_bytes
+                )
+        limit = machine.caches[0].bytes - SHARED_RESERVED if cores else SHARED_PER_BLOCK
+        excess = (
+            _excess_factor(threads, THREADS_PER_BLOCK)
+            * _excess_factor(shared_bytes, limit)
+            * _excess_factor(registers, REGISTERS_PER_THREAD)
+        )
+        excess *= _excess_factor(registers * warps, machine.registers)
+        excess *= np.maximum(1, WARP_SIZE / threads)  # MetaSchedule refuses less than a warp
+        deep = step_depth.prod(axis=1) * (self._fragment[2] if self._fragment else 1)
+        excess *= _excess_factor(deep, _DEEPEST_FRAGMENTS if cores else _DEEPEST)
+        if self._stages > 1:
+            excess *= np.where(deep % _ROW_DEPTH, 2.0, 1.0)
+        resident = np.minimum.reduce(
+            [
+                np.full(len(rows), 32.0),
+                machine.in_flight // (warps * WARP_SIZE),
+                machine.registers // (warps * np.minimum(registers, REGISTERS_PER_THREAD)),
+                machine.caches[0].bytes // (shared_bytes + SHARED_RESERVED),
+            ]
+        )
+        active = np.clip(np.ceil(blocks / machine.cores), 1, np.maximum(resident, 1))
+        waves = np.ceil(blocks / (machine.cores * active))
+        operations = 2.0 * shared_tile.prod(axis=1) * step_depth.prod(axis=1)
+        # Times of one step of all blocks that run on one multiprocessor.
+        if cores:
+            operations *= prod(self._fragment or ())
+            busy = np.minimum(1, active * warps * sums / _FRAGMENTS_FILLED)
+            loads = 0.25 * (1 / own_tile[:, 0] + 1 / own_tile[:, -1])
+            peak = peak_gflops(machine, ["float16"])
+        else:
+            busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED) * threads / (warps * WARP_SIZE)
+            # Loads from shared memory per result of a thread.
+            loaded = np.zeros(len(own_tile))
+            for access in self._nest.reads:
+                axes = [axis for axis in access.axes if axis < spatial]
+                loaded += own_tile[:, axes].prod(axis=1)
+            loads = 2.0 * loaded / own_tile.prod(axis=1)
+            peak = peak_gflops(machine, ["float32"])
+        computing = active * operations / (peak / machine.cores) / busy * np.maximum(1, loads) / 1e3
+        moving = active * tile_bytes / (machine.caches[1].gbytes_per_sec) / 1e3
+        slowest = np.maximum(computing, moving)
+        at_once = active * self._stages
+        exposed = np.maximum(_EXPOSED, 1 / at_once) * (computing + moving - slowest)
+        latency = _LATENCY_US * np.maximum(1, tile_bytes / (threads * _BYTES_IN_FLIGHT))
+        overlapped = slowest + exposed + latency / at_once
+        memory = (
+            sum(prod(access.shape) * access.element_bytes for access in self._nest.accesses) * self._batch
+        )
+        floor = memory / machine.memory_gbytes_per_sec / 1e3
+        total = np.maximum(waves * steps * overlapped, floor) + machine.fork_us
+        return np.asarray(total * excess**4)
+
+    def _bytes(self, access: Access, tile: Table, depth: Table) -> tuple[Column, Column]:
+        """Return the bytes of a buffer in a tile, and the factor of wasted memory transfers."""
+        extents = np.hstack([tile, depth])
+        size: Column = np.full(len(tile), float(access.element_bytes))
+        span: Column = np.ones(len(tile))
+        for index, length in zip(access.indices, access.shape, strict=True):
+            reach = sum((step * (extents[:, axis] - 1) for axis, step in index), np.zeros(len(tile)))
+            span = np.minimum(1 + reach, length)
+            size = size * span
+        return size, np.maximum(1, _SECTOR / (span * access.element_bytes))
+
+
+def _excess_factor(value: Column, limit: float) -> Column:
+    return np.asarray(np.maximum(1, value / limit))
+
+
+def _of_bytes(access: Access, element_bytes: float) -> Access:
+    return Access(access.shape, access.indices, element_bytes)
+
+
+def _tilings(extent: int, width: int, limits: Sequence[int]) -> Table:
+    rows: list[tuple[int, ...]] = [(extent,)]
+    for limit in limits[:0:-1]:
+        rows = [
+            (row[0] // factor, factor, *row[1:])
+            for row in rows
+            for factor in divisors(row[0])
+            if factor <= limit
+        ]
+    return np.array([row + (1,) * (width - len(row)) for row in rows], dtype=np.int64)

@@ -1,0 +1,93 @@
+"""Routes for API keys: admins create keys, and owners rotate and revoke their own."""
+
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from db.repositories.access_control import ApiKeys
+from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_secret
+from mallorn.core.errors import Forbidden
+from mallorn.core.storable_json import check_storable
+from mallorn.core.values.access_control import ApiKey, NewApiKey
+from services.coordinator.audit_log import add_key_to_audit_entry
+from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.authenticator import required_scopes_extra
+from services.coordinator.web.caller_dependencies import CallerDep, read_credentials
+from services.coordinator.web.response_types import ListOut
+
+router = APIRouter(prefix="/keys", tags=["keys"])
+ANY: Final = required_scopes_extra(*Scope)
+MOST_DAYS: Final = 3650.0
+MOST_GRACE_MINUTES: Final = 7 * 1440.0
+ROTATE: Final = "mallorn keys rotate KEY --api-key mln_...   (or ask an admin)"
+IdPath = Annotated[str, Path(description="The key's id.")]
+GraceQuery = Annotated[
+    float, Query(ge=0, le=MOST_GRACE_MINUTES, description="How long the old secret is valid.")
+]
+Word = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class KeyIn(BaseModel):
+    """The API key to create."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[Word, Field(description="What the key is for.")]
+    owner: Annotated[Word | None, Field(description="Its owner; default: the caller.")] = None
+    scopes: Annotated[
+        list[Scope], Field(min_length=1, max_length=len(Scope), description="What it may do.")
+    ] = list(USUAL_SCOPES)
+    days: Annotated[
+        float | None, Field(gt=0, le=MOST_DAYS, description="Days until it expires; null: never.")
+    ] = None
+
+    @field_validator("name", "owner")
+    @classmethod
+    def _require_storable(cls, value: str | None) -> str | None:
+        check_storable(value)
+        return value
+
+
+@router.get("", openapi_extra=ANY)
+def list_keys(parts: PartsDep, caller: CallerDep) -> ListOut[ApiKey]:
+    """List the caller's keys, newest first; admins get the keys of all owners."""
+    with parts.database.session() as session:
+        return ListOut(items=ApiKeys(session).list(caller.visible_owner))
+
+
+@router.post("", status_code=HTTPStatus.CREATED, openapi_extra=required_scopes_extra(Scope.ADMIN))
+def create_key(parts: PartsDep, caller: CallerDep, request: Request, body: KeyIn) -> NewApiKey:
+    """Create a key for any owner, noted in the audit log. Only this response shows the key."""
+    with parts.database.transaction() as session:
+        scopes = tuple(scope for scope in Scope if scope in body.scopes)
+        key = ApiKeys(session).create(body.owner or caller.owner, body.name, scopes, body.days)
+    add_key_to_audit_entry(request, key)
+    return key
+
+
+@router.post("/{key_id}/rotate", openapi_extra=ANY)
+def rotate_key(
+    parts: PartsDep, caller: CallerDep, request: Request, key_id: IdPath, grace_minutes: GraceQuery = 0.0
+) -> NewApiKey:
+    """Give a valid key a new secret. The request needs the key itself, or an admin's."""
+    with parts.database.transaction() as session:
+        key = ApiKeys(session).get(key_id, caller.visible_owner)
+        # A browser session or an old secret is not enough: both expire, a new secret may not.
+        digest = None if caller.visible_owner is None else hash_secret(read_credentials(request)[0] or "")
+        if digest is not None and not ApiKeys(session).is_current(key_id, digest):
+            raise Forbidden("a key is rotated with the key itself, or by an admin", hint=ROTATE)
+        rotated = ApiKeys(session).rotate(key, grace_minutes * 60, digest)
+    add_key_to_audit_entry(request, key)
+    return rotated
+
+
+@router.delete("/{key_id}", status_code=HTTPStatus.NO_CONTENT, openapi_extra=ANY)
+def revoke_key(parts: PartsDep, caller: CallerDep, request: Request, key_id: IdPath) -> None:
+    """Revoke a key and its browser sign-ins. The list still shows the key, with the time."""
+    with parts.database.transaction() as session:
+        key = ApiKeys(session).get(key_id, caller.visible_owner)
+        caller.require_all_scopes(key.scopes)
+        ApiKeys(session).revoke(key.id)
+    add_key_to_audit_entry(request, key)

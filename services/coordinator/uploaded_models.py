@@ -1,0 +1,106 @@
+"""Routes for uploaded models."""
+
+import re
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+
+from db.repositories.access_control import Usage
+from db.repositories.stored_files import Models
+from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
+from mallorn.core.values.dataset import UploadedModel
+from services import artifact_removal
+from services.coordinator.web.app_context import AppContext, PartsDep
+from services.coordinator.web.artifact_store import Upload
+from services.coordinator.web.caller_dependencies import OwnerDep
+from services.coordinator.web.quotas import check_storage
+from services.coordinator.web.response_types import BYTES, CursorQuery, LimitQuery, PageOut
+
+router = APIRouter(prefix="/models", tags=["models"])
+WRITE_BYTES: Final = 1 << 20
+ANNOUNCED: Final = re.compile(r"[0-9]{1,18}")
+FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
+BODY: Final = {"required": True, "content": {"application/octet-stream": {"schema": BYTES}}}
+
+
+@router.put("", openapi_extra={"requestBody": BODY})
+async def put_model(
+    request: Request,
+    parts: PartsDep,
+    owner: OwnerDep,
+    name: Annotated[str, Query(max_length=200, description="Display name of the model.")] = "",
+) -> UploadedModel:
+    """Upload a model as the raw request body; equal bytes get the same id."""
+    if request.headers.get("content-type", "").startswith(FORMS):  # a form is not a model
+        message = "send the model's bytes as the whole body, not as a form"
+        raise InvalidRequest(message, hint="curl -T model.onnx URL")
+    announced = request.headers.get("content-length", "")
+    announced_bytes = int(announced) if ANNOUNCED.fullmatch(announced) else 0
+    upload = parts.store.upload(parts.settings.max_model_bytes)
+    upload.check_size(announced_bytes)
+    with parts.arriving.track_upload(owner) as grow:
+        grow(announced_bytes)
+        await run_in_threadpool(upload.__enter__)
+        try:  # an empty, too large or incomplete upload is removed
+            async for block in _join_chunks(request.stream()):
+                grow(upload.size_bytes + len(block))
+                await run_in_threadpool(upload.write, block)
+            return await run_in_threadpool(_store_upload, parts, owner, name, upload)
+        finally:
+            await run_in_threadpool(upload.__exit__, None, None, None)
+
+
+@router.get("")
+def list_models(
+    parts: PartsDep, owner: OwnerDep, cursor: CursorQuery = None, limit: LimitQuery = 50
+) -> PageOut[UploadedModel]:
+    """List the owner's models, newest first."""
+    with parts.database.session() as session:
+        page = Models(session).list(owner, cursor, limit)
+    return PageOut(items=[UploadedModel.from_row(model) for model in page.items], next_cursor=page.cursor)
+
+
+@router.get("/{model_id}")
+def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> UploadedModel:
+    """Show an uploaded model."""
+    with parts.database.session() as session:
+        return UploadedModel.from_row(Models(session).get(model_id, owner))
+
+
+@router.delete("/{model_id}", status_code=HTTPStatus.NO_CONTENT)
+def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
+    """Delete a model unless a job of its owner refers to it; its measurements stay."""
+    artifact_removal.delete_model(parts.database, parts.settings.artifacts, model_id, owner)
+
+
+async def _join_chunks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Join small network chunks into blocks, so that fewer thread calls are needed."""
+    block = bytearray()
+    async for chunk in chunks:
+        block += chunk
+        if len(block) >= WRITE_BYTES:
+            yield bytes(block)
+            block.clear()
+    if block:
+        yield bytes(block)
+
+
+def _store_upload(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedModel:
+    """Store an upload: first the bytes, outside a transaction, as the store may be slow."""
+    model_id = upload.close_and_hash()
+    upload.move_to_final_path()
+    try:
+        with parts.database.transaction() as session:
+            Models(session).lock_model(model_id)
+            Usage(session).lock_owner_usage(owner)
+            model = Models(session).add(model_id, owner, name or model_id[:12], upload.size_bytes)
+            check_storage(session, parts.settings, owner)
+            if not parts.store.has_model(model_id):
+                raise Unavailable("the model was deleted meanwhile", hint="upload it again")
+            return UploadedModel.from_row(model)
+    except TooMany:
+        artifact_removal.remove_unowned_model(parts.database, parts.settings.artifacts, model_id)
+        raise

@@ -1,0 +1,104 @@
+"""Virtual devices: a target of their own, and a recording that workers find."""
+
+import pytest
+
+from mallorn.core.errors import InvalidRequest, InvalidTarget
+from mallorn.core.job_options import DEVICE, ON_DEVICES, JobOptions
+from mallorn.core.registry import REGISTRY, VIRTUAL_DEVICES
+from mallorn.core.settings import Settings
+from mallorn.core.targets import parse_target
+from mallorn.core.virtual_devices import (
+    add_virtual_device,
+    check_files,
+    file_settings,
+    recording_place,
+    remove_virtual_device,
+)
+
+CPU = parse_target({"kind": "llvm", "mcpu": "znver5", "num-cores": 2})
+
+
+def test_every_measurer_is_a_virtual_device_or_has_hardware() -> None:
+    assert set(REGISTRY["measurer"]) == {*ON_DEVICES, *VIRTUAL_DEVICES}
+
+
+@pytest.mark.parametrize("measurer", sorted(VIRTUAL_DEVICES))
+def test_a_job_that_no_device_measures_has_a_target_of_its_own(measurer: str) -> None:
+    target = add_virtual_device(CPU, measurer)
+    assert target.key != CPU.key
+    assert target.virtual_device == measurer
+    assert remove_virtual_device(target) == CPU
+    assert add_virtual_device(target, measurer) == target
+
+
+@pytest.mark.parametrize("measurer", [DEVICE, "my_package:Mine"])
+def test_all_others_have_the_one_that_was_asked_for(measurer: str) -> None:
+    assert add_virtual_device(CPU, measurer) is CPU
+    assert CPU.virtual_device == ""
+
+
+def test_no_other_measurer_gets_the_target_of_a_virtual_device() -> None:
+    replayed = add_virtual_device(CPU, "replay")
+    with pytest.raises(InvalidTarget) as refused:
+        add_virtual_device(replayed, DEVICE)
+    assert refused.value.hint == "--option measurer=replay"
+    with pytest.raises(InvalidTarget, match="names 'replay'"):
+        add_virtual_device(replayed, "simulated")
+
+
+def replay(recording: str) -> JobOptions:
+    return JobOptions(measurer="replay", recording=recording)
+
+
+@pytest.mark.parametrize(
+    ("recordings", "name", "place"),
+    [
+        ("/data", "a.parquet", "/data/a.parquet"),
+        ("/data/", "znver5/a b.parquet", "/data/znver5/a b.parquet"),
+        ("s3://bucket/all", "a.parquet", "s3://bucket/all/a.parquet"),
+        ("*", "/home/me/a.parquet", "/home/me/a.parquet"),
+    ],
+)
+def test_a_recording_lies_below_what_the_operator_allows(recordings: str, name: str, place: str) -> None:
+    assert recording_place(replay(name), recordings) == place
+
+
+@pytest.mark.parametrize(
+    ("options", "recordings", "words", "hint"),
+    [
+        (JobOptions(measurer="replay"), "/data", "needs a recording", "recording=NAME"),
+        (JobOptions(recording="/a.parquet"), "*", "only the measurer replay", "measurer=replay"),
+        (replay("a.parquet"), "*", "leads them nowhere", "recording=$PWD/a.parquet"),
+        (replay("a.parquet"), "", "has not set MALLORN_RECORDINGS", "MALLORN_RECORDINGS=DIRECTORY"),
+        (replay("/data/a.parquet"), "", "has not set MALLORN_RECORDINGS", "MALLORN_RECORDINGS=DIRECTORY"),
+        (replay("/data/a.parquet"), "/data", "not by its absolute path", "recording=a.parquet"),
+        (replay("s3://theirs/a.parquet"), "*", "no URL", "recording=NAME"),
+        (replay("zip::a.parquet"), "/data", "no URL", "recording=NAME"),
+        (replay("b/../../a.parquet"), "/data", "no `..`", "recording=NAME"),
+        (replay("a\0.parquet"), "/data", "no `..`", "recording=NAME"),
+        (replay("a" * 401), "/data", "no `..`", "recording=NAME"),
+    ],
+)
+def test_any_other_is_refused_with_what_to_type(
+    options: JobOptions, recordings: str, words: str, hint: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=words) as refused:
+        recording_place(options, recordings)
+    assert hint in refused.value.hint
+
+
+def test_a_service_with_api_keys_ignores_a_setting_that_allows_any_file() -> None:
+    settings = Settings(recordings="*")
+    check_files(replay("/home/me/a.parquet"), settings, asks_keys=False)
+    with pytest.raises(InvalidRequest, match="has not set MALLORN_RECORDINGS"):
+        check_files(replay("/home/me/a.parquet"), settings, asks_keys=True)
+
+
+@pytest.mark.parametrize(
+    ("recordings", "is_private", "value"),
+    [("", True, "*"), ("", False, ""), ("/data", True, "/data"), ("/data", False, "/data")],
+)
+def test_jobs_of_a_private_service_read_any_file_unless_a_setting_names_a_folder(
+    recordings: str, is_private: bool, value: str
+) -> None:
+    assert file_settings(Settings(recordings=recordings), is_private) == {"MALLORN_RECORDINGS": value}

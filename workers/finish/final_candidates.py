@@ -1,0 +1,208 @@
+"""Select the candidates of each task that a finishing job measures once more."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
+from db.repositories.sketches import Sketches
+from db.repositories.trials import Trials
+from db.tables import Context, Task, Workload
+from mallorn.core.errors import Unschedulable
+from mallorn.core.values.trial import Trial
+from searchers.base import DEFAULT, proposal_method_of
+from searchers.space import Candidate, Sketch
+from workers.measure.measurer_interface import MeasureInput, Program
+from workers.process.leased_stage import StageContext
+from workers.process.match_devices_and_builder import limits_of
+from workers.round.feature_lookup import FeatureLookup
+from workers.round.round_context import descriptors_of, program_of, work_of
+from workers.subprocesses.errors import HOSTS_DOING, ChildError
+from workers.tvm.tvm_space import TvmSpace
+
+log = logging.getLogger(__name__)
+
+TOP: Final = 3
+# Candidates slower than the fastest by more than this factor cannot win: noise is smaller.
+WITHIN: Final = 1.15
+# The same limits for jobs with a version for busy hosts, which may be slower on an idle host.
+TOP_BESIDE: Final = 5
+WITHIN_BESIDE: Final = 1.5
+# Candidates per task taken from other measuring contexts (another dataset or builder), where
+# they were the fastest; they are measured and checked like the others.
+BROUGHT: Final = 1
+MODEL_CHARS: Final = 16
+Entry = tuple[Candidate, Sketch]
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A task, and the candidates that are timed again to choose its final schedule, the
+    likeliest winner first. If the task has first guesses (schedules that an analytic model
+    proposed, without trials), the fastest takes part, because the report compares the
+    winner with it."""
+
+    task: Task
+    workload: Workload
+    program: Program
+    slots: tuple[MeasureInput, ...]
+    guesses: Sequence[Candidate] = ()
+    means: Mapping[Candidate, str] = field(default_factory=dict)  # last part of each origin
+
+
+def select_final_candidates(
+    stage: StageContext, task: Task, workload: Workload, inside_context_id: int | None = None
+) -> Contest:
+    """Return the contest (final candidates) of one of the job's tasks.
+
+    A task without measurements gets the schedule that was fastest inside this whole model,
+    if its times are stored in the measuring context `inside_context_id`. Otherwise it gets
+    first guesses, after the fastest schedule inside another model if that id is given.
+    """
+    with stage.runtime.database.session() as session:
+        prior = _contest_of_measured_candidates(session, stage, task, workload)
+        if prior.slots:
+            return prior
+        if inside_context_id is not None:
+            best = Trials(session).best(task.workload_id, stage.job.target_id, 1, inside_context_id)
+            if best:
+                return _contest_of_trials(session, task, workload, best)
+            best = _best_in_other_model(session, task, Contexts(session).get(inside_context_id), 0)
+            prior = _contest_of_trials(session, task, workload, best)
+    defaults = _default_candidates(stage, workload, TOP)
+    guesses = {candidate: DEFAULT for candidate, _ in defaults}
+    entries = dict([*((slot.candidate, slot.sketch) for slot in prior.slots), *defaults])
+    slots = _number_candidates(list(entries.items())[:TOP])
+    return replace(prior, slots=slots, guesses=tuple(guesses), means={**prior.means, **guesses})
+
+
+def inside_timing_settings(stage: StageContext, programs: int = 0) -> dict[str, object]:
+    """Return the timing settings under which times of kernels inside this model are stored.
+
+    They contain the number of load `programs` and a hash of the model's id, shapes and
+    graph passes, because the kernels that run before one determine what it finds in the
+    caches. For a private job, the owner is hashed, too, so that other users cannot find
+    these times.
+    """
+    job, options = stage.job, stage.options
+    owner = job.owner if options.private else ""
+    identity = job.model_id, owner, options.input_shapes, stage.graph_report.recipe.to_stored_json()
+    digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return options.timing_inside(digest[:MODEL_CHARS], programs)
+
+
+def derive_search_space(stage: StageContext, workload: Workload) -> TvmSpace:
+    """Return the search space of a workload on the job's target. Raises Unschedulable if TVM
+    has no schedule for it, crashes or hangs; ChildError if the host caused the failure."""
+    program, compiler = program_of(workload), stage.runtime.compiler
+    target = stage.target
+    try:
+        sketches = compiler.design_space(program.tir, target.text)
+    except ChildError as error:
+        if isinstance(error, HOSTS_DOING):
+            raise
+        raise Unschedulable(f"TVM fails at the workload: {error.message}") from error
+    lookup = FeatureLookup(stage.runtime.database, compiler)
+    by_key = {sketch.key: sketch for sketch in sketches}
+    work = work_of(workload, stage.job.target_id, target.text, by_key)
+    return TvmSpace(
+        sketches,
+        program,
+        target,
+        descriptors_of(workload),
+        compiler,
+        stage.job.machine,
+        see=lambda view, candidates: lookup.rows(view, work, candidates),
+    )
+
+
+def select_replacement_candidates(stage: StageContext, contest: Contest) -> Contest | None:
+    """Return a contest of the next-best measured candidates and unmeasured defaults, for a
+    task all of whose candidates in `contest` failed. None if no candidates are left."""
+    losers = {slot.candidate for slot in contest.slots}
+    count = TOP + len(losers)
+    with stage.runtime.database.session() as session:
+        next_contest = _contest_of_measured_candidates(session, stage, contest.task, contest.workload, count)
+    defaults = _default_candidates(stage, contest.workload, count)
+    next_measured = [(s.candidate, s.sketch) for s in next_contest.slots if s.candidate not in losers]
+    next_defaults = [entry for entry in defaults if entry[0] not in losers]
+    entries = list(dict(next_measured[:TOP] + next_defaults[:TOP]).items())
+    return replace(contest, slots=_number_candidates(entries), means=next_contest.means) if entries else None
+
+
+def _contest_of_measured_candidates(
+    session: Session, stage: StageContext, task: Task, workload: Workload, count: int = TOP
+) -> Contest:
+    """Return a contest of the task's fastest stored candidates; it is empty without any."""
+    job, options, trials = stage.job, stage.options, Trials(session)
+    limit = WITHIN
+    if options.contention:
+        count, limit = max(count, TOP_BESIDE), WITHIN_BESIDE
+    best = trials.best(task.workload_id, job.target_id, count, job.context_id)
+    best = [row for row in best if (row.latency_us or 0) <= limit * (best[0].latency_us or 0)]
+    best_under_load: Sequence[Trial] = ()
+    if options.contention and job.context_id is not None:
+        programs, contexts = stage.target.num_cores, Contexts(session)
+        idle_context = contexts.get(job.context_id)
+        context = contexts.find_timed_as(idle_context, inside_timing_settings(stage, programs))
+        if context is not None:
+            best_under_load = trials.best(task.workload_id, job.target_id, 1, context.id)
+        if not best_under_load:
+            best_under_load = _best_in_other_model(session, task, idle_context, programs)
+    count = BROUGHT if best else TOP
+    incomparable = trials.best_incomparable(task.workload_id, job.target_id, count, job.context_id)
+    guesses = trials.list_fastest_of_first(
+        task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits_of(options)
+    )
+    trials_to_repeat = (*best, *best_under_load, *incomparable, *guesses[:1])
+    return _contest_of_trials(session, task, workload, trials_to_repeat, guesses)
+
+
+def _contest_of_trials(
+    session: Session, task: Task, workload: Workload, trials: Iterable[Trial], guesses: Sequence[Trial] = ()
+) -> Contest:
+    means: dict[Candidate, str] = {}
+    for trial in trials:
+        means.setdefault(trial.candidate, proposal_method_of(trial.origin))
+    sketches = Sketches(session).by_key({candidate.sketch for candidate in means})
+    slots = _number_candidates([(candidate, sketches[candidate.sketch]) for candidate in means])
+    guess_candidates = tuple(guess.candidate for guess in guesses)
+    return Contest(task, workload, program_of(workload), slots, guess_candidates, means)
+
+
+def _best_in_other_model(session: Session, task: Task, context: Context, programs: int) -> Sequence[Trial]:
+    """Return the task's fastest trial inside another model, on a host comparable to
+    `context`'s.
+
+    Only times taken while `programs` load programs ran count; contexts with the same builder
+    are preferred. The time is not valid for this model, so the candidate is timed again.
+    """
+    comparable: list[tuple[bool, Context]] = []
+    for candidate_context in Contexts(session).of_workload(task.workload_id, context.target_id):
+        if count_other_programs(candidate_context) == programs:
+            differs_in_host, differs_in_builder = compare_contexts(candidate_context, context)
+            if not differs_in_host:
+                comparable.append((differs_in_builder, candidate_context))
+    if not comparable:
+        return ()
+    nearest = min(comparable, key=lambda pair: pair[0])[1]
+    return Trials(session).best(task.workload_id, context.target_id, 1, nearest.id)
+
+
+def _number_candidates(entries: Sequence[Entry]) -> tuple[MeasureInput, ...]:
+    return tuple(MeasureInput(n, candidate, sketch) for n, (candidate, sketch) in enumerate(entries))
+
+
+def _default_candidates(stage: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
+    """Return up to `count` schedules chosen without measuring; none if TVM has none."""
+    try:
+        space = derive_search_space(stage, workload)
+    except Unschedulable as error:
+        log.warning("no defaults for %s: %s", workload.key, error)
+        return ()
+    return [(candidate, space.by_key[candidate.sketch]) for candidate in space.likeliest(count)]

@@ -1,0 +1,149 @@
+"""The Measurer interface: it builds and times the candidates of a round, as a stream of results."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+from mallorn.core.job_options import JobOptions
+from mallorn.core.registry import VIRTUAL_DEVICES
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target
+from mallorn.core.values.disturbance import Disturbance
+from mallorn.core.values.trial import Trial
+from searchers.space import Candidate, Sketch
+from workers.device.device_class import DeviceClass, Endpoint
+from workers.interfaces.candidate_compiler import Library
+from workers.interfaces.device_runner import Runner
+from workers.interfaces.tensor_arguments import Arguments
+from workers.subprocesses.process_pool import ChildPool
+
+UNDECLARED: Final = "the measurer returns times of a virtual device, and its class does not declare one"
+DECLARE: Final = f"virtual_device = NAME in its class; names: {', '.join(sorted(VIRTUAL_DEVICES))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A workload, as measurers need it. Its schedules are the candidates."""
+
+    key: str
+    tir: str  # tvm.ir.save_json of its module
+    args: Arguments
+    flops: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureInput:
+    """A candidate to measure, and its number (slot) in the round."""
+
+    slot: int
+    candidate: Candidate
+    sketch: Sketch
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureResult:
+    """The result of measuring the candidate in one slot of a round."""
+
+    slot: int
+    trial: Trial
+    endpoint: Endpoint | None = None  # None: it never reached a device
+    disturbance: Disturbance | None = None  # None: it was not timed
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualDevice:
+    """A device without hardware; `lacks` names what it cannot do for a job, `hint` the remedy."""
+
+    endpoint: Endpoint
+    lacks: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Resources that a worker keeps between rounds; child processes start when first used."""
+
+    settings: Settings
+    builders: ChildPool[Library]
+    runner: Runner
+    room: Path  # folder in which the children may write
+    like: DeviceClass | None = None  # class of the devices that may time; None: any
+
+
+class Need(StrEnum):
+    """Steps of a job's finish that some measurers cannot do, by their names in the
+    report."""
+
+    CHECK = "check what the schedules compute"
+    TIME = "time the whole model"
+
+
+class Measurer(ABC):
+    """Builds and times candidates. `mallorn/core/registry.py` lists the modules of all
+    measurers.
+
+    Contract
+    - `measure` yields exactly one MeasureResult per slot, as soon as it is known, in any order. If a
+      time turns out to have been disturbed, its slot is yielded again, with an upper bound as trial.
+    - A candidate that crashes, hangs or miscompiles affects only its slot: its trial has the error.
+    - A device runs one candidate at a time, while no compiler runs on the same cores.
+    - Closing the generator early stops the work and leaves no process that runs a candidate.
+    - `best_us` is the task's fastest time in this measuring context, as far as the round knows it: a
+      candidate far slower than that, or than another slot, need not be timed precisely.
+    - A finish calls `compare` to measure the best candidates again. Each slot has at least one trial,
+      and all its trials count. A candidate that falls far behind or fails has fewer than the others.
+    - Raises NoDevice if no device serves the target, Unavailable if the tracker does not answer.
+
+    A measurer that needs no hardware declares in `virtual_device` one of VIRTUAL_DEVICES,
+    or inherits it. Its jobs get the target with that device, whatever name they chose the
+    measurer by (ADR 0046). It implements `virtual_device_for`, gives each MeasureResult an
+    endpoint whose host is the virtual device, and refuses in `require` what it cannot do.
+    """
+
+    #: One of mallorn.core.registry.VIRTUAL_DEVICES; empty if devices of the target measure.
+    virtual_device: ClassVar[str] = ""
+
+    @classmethod
+    def from_tools(cls, tools: Tools) -> Self:
+        """Return a worker's measurer. Raises Unavailable if a setting that it needs is missing."""
+        return cls()
+
+    @abstractmethod
+    def measure(
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[MeasureInput],
+        options: JobOptions,
+        best_us: float | None = None,
+    ) -> Generator[MeasureResult, None, None]:
+        """Build and time the candidate of every slot once; yield each result as soon as it
+        is known."""
+
+    @abstractmethod
+    def measure_in_passes(
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[MeasureInput],
+        options: JobOptions,
+        passes: int,
+    ) -> list[MeasureResult]:
+        """Measure every slot up to `passes` times, in turn, so that all see the same conditions."""
+
+    def virtual_device_for(
+        self, tasks: Mapping[str, str], target: Target, options: JobOptions
+    ) -> VirtualDevice | None:
+        """Return the virtual device that measures a job; None, as here, if real devices do.
+
+        Called once per job with the names of its tasks by Program.key. Raises
+        InvalidRequest if none of them can be measured.
+        """
+        return None
+
+    def require(self, need: Need) -> bool:
+        """Return True if this step of a finish is possible; otherwise raise MallornError."""
+        return True
