@@ -61,7 +61,7 @@ def measure(url: str, rows: int, lookups: int, seed: int) -> dict[str, Any]:
     database = Database(url)
     try:
         filler = Filler(database, rows, seed)
-        filler.create_directories()
+        filler.prepare()
         empty_bytes = size_bytes(database)
         started = time.perf_counter()
         filler.fill()

@@ -92,7 +92,7 @@ def _build(tasks: tuple[Task, ...], target: Target, kernels: Path, options: argp
                 _say("no more time or room: the kernels are what was built so far")
                 return
             for folder, builder in list(running.items()):
-                if builder.stuck(options.kernel_seconds):
+                if builder.is_stuck(options.kernel_seconds):
                     _say(f"a kernel of {builder.task.name} takes too long")
                     builder.end()
                     waiting.insert(0, (folder, builder.task, builder.wanted))

@@ -80,7 +80,7 @@ class Bench:
         waiting = deque(range(len(candidates)))
         ends: dict[int, Library | str] = {}
         while len(ends) < len(candidates):
-            while waiting and self._builders.free:
+            while waiting and self._builders.idle:
                 at = waiting.popleft()
                 each = candidates[at]
                 call = CandidateCompiler.build.make_call(
