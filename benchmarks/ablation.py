@@ -39,7 +39,7 @@ from benchmarks.checkpoints import Raw
 from benchmarks.hosts import describe_host
 from benchmarks.prefixes import our_prefixes, stock_prefix
 from mallorn.core.targets import LOCAL, Target, parse_target
-from workers.device.detect_host import detect_target
+from mallorn.workers.device.detect_host import detect_target
 
 RAW: Final = Path("docs/results/ablation")
 SCHEDULES: Final = Path("build/ablation")

@@ -16,10 +16,10 @@ from mallorn.client import Client
 from mallorn.core.targets import Target
 from mallorn.job import Job
 from mallorn.local_service import wait_for_device
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.interfaces.whole_model_engine import Engine
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
-from workers.whole_model.interleaved_timing import time_interleaved
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.interfaces.whole_model_engine import Engine
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.whole_model.interleaved_timing import time_interleaved
 
 RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"
 

@@ -26,8 +26,8 @@ from benchmarks.sim.fitted import constants
 from benchmarks.sim.state import new_job
 from benchmarks.sim.synthetic import SHAPES
 from mallorn.core.values.expected_gain import LOOK_AHEAD, WORTH
-from services.planner.plan_rounds import plan_rounds
-from services.planner.planner_values import JobPlan, JobView
+from mallorn.services.planner.plan_rounds import plan_rounds
+from mallorn.services.planner.planner_values import JobPlan, JobView
 
 CURVES: Final = Path(__file__).parent / "data" / "curves.parquet"
 POLICY: Final = "dynatune"
@@ -94,7 +94,7 @@ def played(model: ModelCurves, worth: float, *, recorded: bool) -> Ended:
     job.budget = None
     with (
         patch.object(playing, "plan_rounds", record_outlook),
-        constants({"services.planner.budgets:WORTH": worth}),
+        constants({"mallorn.services.planner.budgets:WORTH": worth}),
     ):
         run = playing.play(job, 1, model.final_us)
     last = run.steps[-1]

@@ -22,9 +22,9 @@ from typing import Any, Final
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import CurveFile, RecordedRound
 from mallorn.core.registry import resolve
-from services.planner.belief import Belief, Forecast
-from services.planner.plan_rounds import BELIEF
-from services.planner.planner_values import Point, TaskView
+from mallorn.services.planner.belief import Belief, Forecast
+from mallorn.services.planner.plan_rounds import BELIEF
+from mallorn.services.planner.planner_values import Point, TaskView
 
 CURVES: Final = Path("benchmarks/data/curves.parquet")
 KNOWN: Final = ((0, 0), (1, 1), (2, 2), (3, 5), (6, None))  # groups by known points

@@ -3,7 +3,7 @@
 python -m benchmarks.contention MODEL.onnx --schedules DIR [--loads 0,1,2] [--passes 5] [--json FILE]
 
 The same code is linked twice. Engines are timed in turn, each stopped while another runs, next
-to programs that compute and stream memory (`workers.host.background_load`). TVM's threads are
+to programs that compute and stream memory (`mallorn.workers.host.background_load`). TVM's threads are
 also timed with idle threads asleep (`tvm-sleeps`), and unbound too (`tvm-free`).
 """
 
@@ -23,10 +23,10 @@ import numpy as np
 from benchmarks.hosts import describe_host
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
-from workers.host.background_load import run_load_programs
-from workers.interfaces.whole_model_engine import Engine
-from workers.subprocesses.errors import ChildError
-from workers.whole_model.interleaved_timing import PASSES, time_interleaved
+from mallorn.workers.host.background_load import run_load_programs
+from mallorn.workers.interfaces.whole_model_engine import Engine
+from mallorn.workers.subprocesses.errors import ChildError
+from mallorn.workers.whole_model.interleaved_timing import PASSES, time_interleaved
 
 STOCK, STOCK_SLEEPS, STOCK_FREE, OURS, ONNXRUNTIME = "tvm", "tvm-sleeps", "tvm-free", "ours", "onnxruntime"
 SWITCHES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -96,7 +96,7 @@ def _time_under_load(programs: int, engines: Mapping[str, Engine], passes: int) 
 
 def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
     """Write two libraries of the same code, and inputs; return the target and its cores."""
-    from graphc.export import compile_network, export_checks
+    from mallorn.graphc.export import compile_network, export_checks
 
     manifest = export_checks.read_manifest(schedules)
     target, network = compile_network.read_target(manifest["target"]), compile_network.read_model(str(model))

@@ -26,12 +26,12 @@ from benchmarks.cells import Cells
 from benchmarks.networks.development import DEVELOPMENT
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
-from workers.interfaces.model_compiler import ModelTask
-from workers.tvm.compile_cuda import find_toolchain
-from workers.tvm.cuda_kernel_resources import CudaLibrary, KernelFigures, compile_for_cuda
-from workers.tvm.extract_tasks import extract
-from workers.tvm.graph_recipes import recipe_for, recipe_of, stored_recipe
-from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
+from mallorn.workers.interfaces.model_compiler import ModelTask
+from mallorn.workers.tvm.compile_cuda import find_toolchain
+from mallorn.workers.tvm.cuda_kernel_resources import CudaLibrary, KernelFigures, compile_for_cuda
+from mallorn.workers.tvm.extract_tasks import extract
+from mallorn.workers.tvm.graph_recipes import recipe_for, recipe_of, stored_recipe
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from zoo import MODELS
 from zoo.command import Networks
 

@@ -24,11 +24,11 @@ from sqlalchemy.orm import Session
 from benchmarks.dataset_rows import OWNER, Filler, Place
 from benchmarks.hosts import describe_host
 from benchmarks.postgres import Postgres
-from db.migrate import upgrade
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.schedules import Schedules
-from db.repositories.trials import Trials
-from db.session import Database
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.schedules import Schedules
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.session import Database
 
 LOOKUPS: Final = 1000
 AIM_MS: Final = 10.0

@@ -7,21 +7,21 @@ import numpy as np
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.jobs import Jobs, NewJob
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.stored_files import Models
-from db.repositories.targets import Targets
-from db.repositories.tasks import NewTask, Tasks
-from db.repositories.workloads import NewWorkload, Workloads
-from db.session import Database
-from db.tables import Measurement, Round, Schedule
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.decision_log import RoundNotes
+from mallorn.db.measurement_codec import pack_decisions, pack_times
+from mallorn.db.repositories.jobs import Jobs, NewJob
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.sketches import NewSketch, Sketches
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import NewTask, Tasks
+from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.session import Database
+from mallorn.db.tables import Measurement, Round, Schedule
 
 OWNER: Final = "bench"
 TARGETS: Final = tuple(f'{{"kind":"llvm","mcpu":"znver{each}","num-cores":16}}' for each in (3, 4, 5))

@@ -31,8 +31,8 @@ from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, read_manifest
-from workers.subprocesses.errors import ChildError
-from workers.whole_model.interleaved_timing import PASSES, Timeable
+from mallorn.workers.subprocesses.errors import ChildError
+from mallorn.workers.whole_model.interleaved_timing import PASSES, Timeable
 
 PRODUCTS: Final = ("MatMul", "Gemm", "MatMulNBits")
 NARROW_INPUTS: Final = 4  # accuracy_level 4: integer products of 8 bits

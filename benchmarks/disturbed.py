@@ -24,12 +24,12 @@ from sqlalchemy import select
 
 from benchmarks.disturbers import COMPANY
 from benchmarks.hosts import describe_host
-from db.repositories.rounds import Rounds
-from db.session import Database
-from db.tables import Job, Measurement, SketchRow, Workload
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.disturbance import Disturbance
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.session import Database
+from mallorn.db.tables import Job, Measurement, SketchRow, Workload
 
 EXAMPLE: Final = Path("build/models/mlp.onnx")
 QUIET: Final = "quiet"
@@ -202,7 +202,7 @@ def _mallorn(folder: Path, *command: str) -> str:
     folder.mkdir(exist_ok=True)
     env = os.environ | {"MALLORN_DATA_DIR": str(folder / "data")}
     process = subprocess.run(
-        [sys.executable, "-m", "cli", *command], env=env, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-m", "mallorn", *command], env=env, stdout=subprocess.PIPE, text=True, check=True
     )
     return process.stdout
 

@@ -100,7 +100,7 @@ def build(library: Path) -> None:
     from tvm import te
 
     from mallorn.core.targets import parse_target
-    from workers.device.detect_host import detect_target
+    from mallorn.workers.device.detect_host import detect_target
 
     cores = os.cpu_count() or 1
     out = te.compute((cores,), lambda _: te.const(1.0, "float32"), "start")
@@ -153,9 +153,9 @@ def time_functions(library: Path, raised: bool) -> dict[str, dict[str, Any]]:
     import tvm
     import tvm_ffi
 
-    from workers.device.slice_timer import NEXT_SLICE, SliceTimer
-    from workers.host.load_meter import LoadMeter
-    from workers.host.process_priority import raise_priority
+    from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
+    from mallorn.workers.host.load_meter import LoadMeter
+    from mallorn.workers.host.process_priority import raise_priority
 
     timer = SliceTimer(True, raised and raise_priority())
     tvm_ffi.register_global_func(NEXT_SLICE, timer.count_slice, override=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import Unavailable
-from workers.subprocesses.child_main import die_with_parent
+from mallorn.workers.subprocesses.child_main import die_with_parent
 
 LOOP: Final = "while True: pass"
 BURSTS: Final = """

@@ -31,9 +31,9 @@ from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, read_manifest
-from workers.interfaces.whole_model_engine import Engine
-from workers.subprocesses.errors import ChildError
-from workers.whole_model.interleaved_timing import PASSES, Timeable, time_interleaved
+from mallorn.workers.interfaces.whole_model_engine import Engine
+from mallorn.workers.subprocesses.errors import ChildError
+from mallorn.workers.whole_model.interleaved_timing import PASSES, Timeable, time_interleaved
 
 RANGE, POINT, FIXED, UNTUNED = "range", "point", "fixed", "untuned"
 ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino_cpu"
@@ -176,13 +176,13 @@ class Bench:
         return held.enter_context(Engine(env=env, name=name))
 
     def _compile_range(self) -> None:
-        from workers.tvm.compile_model import compile_model
+        from mallorn.workers.tvm.compile_model import compile_model
 
         given = (str(self._given.model), str(self._given.schedules), self._target.text)
         compile_model(*given, self._manifest.recipe, str(self._range), {}, self._dynamic)
 
     def _compile(self, schedules: Path, shapes: Mapping[str, list[int]], name: str) -> Path:
-        from workers.tvm.compile_model import compile_model
+        from mallorn.workers.tvm.compile_model import compile_model
 
         library, recipe = self._folder / f"{name}.so", read_manifest(schedules / MANIFEST).recipe
         compile_model(
@@ -194,8 +194,8 @@ class Bench:
         """Compile the file with free dimensions by TVM's default pipeline."""
         import tvm
 
-        from graphc.export import compile_network
-        from workers.tvm.run_recipe_passes import as_tvm_target
+        from mallorn.graphc.export import compile_network
+        from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 
         target = as_tvm_target(self._target.text)
         model = compile_network.read_model(str(self._given.model))
@@ -208,7 +208,7 @@ class Bench:
         return library
 
     def _write_inputs(self, shapes: Mapping[str, list[int]]) -> str:
-        from graphc.export import compile_network
+        from mallorn.graphc.export import compile_network
 
         model = compile_network.read_model(str(self._given.model))
         path = self._folder / "inputs.npz"

@@ -21,13 +21,13 @@ from benchmarks.cells import Cells
 from benchmarks.families_report import GROUPINGS, Cell, lines, report
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
-from cli.wait_until_tuned import wait_until_tuned
+from mallorn.cli.wait_until_tuned import wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
 from mallorn.core.values.dataset import Record
 from mallorn.job import Job
 from mallorn.local_service import wait_for_device
-from workers.device.detect_host import detect_target
+from mallorn.workers.device.detect_host import detect_target
 
 RAW: Final = Path("docs/results/families")
 RECIPE: Final = "tuned"

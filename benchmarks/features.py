@@ -24,18 +24,18 @@ import numpy as np
 import psutil
 
 from benchmarks.hosts import describe_host
-from costmodels.views import LAUNCH
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.targets import Target
-from searchers.space import Candidate
-from workers.device.detect_host import detect_target
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.model_compiler import ModelCompiler, ModelTask
-from workers.measure.measurer_interface import Program
-from workers.round.feature_lookup import LOWERED
-from workers.round.round_context import descriptors
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
-from workers.tvm.tvm_space import TvmSpace
+from mallorn.costmodels.views import LAUNCH
+from mallorn.searchers.space import Candidate
+from mallorn.workers.device.detect_host import detect_target
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, ModelTask
+from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.round.feature_lookup import LOWERED
+from mallorn.workers.round.round_context import descriptors
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.tvm_space import TvmSpace
 
 RECIPE = "tuned"
 MANY = 64

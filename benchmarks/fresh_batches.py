@@ -30,10 +30,10 @@ from benchmarks.hosts import describe_host
 from benchmarks.lab.cell_file import CellFile
 from benchmarks.lab.grid import NO_MODEL
 from benchmarks.lab.rounds import Batch, Family, Pool, best_after, by_task, play
-from costmodels.views import DECISIONS
 from mallorn.core.errors import MallornError
 from mallorn.core.registry import resolve
-from searchers.base import DEFAULT, proposal_method_of
+from mallorn.costmodels.views import DECISIONS
+from mallorn.searchers.base import DEFAULT, proposal_method_of
 
 ARMS: Final = ("xgboost", NO_MODEL, "forest", "lightgbm-rank", "residual")
 SAMPLER: Final = "topk"

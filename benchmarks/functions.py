@@ -20,16 +20,16 @@ import tvm
 from onnx import TensorProto, helper
 
 from benchmarks.hosts import describe_host
-from graphc.core import pass_runner
-from graphc.export import compile_network
 from mallorn.core.targets import parse_target
 from mallorn.core.values.machine import assume_typical_cpu
-from searchers.roller.rank_candidates import ranked
-from workers.tvm.graph_recipes import TUNED, step_json
-from workers.tvm.loop_nests import nests
-from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.run_recipe_passes import as_tvm_target
-from workers.tvm.sketches import design_space
+from mallorn.graphc.core import pass_runner
+from mallorn.graphc.export import compile_network
+from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.workers.tvm.graph_recipes import TUNED, step_json
+from mallorn.workers.tvm.loop_nests import nests
+from mallorn.workers.tvm.rebuild_schedule import rebuild
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.sketches import design_space
 
 COPY: Final = "copy"
 PASS: Final = "vectorize_smooth_functions"

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fresh import fresh_stack
-from cli.record_measurements import MOST_TASKS, ROUND_SIZE, SEARCHERS
-from cli.wait_until_tuned import interrupt_on_signals, wait_until_tuned
+from mallorn.cli.record_measurements import MOST_TASKS, ROUND_SIZE, SEARCHERS
+from mallorn.cli.wait_until_tuned import interrupt_on_signals, wait_until_tuned
 from mallorn.client import Client
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
 from mallorn.local_service import wait_for_device
-from research.generate.draw_tasks import draw, network_name
-from research.generate.task_rule_file import OURS, read_rules
-from research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
+from mallorn.research.generate.draw_tasks import draw, network_name
+from mallorn.research.generate.task_rule_file import OURS, read_rules
+from mallorn.research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 
 DRAWN_A_NETWORK: Final = 8
 #: Jobs are cancelled after their rounds, since their finish is not needed.

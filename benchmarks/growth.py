@@ -23,11 +23,11 @@ from urllib.parse import quote
 from fastapi import FastAPI
 
 from benchmarks.hosts import describe_host
-from db.migrate import upgrade
 from mallorn.core.api_keys import hash_secret
 from mallorn.core.log_setup import TextLines
 from mallorn.core.settings import Settings
-from services.coordinator.app import create_app
+from mallorn.db.migrate import upgrade
+from mallorn.services.coordinator.app import create_app
 
 KEY: Final = "a key of this measurement alone"
 PIECE_BYTES: Final = 1 << 16  # size of the pieces in which a server passes a body

@@ -4,12 +4,12 @@ from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
 
-from cli.dataset_options import dataset
-from cli.train_and_evaluate import open_training_data
+from mallorn.cli.dataset_options import dataset
+from mallorn.cli.train_and_evaluate import open_training_data
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
-from research.pretraining.pretrain import PretrainedBase, pretrain
-from research.pretraining.training_data import TrainingData
+from mallorn.research.pretraining.pretrain import PretrainedBase, pretrain
+from mallorn.research.pretraining.training_data import TrainingData
 
 
 def base_without(

@@ -5,7 +5,7 @@ import subprocess
 from importlib.metadata import version
 from typing import Any
 
-from workers.device.detect_host import read_host_facts
+from mallorn.workers.device.detect_host import read_host_facts
 
 PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy", "xgboost-cpu", "celery", "sqlalchemy")
 

@@ -18,9 +18,9 @@ from benchmarks.house_tree import Tree
 STARTS: Final = {
     "mallorn.client": {"Client.upload", "Client.tune"},
     "mallorn.job": {"Job.wait", "Job.schedules"},
-    "services.coordinator": {"put_model", "submit_job", "job_schedules"},
-    "services.control.celery_tasks": {"plan"},
-    "workers.celery_tasks": {"import_model", "run_round", "train_cost_model", "finish_job"},
+    "mallorn.services.coordinator": {"put_model", "submit_job", "job_schedules"},
+    "mallorn.services.control.celery_tasks": {"plan"},
+    "mallorn.workers.celery_tasks": {"import_model", "run_round", "train_cost_model", "finish_job"},
 }
 Place = tuple[str, str]  # module and name; the name is empty for the module itself
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -68,4 +68,6 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _name(path: Path) -> str:
-    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    """Return the name by which code imports a file: `mallorn` has links to the folders beside it."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts if parts[0] == ROOMS[0] else (ROOMS[0], *parts)).removesuffix(".__init__")

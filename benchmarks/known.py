@@ -26,16 +26,16 @@ from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
 from benchmarks.known_report import WARM, lines, report
 from benchmarks.prefixes import our_prefix
-from cli.dataset_options import dataset
-from db.dataset.export import export
-from db.dataset.import_dataset import import_dataset
-from db.dataset.take_snapshots import take_snapshot
-from db.repositories.snapshots import Selection
+from mallorn.cli.dataset_options import dataset
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target, parse_target
-from research.pretraining.from_database import read_measurements
-from research.pretraining.pretrain import pretrain
-from workers.device.detect_host import detect_target
+from mallorn.db.dataset.export import export
+from mallorn.db.dataset.import_dataset import import_dataset
+from mallorn.db.dataset.take_snapshots import take_snapshot
+from mallorn.db.repositories.snapshots import Selection
+from mallorn.research.pretraining.from_database import read_measurements
+from mallorn.research.pretraining.pretrain import pretrain
+from mallorn.workers.device.detect_host import detect_target
 
 RAW: Final = Path("docs/results/known")
 TASK_TRIALS: Final = (16, 64)

@@ -28,12 +28,12 @@ from typing import Any, Final
 from benchmarks.hosts import describe_host
 from benchmarks.latency_report import BASE, lines, summarise, verdicts
 from benchmarks.rival import NAMES, Rival
-from cli.schedule_directory import can_run_onnxruntime, local_model, read_schedule_directory
+from mallorn.cli.schedule_directory import can_run_onnxruntime, local_model, read_schedule_directory
 from mallorn.core.errors import Unavailable
-from workers.interfaces.whole_model_engine import Engine
-from workers.subprocesses.errors import ChildError
-from workers.whole_model.compiled_model import WholeModel
-from workers.whole_model.interleaved_timing import time_interleaved
+from mallorn.workers.interfaces.whole_model_engine import Engine
+from mallorn.workers.subprocesses.errors import ChildError
+from mallorn.workers.whole_model.compiled_model import WholeModel
+from mallorn.workers.whole_model.interleaved_timing import time_interleaved
 
 LOAD_SEC: Final = 3600.0  # some rivals tune themselves while they load
 PASSES: Final = 9

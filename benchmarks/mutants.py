@@ -11,9 +11,9 @@ from typing import Final
 from benchmarks.hosts import describe_host
 from benchmarks.mutant_files import mutant
 from mallorn.core.errors import InvalidModel
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
-from workers.tvm.graph_recipes import TUNED, stored_recipe
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
+from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
 
 TARGET: Final = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
 LIMIT_SEC: Final = 60.0

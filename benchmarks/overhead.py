@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.arms import Arm, compare_latency, count_tasks, mallorn_arm, stock_arm
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target
-from workers.device.detect_host import detect_target
+from mallorn.workers.device.detect_host import detect_target
 
 TRIALS_PER_TASK = 64
 RECIPE = "tuned"

@@ -3,9 +3,9 @@
 python -m benchmarks.planner_sim [--policies NAME ...] [--devices 1 8 64] [--seeds 20] [--json FILE]
 python -m benchmarks.planner_sim --scale [--decisions 100000] [--json FILE]
 
-The real planner decides (services.planner.plan_rounds); curves give the results. A round takes the next
-part of the task's recorded trials, and their recorded seconds. The final latency is the weighted total
-at the end of all curves; a run that ends before it is within 1.05x is charged with all its remaining
+The real planner decides (mallorn.services.planner.plan_rounds); curves give the results. A round takes
+the next part of the task's recorded trials, and their recorded seconds. The final latency is the weighted
+total at the end of all curves; a run that ends before it is within 1.05x is charged with all its remaining
 trials. Recorded curves come from `python -m benchmarks.record_curves`; synthetic ones are new for every
 seed and only show weaknesses: thresholds are chosen on recorded curves.
 

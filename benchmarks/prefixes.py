@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db.repositories.sketches import Sketches
-from db.repositories.workloads import Workloads, tir_of
-from db.session import Database
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.model_compiler import ModelCompiler, Tuned
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.session import Database
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, Tuned
 
 Record = dict[str, Any]
 

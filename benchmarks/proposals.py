@@ -22,17 +22,17 @@ from typing import Final
 import numpy as np
 
 from benchmarks.hosts import describe_host
-from costmodels.base import CostModel
 from mallorn.core.errors import NotFound
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import REGISTRY, resolve
-from research.replay.recorded_task import RecordedTask
-from research.replay.recording_file import read_tasks
-from research.replay.replay_search import RecordedSpace, WideSpace
-from searchers.base import Searcher, Trial
-from searchers.simulate_search import fit_on_history
-from searchers.space import Candidate, Space
+from mallorn.costmodels.base import CostModel
+from mallorn.research.replay.recorded_task import RecordedTask
+from mallorn.research.replay.recording_file import read_tasks
+from mallorn.research.replay.replay_search import RecordedSpace, WideSpace
+from mallorn.searchers.base import Searcher, Trial
+from mallorn.searchers.simulate_search import fit_on_history
+from mallorn.searchers.space import Candidate, Space
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 DEFAULTS: Final = JobOptions()

@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.sim.curve_file import Cell, CurveFile
 from benchmarks.sim.recording import record
-from workers.device.detect_host import detect_target
+from mallorn.workers.device.detect_host import detect_target
 
 OUT: Final = Path("benchmarks/data/curves.parquet")
 

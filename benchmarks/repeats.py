@@ -21,9 +21,9 @@ import numpy as np
 from benchmarks.costmodels.rows import load
 from benchmarks.hosts import describe_host
 from benchmarks.lab.rounds import APART
-from costmodels.metrics import pairwise_accuracy
 from mallorn.core.errors import InvalidRequest, MallornError
-from research.pretraining.training_data import TaskData
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.research.pretraining.training_data import TaskData
 
 FEWEST: Final = 8  # candidates in both recordings; tasks with fewer are skipped
 

@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.hosts import describe_host
-from costmodels.base import CostModel
-from costmodels.labels import bounded_sample, is_informative, labels
-from costmodels.views import DECISIONS
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import resolve
-from searchers.decision_features import compute_features
-from searchers.space import Candidate
-from searchers.synthetic_space import SyntheticSpace
-from workers.round.train_cost_model import MAX_ROWS
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.labels import bounded_sample, is_informative, labels
+from mallorn.costmodels.views import DECISIONS
+from mallorn.searchers.decision_features import compute_features
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.workers.round.train_cost_model import MAX_ROWS
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 REFERENCE: Final = 10_000  # smallest of SIZES at which the sample is full
@@ -111,7 +111,7 @@ def made_up(size: int) -> Family:
 
 
 def refit(name: str, family: Family, seed: int) -> dict[str, float]:
-    """Return wall seconds of the parts of a refit, as in `workers.round.train_cost_model`."""
+    """Return wall seconds of the parts of a refit, as in `mallorn.workers.round.train_cost_model`."""
     started = time.perf_counter()
     label = labels(family.latencies_us, family.groups, family.outcomes)
     useful = np.flatnonzero(is_informative(family.outcomes))

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from workers.interfaces.whole_model_engine import RUN_TIMEOUT_SEC
-from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
+from mallorn.workers.interfaces.whole_model_engine import RUN_TIMEOUT_SEC
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 
 RIVALS: Final = Path(__file__).parent / "rivals"
 NAMES: Final = tuple(

@@ -31,7 +31,7 @@ from benchmarks.prefixes import our_prefixes, stock_prefix
 from benchmarks.search_real_report import lines, report
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target
-from workers.device.detect_host import detect_target
+from mallorn.workers.device.detect_host import detect_target
 
 RAW: Final = Path("docs/results/stock")
 RECIPE: Final = "tuned"

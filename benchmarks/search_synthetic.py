@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 
 from benchmarks.hosts import describe_host
-from costmodels.base import CostModel
 from mallorn.core.registry import REGISTRY, resolve
-from searchers.simulate_search import best_us, simulate
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.base import CostModel
+from mallorn.searchers.simulate_search import best_us, simulate
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 SHAPES: Final = ((256, 512, 64), (256, 256, 256))
 ROUND: Final = 16

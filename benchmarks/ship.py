@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.shipping import ship
-from db.bundled.load_bundled import FOLDER
 from mallorn.core.errors import MallornError
 from mallorn.core.job_options import JobOptions
+from mallorn.db.bundled.load_bundled import FOLDER
 
 
 def main() -> None:

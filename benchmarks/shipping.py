@@ -5,20 +5,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from db.bundled.load_bundled import PREFIX, Shipped, ShippedBase, bundled_rows_path, read_bases_list
-from db.dataset.export import export
-from db.dataset.import_dataset import import_dataset
-from db.dataset.take_snapshots import take_snapshot
-from db.migrate import upgrade
-from db.repositories.cost_models import CostModels
-from db.repositories.snapshots import Selection
-from db.repositories.targets import Targets
-from db.session import Database
-from db.tables import Snapshot
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
-from research.pretraining.from_database import read_measurements
-from research.pretraining.pretrain import PretrainedBase, pretrain
+from mallorn.db.bundled.load_bundled import PREFIX, Shipped, ShippedBase, bundled_rows_path, read_bases_list
+from mallorn.db.dataset.export import export
+from mallorn.db.dataset.import_dataset import import_dataset
+from mallorn.db.dataset.take_snapshots import take_snapshot
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.repositories.snapshots import Selection
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.session import Database
+from mallorn.db.tables import Snapshot
+from mallorn.research.pretraining.from_database import read_measurements
+from mallorn.research.pretraining.pretrain import PretrainedBase, pretrain
 
 DIGITS: Final = 12  # hexadecimal digits of the digest in the snapshot's name
 

@@ -21,18 +21,18 @@ from typing import Any, Final
 
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
-from db.repositories.workloads import Workloads, tir_of
-from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import REGISTRY
 from mallorn.core.values.trial import Trial
+from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.session import Database
 from mallorn.local_service import wait_for_device
-from research.replay.recorded_task import RecordedTask
-from research.replay.recorded_tasks_from_dataset import recorded_tasks
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.device_runner import Runner
-from workers.interfaces.tensor_arguments import Arguments, unpack_arguments
+from mallorn.research.replay.recorded_task import RecordedTask
+from mallorn.research.replay.recorded_tasks_from_dataset import recorded_tasks
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.interfaces.tensor_arguments import Arguments, unpack_arguments
 
 RULES: Final = sorted(REGISTRY["stopping"])
 REFERENCE: Final = EvaluatorOptions(number=3, repeat=5, min_repeat_ms=200)

@@ -21,8 +21,8 @@ from benchmarks.networks.development import DEVELOPMENT
 from benchmarks.networks.held_out import HELD_OUT
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.targets import parse_target
-from workers.tvm.extract_tasks import extract
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.extract_tasks import extract
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
 from zoo import MODELS
 from zoo.command import Networks
 

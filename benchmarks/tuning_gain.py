@@ -24,7 +24,7 @@ from benchmarks.known_report import NOISE
 from benchmarks.lab.calibration_chart import Point, calibration_chart
 from mallorn.core.targets import Target
 from mallorn.core.values.expected_gain import TaskGap
-from workers.finish.predict_tuning_gain import GuessedTask, gap_closed, predict_tuning_gain
+from mallorn.workers.finish.predict_tuning_gain import GuessedTask, gap_closed, predict_tuning_gain
 
 RESULTS: Final = Path(__file__).parents[1] / "docs" / "results"
 #: Peak of one Zen 4 core in oracle.json: operations of its products over their roofline.
@@ -210,7 +210,7 @@ def _grouped(told: Sequence[Foretold]) -> Iterator[tuple[str, bool, list[Foretol
 
 
 def rounded(gaps: Sequence[TaskGap]) -> list[tuple[float, float]]:
-    """Round gaps as stored in workers.finish.predict_tuning_gain."""
+    """Round gaps as stored in mallorn.workers.finish.predict_tuning_gain."""
     return [(round(gap.initial_gap, DIGITS), round(gap.closed_gap, DIGITS)) for gap in gaps]
 
 

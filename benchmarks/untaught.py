@@ -18,23 +18,23 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks.hosts import describe_host
-from cli.dataset_options import dataset
-from costmodels.base import CostModel
-from costmodels.labels import labels
-from costmodels.metrics import pairwise_accuracy
-from db.repositories.jobs import Jobs
-from db.repositories.sketches import Sketches
-from db.repositories.targets import Targets
-from db.repositories.tasks import Tasks
-from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads
-from db.session import Database
-from db.tables import Job, Workload
+from mallorn.cli.dataset_options import dataset
 from mallorn.core.registry import resolve
 from mallorn.core.values.trial import Trial
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.round.feature_lookup import FeatureLookup
-from workers.round.round_context import work_of
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.labels import labels
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.session import Database
+from mallorn.db.tables import Job, Workload
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn.workers.round.round_context import work_of
 
 MODELS: Final = ("draft", "tuna")
 FEWEST: Final = 8

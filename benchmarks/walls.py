@@ -29,15 +29,15 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.settings import Settings, settings
 from mallorn.core.targets import Target
-from searchers.decision_space import SketchRules
-from stack.tcp_ports import free_port
-from workers.device.detect_host import detect_target
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.device_runner import Runner
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.tracked_devices import Fleet
-from workers.sandbox.sandbox import BEST_EFFORT, OFF
-from workers.sandbox.sandbox_support import probe_sandbox_support
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.stack.tcp_ports import free_port
+from mallorn.workers.device.detect_host import detect_target
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.tracked_devices import Fleet
+from mallorn.workers.sandbox.sandbox import BEST_EFFORT, OFF
+from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 
 MODES: Final = {"with": BEST_EFFORT, "without": OFF}
 DRAWN: Final = 40
@@ -119,8 +119,8 @@ def _subject(size: int, target: Target, room: Path) -> Subject:
     import tvm
     from tvm import te
 
-    from workers.tvm.program_arguments import arguments
-    from workers.tvm.workload_key import rename_blocks_canonically
+    from mallorn.workers.tvm.program_arguments import arguments
+    from mallorn.workers.tvm.workload_key import rename_blocks_canonically
 
     a, b = (te.placeholder((size, size), name=name) for name in "ab")
     k = te.reduce_axis((0, size))
@@ -143,7 +143,7 @@ def _device(mode: str, target: Target) -> Iterator[str]:
     with ExitStack() as stack, TemporaryDirectory(prefix="mallorn-walls-") as folder:
         env = os.environ | {"MALLORN_SANDBOX": mode, "MALLORN_DATA_DIR": folder, "MALLORN_TRACKER": tracker}
         for words in (["tracker"], ["device", "--target", target.text, "--name", mode, "--port", "0"]):
-            process = subprocess.Popen([sys.executable, "-m", "cli", *words], env=env)
+            process = subprocess.Popen([sys.executable, "-m", "mallorn", *words], env=env)
             stack.callback(process.wait)
             stack.callback(process.terminate)
         _wait_for(Fleet(Settings(tracker=tracker, data_dir=Path(folder))), target)

@@ -29,7 +29,7 @@ from benchmarks.prefixes import our_prefixes
 from benchmarks.warm_cold_report import ARMS, lines, report
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target
-from workers.device.detect_host import detect_target
+from mallorn.workers.device.detect_host import detect_target
 
 RAW: Final = Path("docs/results/warm_cold")
 RECIPE: Final = "tuned"

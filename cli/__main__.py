@@ -1,5 +1,5 @@
-"""`python -m cli`: the command line, for use without the installed console script."""
+"""`python -m mallorn.cli`: the command line, for use without the installed console script."""
 
-from cli.main import app
+from mallorn.cli.main import app
 
 app(prog_name="mallorn")

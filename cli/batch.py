@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.run_service_part import check_tables, require_packages
-from cli.terminal.output import JobArgument, JsonOption, print_json, print_note
+from mallorn.cli.run_service_part import check_tables, require_packages
+from mallorn.cli.terminal.output import JobArgument, JsonOption, print_json, print_note
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import settings
-from stack.temporary_files import create_process_folder
+from mallorn.stack.temporary_files import create_process_folder
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from workers.process.worker_runtime import Runtime
+    from mallorn.workers.process.worker_runtime import Runtime
 
 UNITS: Final = {"K": 1000, "M": 1000**2, "G": 1000**3}
 DataOption = Annotated[
@@ -48,9 +48,9 @@ def batch_next(
     if not out.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no folder {str(out.absolute().parent)!r}", hint="-o FILE")
     runtime = _runtime(data)
-    from services.control.plan_job import plan_job
-    from services.control.wait_for_device import USUAL
-    from workers.detached.pack_batch import Packing
+    from mallorn.services.control.plan_job import plan_job
+    from mallorn.services.control.wait_for_device import USUAL
+    from mallorn.workers.detached.pack_batch import Packing
 
     def plan(session: "Session", job_id: str) -> object:
         return plan_job(session, job_id, 1, (), USUAL, is_carried_in_files=True)
@@ -75,8 +75,8 @@ def take(
 ) -> None:
     """Import the results of a batch; results that are already known are skipped."""
     runtime = _runtime(data)
-    from workers.detached.batch_record import read_results
-    from workers.detached.commit_batch_results import commit_batch_results
+    from mallorn.workers.detached.batch_record import read_results
+    from mallorn.workers.detached.commit_batch_results import commit_batch_results
 
     try:
         result = commit_batch_results(runtime, read_results(results))
@@ -100,7 +100,7 @@ def drop(
 ) -> None:
     """Give up a batch whose results will not come; its candidates are planned again."""
     runtime = _runtime(data)
-    from workers.detached.commit_batch_results import drop_batch
+    from mallorn.workers.detached.commit_batch_results import drop_batch
 
     try:
         dropped = drop_batch(runtime, name)
@@ -114,8 +114,8 @@ def _runtime(data: Path | None) -> "Runtime":
         os.environ["MALLORN_DATA_DIR"] = str(data.expanduser().absolute())
         settings.cache_clear()
     with require_packages("worker"):
-        from db.repositories.access_control import needs_api_keys
-        from workers.process.worker_runtime import Runtime
+        from mallorn.db.repositories.access_control import needs_api_keys
+        from mallorn.workers.process.worker_runtime import Runtime
     config = settings()
     config.sandbox = config.sandbox_mode(needs_api_keys(config))
     check_tables(config.database_url)

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import host_checks as checks
-from cli.doctor_checks.findings import Finding, States, print_findings
-from cli.host_checks import run_check
-from cli.terminal.job_options import ShapeOption, TargetOption, parse_input_shape
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import Address, JsonOption, client
+from mallorn.cli import host_checks as checks
+from mallorn.cli.doctor_checks.findings import Finding, States, print_findings
+from mallorn.cli.host_checks import run_check
+from mallorn.cli.terminal.job_options import ShapeOption, TargetOption, parse_input_shape
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import CUDA, LOCAL, Target
 from mallorn.onnx_export import find_model_file
 
 if TYPE_CHECKING:
-    from workers.interfaces.model_compiler import ModelCompiler
+    from mallorn.workers.interfaces.model_compiler import ModelCompiler
 
 
 @expand_option_groups

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from pydantic_core import to_jsonable_python
 
-from cli.schedule_directory import (
+from mallorn.cli.schedule_directory import (
     ScheduleDirectory,
     can_run_onnxruntime,
     local_model,
     read_schedule_directory,
 )
-from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
@@ -30,12 +30,12 @@ from mallorn.results.speedup import compare_with_rival
 from mallorn.wording.describe_results import ENGINE_COLUMNS, latency_rows
 
 if TYPE_CHECKING:
-    from workers.interfaces.model_compiler import Compiled
-    from workers.whole_model.compiled_model import WholeModel
+    from mallorn.workers.interfaces.model_compiler import Compiled
+    from mallorn.workers.whole_model.compiled_model import WholeModel
 
 
 MARK: Final = "Written by `mallorn compile`"
-TEMPLATES: Final = files("cli") / "templates"
+TEMPLATES: Final = files("mallorn.cli") / "templates"
 PROGRAMS: Final = ("run.py", "run.cc")
 RUNTIME: Final = ("apache-tvm", "apache-tvm-ffi", "numpy")
 FREE_RANGE: Final = (0, 1)
@@ -203,9 +203,9 @@ def bench(
 
     Your services on this machine pause meanwhile. Other programs that disturb the timing are reported.
     """
-    from workers.host.host_lock import HostLock
-    from workers.whole_model.compiled_model import ONNXRUNTIME
-    from workers.whole_model.engines import TUNED, UNTUNED, Engines
+    from mallorn.workers.host.host_lock import HostLock
+    from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
+    from mallorn.workers.whole_model.engines import TUNED, UNTUNED, Engines
 
     model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
     has_rival = can_run_onnxruntime(exported)
@@ -255,9 +255,9 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
 
 def check_library_outputs(model: "WholeModel", library: Path) -> float:
     """Return a library's error against the untuned model. Raises WrongNumbers if large."""
-    from graphc.export.export_checks import is_quantised
-    from workers.whole_model.compiled_model import ONNXRUNTIME
-    from workers.whole_model.engines import TUNED, UNTUNED, Engines
+    from mallorn.graphc.export.export_checks import is_quantised
+    from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
+    from mallorn.workers.whole_model.engines import TUNED, UNTUNED, Engines
 
     reference = model.folder / "untuned.so"
     onnxruntime_names = [ONNXRUNTIME] if is_quantised(model.path) and find_spec(ONNXRUNTIME) else []
@@ -277,8 +277,8 @@ def check_library_outputs(model: "WholeModel", library: Path) -> float:
 
 def copy_library(library: Path, output: Path) -> None:
     """Copy a library out of a sandbox. Raises TamperedFile if it is no regular file."""
-    from workers.sandbox.sandbox import FILE_BYTES
-    from workers.sandbox.untrusted_files import copy_out
+    from mallorn.workers.sandbox.sandbox import FILE_BYTES
+    from mallorn.workers.sandbox.untrusted_files import copy_out
 
     try:
         copy_out(library.parent, library.name, output, FILE_BYTES)

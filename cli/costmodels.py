@@ -5,9 +5,9 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from cli.find_client_and_job import open_reader
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import (
+from mallorn.cli.find_client_and_job import open_reader
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import (
     Address,
     JsonOption,
     Place,

@@ -6,13 +6,22 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.dataset_generate import generate
-from cli.dataset_import import import_datasets
-from cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, to_selection
-from cli.run_service_part import require_packages
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows, stdout, table
-from cli.terminal.progress_bars import bar
+from mallorn.cli.dataset_generate import generate
+from mallorn.cli.dataset_import import import_datasets
+from mallorn.cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, to_selection
+from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import (
+    Address,
+    JsonOption,
+    client,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+    table,
+)
+from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.values.base import Value
 from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
@@ -32,7 +41,7 @@ class TakenSnapshot(Value):
     @property
     def selection(self) -> str:
         """The snapshot's filter in words."""
-        from db.repositories.snapshots import Selection
+        from mallorn.db.repositories.snapshots import Selection
 
         return str(Selection.from_dict(self.filter))
 
@@ -70,7 +79,7 @@ def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address)
             print_statistics(api.dataset_stats(), as_json)
         return
     with dataset(*place) as database:
-        from db.repositories.dataset_statistics import Statistics
+        from mallorn.db.repositories.dataset_statistics import Statistics
 
         with database.session() as session:
             counts = Statistics(session).of(None)
@@ -91,8 +100,8 @@ def snapshot(
 ) -> None:
     """Freeze the current measurements under a name, or list the snapshots."""
     with dataset(*place) as database:
-        from db.dataset.take_snapshots import check_snapshot, take_snapshot
-        from db.repositories.snapshots import Snapshots
+        from mallorn.db.dataset.take_snapshots import check_snapshot, take_snapshot
+        from mallorn.db.repositories.snapshots import Snapshots
 
         if name is None:
             with database.session() as session:
@@ -127,9 +136,9 @@ def export(
         raise InvalidRequest(message, hint=f"mallorn dataset export {out} --snapshot {snapshot_name}")
     with dataset(*place) as database:
         with require_packages("server"):
-            from db.dataset.export import export as write
-        from db.dataset.take_snapshots import take_snapshot
-        from db.repositories.snapshots import Snapshots
+            from mallorn.db.dataset.export import export as write
+        from mallorn.db.dataset.take_snapshots import take_snapshot
+        from mallorn.db.repositories.snapshots import Snapshots
 
         if snapshot_name is not None:
             with database.session() as session:

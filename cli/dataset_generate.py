@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.run_service_part import require_packages
-from cli.terminal.job_options import SeedOption, TargetOption
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import JsonOption, Place, print_note, print_rows
-from cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
+from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal.job_options import SeedOption, TargetOption
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import JsonOption, Place, print_note, print_rows
+from mallorn.cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
@@ -20,7 +20,7 @@ from mallorn.local_service import Connected, connected_stack, resolve_requested_
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
-    from research.generate.draw_tasks import Drawn
+    from mallorn.research.generate.draw_tasks import Drawn
 
 PRIORITY: Final = -1000  # after all other jobs
 
@@ -91,9 +91,9 @@ def generate(
     the command waits for them.
     """
     with require_packages("worker"):
-        from research.generate.draw_tasks import draw
-        from research.generate.task_rule_file import OURS, read_rules
-        from research.generate.tasks_as_onnx import DIMENSIONS
+        from mallorn.research.generate.draw_tasks import draw
+        from mallorn.research.generate.task_rule_file import OURS, read_rules
+        from mallorn.research.generate.tasks_as_onnx import DIMENSIONS
 
     kinds = read_rules(rules or OURS, DIMENSIONS)
     unknown = sorted(set(kind or ()) - {task_kind.name for task_kind in kinds})
@@ -144,8 +144,8 @@ def _submit(
     stack: Connected, batch: "Sequence[Drawn]", number: int, shares: Mapping[str, int], target: str, seed: int
 ) -> list[Job]:
     """Submit a network of the tasks as one job per searcher; they share measurements."""
-    from research.generate.draw_tasks import network_name
-    from research.generate.tasks_as_onnx import network, only_patterns
+    from mallorn.research.generate.draw_tasks import network_name
+    from mallorn.research.generate.tasks_as_onnx import network, only_patterns
 
     name = network_name(seed, number)
     with TemporaryDirectory(prefix="mallorn-generate-") as scratch:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.dataset_options import DatasetPlace, dataset
-from cli.run_service_part import require_packages
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import JsonOption, print_json, print_note, stdout
-from cli.terminal.progress_bars import bar
+from mallorn.cli.dataset_options import DatasetPlace, dataset
+from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout
+from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
-    from db.session import Database
+    from mallorn.db.session import Database
 
 MEASUREMENTS: Final = "measurements.parquet"
 PROBLEMS_SHOWN: Final = 20
@@ -72,10 +72,10 @@ def import_datasets(
             if path.name == MEASUREMENTS or (path / MEASUREMENTS).is_file() or any(path.glob("*.parquet")):
                 directory = path.parent if path.is_file() else path
                 with require_packages("server,worker", "tvm"):
-                    from db.dataset.export_schema import TABLES
-                    from db.dataset.import_dataset import import_export
-                    from workers.interfaces.checked_dataset import CheckedDataset
-                    from workers.interfaces.model_compiler import open_sandboxed_compiler
+                    from mallorn.db.dataset.export_schema import TABLES
+                    from mallorn.db.dataset.import_dataset import import_export
+                    from mallorn.workers.interfaces.checked_dataset import CheckedDataset
+                    from mallorn.workers.interfaces.model_compiler import open_sandboxed_compiler
                 files = [directory / table.file for table in TABLES]
                 with open_sandboxed_compiler(*files) as graphs, bar(f"reading {directory.name}") as progress:
                     result = import_export(database, CheckedDataset(graphs, directory), progress)
@@ -99,7 +99,7 @@ def import_datasets(
 
 
 def _import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
-    from research.tuner_logs.store_tuner_logs import find_logs, load_log
+    from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
 
     logs = find_logs(path)
     with bar(f"reading {path.name}") as progress:
@@ -107,7 +107,7 @@ def _import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
             # A directory that `mallorn tune` wrote: jobs of the same model and target can use it.
             if (log.path / MANIFEST).is_file():
                 with require_packages("worker"):
-                    from research.tuner_logs.import_metaschedule_records import load_tuning_export
+                    from mallorn.research.tuner_logs.import_metaschedule_records import load_tuning_export
                 counts = load_tuning_export(database, log.path, tally.add_problem)
                 target = parse_target(read_manifest(log.path / MANIFEST).target).text
                 if target not in tally.targets:

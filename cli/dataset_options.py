@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from cli.run_service_part import require_packages
+from mallorn.cli.run_service_part import require_packages
 from mallorn.core.errors import NotFound
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
 
 if TYPE_CHECKING:
-    from db.repositories.snapshots import Selection
-    from db.session import Database
+    from mallorn.db.repositories.snapshots import Selection
+    from mallorn.db.session import Database
 
 DAY: Final = "%Y-%m-%d"
 DataOption = Annotated[
@@ -68,9 +68,9 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
     older or newer than this version's.
     """
     with require_packages("server"):
-        from db.engine import parse_url
-        from db.migrate import check_table_version, upgrade
-        from db.session import Database
+        from mallorn.db.engine import parse_url
+        from mallorn.db.migrate import check_table_version, upgrade
+        from mallorn.db.session import Database
     database_url = url or Settings().database_url
     if data is not None:
         database_url = f"sqlite:///{data.expanduser().absolute() / 'mallorn.db'}"
@@ -89,8 +89,8 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
 
 def to_selection(database: "Database", rows: RowFilter) -> "Selection":
     """Convert the options to a database filter. Raises NotFound for an unknown model."""
-    from db.repositories.snapshots import Selection
-    from db.repositories.stored_files import Models
+    from mallorn.db.repositories.snapshots import Selection
+    from mallorn.db.repositories.stored_files import Models
 
     model = rows.model
     if model is not None:

@@ -5,9 +5,9 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.dataset_options import DAY
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import (
+from mallorn.cli.dataset_options import DAY
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import (
     Address,
     JsonOption,
     YesOption,

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from cli.doctor_checks.findings import Finding, States, print_findings
-from cli.host_checks import check_free_space, run_check
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import Address, JsonOption, client
+from mallorn.cli.doctor_checks.findings import Finding, States, print_findings
+from mallorn.cli.host_checks import check_free_space, run_check
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import Conflict
 from mallorn.core.settings import Settings
-from stack.data_directory import DataDir, DataDirInUse
+from mallorn.stack.data_directory import DataDir, DataDirInUse
 
 
 @expand_option_groups
@@ -54,7 +54,7 @@ def doctor(
 
 def _repair(config: Settings) -> Iterator[Finding]:
     """Lock the data directory and repair it. Raises Conflict while a service uses it."""
-    from cli.doctor_checks.repair import repair_all
+    from mallorn.cli.doctor_checks.repair import repair_all
 
     directory = DataDir(config.data_dir.absolute())
     if not directory.path.is_dir():  # the first check reports it
@@ -68,8 +68,8 @@ def _repair(config: Settings) -> Iterator[Finding]:
 
 
 def _check_directory(config: Settings, backup: Path | None) -> Iterator[Finding]:
-    from cli.doctor_checks import stored_data
-    from db.repositories.access_control import needs_api_keys
+    from mallorn.cli.doctor_checks import stored_data
+    from mallorn.db.repositories.access_control import needs_api_keys
 
     directory = DataDir(config.data_dir.absolute())
     yield run_check("directory", lambda: stored_data.check_access_rights(directory.path))
@@ -84,7 +84,7 @@ def _check_directory(config: Settings, backup: Path | None) -> Iterator[Finding]
 
 def _check_running_parts(config: Settings, address: Address) -> Iterator[Finding]:
     """Check the parts of the service at `address`, else of the one on the data directory."""
-    from cli.doctor_checks import service
+    from mallorn.cli.doctor_checks import service
 
     stack = DataDir(config.data_dir.absolute()).read_running_stack()
     if address.url is None and stack is None:
@@ -103,8 +103,8 @@ def _check_running_parts(config: Settings, address: Address) -> Iterator[Finding
 
 def _check_stored_data(config: Settings, backup: Path | None) -> Iterator[Finding]:
     """Run the checks that need the database; stop if it or its tables are unusable."""
-    from cli.doctor_checks import stored_data
-    from db.session import Database
+    from mallorn.cli.doctor_checks import stored_data
+    from mallorn.db.session import Database
 
     with Database(config.database_url) as database:
         integrity = run_check("database", lambda: stored_data.check_integrity(database))

@@ -9,9 +9,17 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.find_client_and_job import find_job, open_reader
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, print_note, stdout, table
+from mallorn.cli.find_client_and_job import find_job, open_reader
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import (
+    JsonOption,
+    NewestJobArgument,
+    Place,
+    print_json,
+    print_note,
+    stdout,
+    table,
+)
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState

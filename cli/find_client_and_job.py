@@ -9,16 +9,16 @@ from typing import Final
 
 import httpx
 
-from cli.terminal.output import print_note
+from mallorn.cli.terminal.output import print_note
 from mallorn.client import Client
 from mallorn.core.address_checks import NotYours, check_own_service
 from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.settings import DEFAULT_URL, Settings
 from mallorn.core.version import API
 from mallorn.job import Job
+from mallorn.stack.data_directory import DataDir
+from mallorn.stack.read_only_coordinator import HERE, add_data_option_to_hints, data_option, serve_in_process
 from mallorn.wording.format_values import format_spent_trials
-from stack.data_directory import DataDir
-from stack.read_only_coordinator import HERE, add_data_option_to_hints, data_option, serve_in_process
 
 HEALTHY: Final = {"status": "ok"}
 PROBE_SEC: Final = 2.0

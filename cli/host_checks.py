@@ -9,14 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from cli.doctor_checks.findings import Finding
+from mallorn.cli.doctor_checks.findings import Finding
 from mallorn.core.errors import HostFault, MallornError, StorageFull
-from mallorn.core.install_command import MissingPackage, pip_install_command
+from mallorn.core.installation import MissingPackage, pip_install_command
 from mallorn.core.targets import LOCAL, Target
-from stack.supervised_process import search_path
+from mallorn.stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.interfaces.model_compiler import ModelCompiler
+    from mallorn.workers.interfaces.model_compiler import ModelCompiler
 
 LEAST_FREE_BYTES: Final = 256 << 20
 CPUS: Final = Path("/sys/devices/system/cpu")
@@ -42,7 +42,7 @@ def run_check(name: str, check: Callable[[], str], necessary: bool = True) -> Fi
 
 def check_linker() -> str:
     """Link a library as a test. Raises HostFault if that fails."""
-    from workers.tvm.linker import check_linking
+    from mallorn.workers.tvm.linker import check_linking
 
     with _use_child_path(), TemporaryDirectory(prefix="mallorn-check-") as folder:
         return f"{check_linking(Path(folder))} makes shared libraries"
@@ -60,7 +60,7 @@ def check_free_space(data: Path) -> str:
 
 def tvm_process() -> "ModelCompiler":
     """Return a process in which TVM loads at the first call; use it in a `with` block."""
-    from workers.interfaces.model_compiler import ModelCompiler
+    from mallorn.workers.interfaces.model_compiler import ModelCompiler
 
     return ModelCompiler(env={"PATH": search_path()}, name="TVM")
 
@@ -76,9 +76,9 @@ def check_tvm(graphs: "ModelCompiler", target: Target) -> str:
 
 def check_kernel(target: Target) -> str:
     """Build and run a kernel in candidates' sandboxes. Raises HostFault if that fails."""
-    from workers.interfaces.candidate_compiler import CandidateCompiler
-    from workers.interfaces.whole_model_engine import Engine
-    from workers.subprocesses.errors import ChildError
+    from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+    from mallorn.workers.interfaces.whole_model_engine import Engine
+    from mallorn.workers.subprocesses.errors import ChildError
 
     with TemporaryDirectory(prefix="mallorn-check-") as folder:
         room, env = Path(folder), {"PATH": search_path(), "TVM_NUM_THREADS": str(target.num_cores)}
@@ -96,8 +96,8 @@ def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
 
     Raises InvalidTarget if this machine cannot run it, unless `is_elsewhere`.
     """
-    from workers.device.detect_host import detect_target
-    from workers.device.target_support import check_executable, resolve_target
+    from mallorn.workers.device.detect_host import detect_target
+    from mallorn.workers.device.target_support import check_executable, resolve_target
 
     local_target = detect_target()
     if text == LOCAL:
@@ -110,7 +110,7 @@ def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
 
 def check_cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
     """Check for CUDA's compiler, runtime and driver; only a GPU here needs the driver."""
-    from workers.tvm.compile_cuda import find_toolchain
+    from mallorn.workers.tvm.compile_cuda import find_toolchain
 
     toolchain = find_toolchain()
     for part, command in toolchain.missing:
@@ -134,8 +134,8 @@ def check_model_import(graphs: "ModelCompiler", file: Path, shapes: dict[str, li
 
 def check_sandbox_level(mode: str) -> str:
     """Check that models and candidates run in a full sandbox. Raises HostFault if not."""
-    from workers.sandbox.sandbox import OFF, WHOLE
-    from workers.sandbox.sandbox_support import probe_sandbox_support
+    from mallorn.workers.sandbox.sandbox import OFF, WHOLE
+    from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 
     level = "off by MALLORN_SANDBOX" if mode == OFF else probe_sandbox_support(mode)
     if level == WHOLE:
@@ -169,7 +169,7 @@ def check_onnxruntime() -> str:
 
 def check_host(data: Path) -> None:
     """Run the fast checks before a service starts here. Raises the first check's error."""
-    from workers.host.core_lock import CoreLock
+    from mallorn.workers.host.core_lock import CoreLock
 
     check_linker()
     CoreLock().files()

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.find_client_and_job import (
+from mallorn.cli.find_client_and_job import (
     FIRST_STEP,
     check_active_job_has_service,
     check_ended_job_has_service,
@@ -16,11 +16,11 @@ from cli.find_client_and_job import (
     open_reader,
     open_source,
 )
-from cli.live_view import show_until_ended
-from cli.print_job_result import print_fetch, print_result, print_verdict
-from cli.terminal.job_options import EffortOptions, JobFlags
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import (
+from mallorn.cli.live_view import show_until_ended
+from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
+from mallorn.cli.terminal.job_options import EffortOptions, JobFlags
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import (
     JobArgument,
     JsonOption,
     NewestJobArgument,
@@ -37,7 +37,7 @@ from cli.terminal.output import (
     stdout,
     table,
 )
-from cli.terminal.progress_bars import upload_with_bar
+from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus

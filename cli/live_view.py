@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from cli.terminal.output import table
+from mallorn.cli.terminal.output import table
 from mallorn.core.device_wait_hint import find_device_command
 from mallorn.core.errors import Unavailable
 from mallorn.core.estimate_finish_time import finish_sec

@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.find_client_and_job import open_reader
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import (
+from mallorn.cli.find_client_and_job import open_reader
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import (
     JsonOption,
     Place,
     YesOption,
@@ -17,7 +17,7 @@ from cli.terminal.output import (
     print_rows,
     stdout,
 )
-from cli.terminal.progress_bars import upload_with_bar
+from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.wording.format_values import Column
 

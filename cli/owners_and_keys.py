@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.dataset_options import dataset
-from cli.find_client_and_job import open_reader
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import (
+from mallorn.cli.dataset_options import dataset
+from mallorn.cli.find_client_and_job import open_reader
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import (
     JsonOption,
     Place,
     YesOption,
@@ -76,7 +76,7 @@ def create(
     scopes = tuple(scope or USUAL_SCOPES)
     if writes_database:
         with dataset(place.data, None, create=True) as database, database.transaction() as session:
-            from db.repositories.access_control import ApiKeys
+            from mallorn.db.repositories.access_control import ApiKeys
 
             key = ApiKeys(session).create(owner or name, name, scopes, days)
     else:
@@ -164,7 +164,7 @@ def _add_owner_command(
         confirm_or_exit(f"{question} {owner}?", f"mallorn owners {action} {owner} --yes", yes or not question)
         if writes_database:
             with dataset(place.data, None) as database:
-                from db.repositories.access_control import apply_owner_action
+                from mallorn.db.repositories.access_control import apply_owner_action
 
                 name = apply_owner_action(database, action, owner).owner
         else:

@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.text import Text
 
-from cli.terminal.output import print_next, print_note, stdout, table
+from mallorn.cli.terminal.output import print_next, print_note, stdout, table
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
 from mallorn.wording.describe_results import ENGINE_COLUMNS, describe_result, latency_rows

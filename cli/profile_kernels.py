@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.compile_and_bench import ModelArgument, SchedulesOption, TargetOption, VersionOption, compile_tuned
-from cli.schedule_directory import local_model, read_schedule_directory
-from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.cli.compile_and_bench import (
+    ModelArgument,
+    SchedulesOption,
+    TargetOption,
+    VersionOption,
+    compile_tuned,
+)
+from mallorn.cli.schedule_directory import local_model, read_schedule_directory
+from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.values.machine import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version
 from mallorn.onnx_export import find_model_file
@@ -18,7 +24,7 @@ from mallorn.wording.format_values import Column, format_latency
 if TYPE_CHECKING:
     from mallorn.core.values.graph_report import RemainingCopy
     from mallorn.core.values.machine import Machine
-    from workers.interfaces.model_compiler import ModelTask
+    from mallorn.workers.interfaces.model_compiler import ModelTask
 
 SECONDS: Final = 2.0
 
@@ -34,7 +40,7 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Show a model's time by kernel, the machine's limits, and causes that trials do not change."""
-    from workers.whole_model.engines import TUNED, Engines
+    from mallorn.workers.whole_model.engines import TUNED, Engines
 
     model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
     with local_model(model, exported) as whole_model:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from cli.terminal.output import JsonOption, print_json, print_note, stdout
+from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.install_command import import_optional_module
+from mallorn.core.installation import import_optional_module
 from mallorn.onnx_export import find_model_file
 
 INSTALL = "bench"  # the extra that has onnxruntime
@@ -51,7 +51,7 @@ def quantize(
     """
     import_optional_module("onnxruntime", "mallorn quantize", INSTALL)
     import_optional_module("onnx", "mallorn quantize", INSTALL)
-    from cli.quantize_model import write_narrow_weights, write_quantised_model
+    from mallorn.cli.quantize_model import write_narrow_weights, write_quantised_model
 
     model = find_model_file(model)
     if data is not None and not data.is_file():

@@ -18,8 +18,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime import quantization
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from graphc.export.compare_with_onnxruntime import make_session
 from mallorn.core.errors import InvalidModel, InvalidRequest
+from mallorn.graphc.export.compare_with_onnxruntime import make_session
 
 HINT: Final = "numpy.savez('samples.npz', INPUT=array)   (by the inputs' names, samples along the first axis)"
 QUANTISED: Final = ("QuantizeLinear", "QLinear", "NBits")

@@ -8,10 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
-from cli.terminal.output import JsonOption, print_note, print_rows
-from cli.terminal.progress_bars import upload_with_bar
-from cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
+from mallorn.cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
+from mallorn.cli.terminal.output import JsonOption, print_note, print_rows
+from mallorn.cli.terminal.progress_bars import upload_with_bar
+from mallorn.cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
@@ -77,9 +77,9 @@ def record(
 ) -> None:
     """Record many candidates of some tasks in a file, to compare searchers without a device."""
     # Imported first, so that a missing pyarrow is reported before hours of measuring.
-    from research.replay.recorded_task import select_every_operator
-    from research.replay.recorded_tasks_from_dataset import collect_recorded_tasks
-    from research.replay.recording_file import write_tasks
+    from mallorn.research.replay.recorded_task import select_every_operator
+    from mallorn.research.replay.recorded_tasks_from_dataset import collect_recorded_tasks
+    from mallorn.research.replay.recording_file import write_tasks
 
     directories = [path.expanduser() for path in data or [Settings().data_dir]]
     if models:

@@ -5,9 +5,9 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.find_client_and_job import open_reader
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import JsonOption, Place, print_rows
+from mallorn.cli.find_client_and_job import open_reader
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import JsonOption, Place, print_rows
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
 from mallorn.wording.format_values import Column, first_line

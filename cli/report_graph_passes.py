@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.host_checks import resolve_target, tvm_process
-from cli.run_service_part import require_packages
-from cli.terminal.job_options import ShapeOption, TargetOption, accepted_names_text, parse_input_shape
-from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.cli.host_checks import resolve_target, tvm_process
+from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal.job_options import ShapeOption, TargetOption, accepted_names_text, parse_input_shape
+from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.targets import LOCAL
 from mallorn.onnx_export import as_onnx, find_model_file
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
-    from graphc.phases import PassEntry
     from mallorn.core.values.graph_report import RemainingCopy
-    from workers.interfaces.model_compiler import PassReport
+    from mallorn.graphc.phases import PassEntry
+    from mallorn.workers.interfaces.model_compiler import PassReport
 
 
 def passes(
@@ -50,7 +50,7 @@ def passes(
             return
         if dump is not None:
             dump.mkdir(parents=True, exist_ok=True)
-        from workers.tvm.graph_recipes import recipe_for
+        from mallorn.workers.tvm.graph_recipes import recipe_for
 
         shapes = dict(parse_input_shape(text) for text in input_shape or ())
         parsed_target, _ = resolve_target(target, is_elsewhere=True)

@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from cli.terminal.explain_error import explain_missing_package
+from mallorn.cli.terminal.explain_error import explain_missing_package
 from mallorn.core.address_checks import LAST_PORT
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.log_setup import set_up
 from mallorn.core.queues import CONTROL, WORKER_QUEUES
 from mallorn.core.settings import settings
-from stack.temporary_files import create_process_folder
+from mallorn.stack.temporary_files import create_process_folder
 
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
 
@@ -32,7 +32,7 @@ def serve(
     """Run the coordinator: the HTTP API and the page."""
     set_up("coordinator", settings())
     with require_packages("server"):
-        from services.coordinator.serve import serve as serve_coordinator
+        from mallorn.services.coordinator.serve import serve as serve_coordinator
     end_on_sigterm()  # uvicorn raises the signal once more when it has shut down
     options = {"host": host, "port": port}
     serve_coordinator(settings().model_copy(update={k: v for k, v in options.items() if v is not None}))
@@ -50,10 +50,10 @@ def worker(
         raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
     set_up("worker", settings())
     with require_packages("worker"):
-        from db.repositories.access_control import needs_api_keys
-        from stack.run_celery import run_worker
-        from workers.app import app
-        from workers.sandbox.sandbox_support import probe_sandbox_support
+        from mallorn.db.repositories.access_control import needs_api_keys
+        from mallorn.stack.run_celery import run_worker
+        from mallorn.workers.app import app
+        from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
     open_store(settings().artifacts)
     settings().sandbox = mode = settings().sandbox_mode(needs_api_keys(settings()))
     probe_sandbox_support(mode)  # raises if a sandbox is required and this host has none
@@ -66,8 +66,8 @@ def control() -> None:
     """Run planning, sweeping and reaping, and the timer that wakes them."""
     set_up("control", settings())
     with require_packages("server"):
-        from services.control.app import app, start_periodic_task_thread
-        from stack.run_celery import run_worker
+        from mallorn.services.control.app import app, start_periodic_task_thread
+        from mallorn.stack.run_celery import run_worker
     open_store(settings().artifacts)
     check_tables(settings().database_url)
     start_periodic_task_thread()
@@ -84,7 +84,7 @@ def tracker(
     """Run TVM's RPC tracker, where devices register."""
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     with require_packages("worker"):
-        from workers.device.serve_tracker import serve_tracker
+        from mallorn.workers.device.serve_tracker import serve_tracker
     known_host, known_port = settings().tracker_address
     set_up("tracker", settings())
     end_on_sigterm()
@@ -94,9 +94,9 @@ def tracker(
 def migrate() -> None:
     """Bring the database to this version's tables."""
     with require_packages("server"):
-        from db.backups import take_before_migrations
-        from db.bundled.load_bundled import load_bundled_models
-        from db.migrate import upgrade
+        from mallorn.db.backups import take_before_migrations
+        from mallorn.db.bundled.load_bundled import load_bundled_models
+        from mallorn.db.migrate import upgrade
     if backup := take_before_migrations(settings().database_url, settings().keep_backups):
         typer.echo(f"The database as it was is kept in {backup}.", err=True)
     upgrade(settings().database_url)
@@ -107,8 +107,8 @@ def migrate() -> None:
 
 def check_tables(url: str) -> None:
     """Raise Conflict if the tables have another version; ignore a database that is down."""
-    from db.migrate import check_table_version
-    from db.session import Database
+    from mallorn.db.migrate import check_table_version
+    from mallorn.db.session import Database
 
     with Database(url) as database, suppress(Unavailable):
         check_table_version(database)

@@ -9,16 +9,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from cli.run_service_part import require_packages
+from mallorn.cli.run_service_part import require_packages
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest
 from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import as_onnx
-from stack.supervised_process import search_path
+from mallorn.stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.whole_model.compiled_model import WholeModel
+    from mallorn.workers.whole_model.compiled_model import WholeModel
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def read_schedule_directory(
         raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")
     requested = None
     if target is not None:
-        from workers.device.target_support import resolve_target
+        from mallorn.workers.device.target_support import resolve_target
 
         requested = resolve_target(target)
     if (directory / MANIFEST).is_file():
@@ -71,7 +71,7 @@ def read_schedule_directory(
         message = f"{directory} has no {MANIFEST}, so the target is unknown"
         raise InvalidRequest(message, hint="add --target local, or the target as JSON")
     else:
-        from workers.tvm.graph_recipes import PLAIN, recipe_for, stored_recipe
+        from mallorn.workers.tvm.graph_recipes import PLAIN, recipe_for, stored_recipe
 
         recipe = stored_recipe(recipe_for(PLAIN.name, requested))
         manifest = Manifest(target=requested.text, recipe=recipe)
@@ -100,9 +100,9 @@ def local_model(
     Engines run on `threads` threads, by default as many as the target has cores.
     """
     with require_packages("worker", "onnx", "tvm"):
-        from workers.interfaces.model_compiler import ModelCompiler
-        from workers.sandbox.landlock import READ
-        from workers.whole_model.compiled_model import WholeModel
+        from mallorn.workers.interfaces.model_compiler import ModelCompiler
+        from mallorn.workers.sandbox.landlock import READ
+        from mallorn.workers.whole_model.compiled_model import WholeModel
     count = threads or exported.target.num_cores
     search_env, manifest = {"PATH": search_path()}, exported.manifest
     with as_onnx(model) as file, TemporaryDirectory(prefix="mallorn-") as parent:

@@ -6,14 +6,14 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from cli.dataset_import import ImportTally
-from cli.dataset_options import DatasetPlace, dataset
-from cli.find_client_and_job import FIRST_STEP, open_reader
-from cli.run_service_part import require_packages
-from cli.terminal.job_options import ForceOption
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
-from cli.terminal.progress_bars import bar
+from mallorn.cli.dataset_import import ImportTally
+from mallorn.cli.dataset_options import DatasetPlace, dataset
+from mallorn.cli.find_client_and_job import FIRST_STEP, open_reader
+from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal.job_options import ForceOption
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
+from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
@@ -99,7 +99,7 @@ def export(
     """Write the best known record of every workload into a folder that git and stock TVM can read."""
     parsed_target = None if target is None else parse_target(target)
     with require_packages("worker"):
-        from research.shared_schedules.export_best_records import export_schedules
+        from mallorn.research.shared_schedules.export_best_records import export_schedules
     with dataset(*place) as database, bar("writing") as progress:
         exports = list(export_schedules(database, directory, parsed_target, progress))
     if not exports:
@@ -133,7 +133,7 @@ def import_schedule_folders(
             raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")
     tally = ImportTally()
     with require_packages("worker"):
-        from research.shared_schedules.import_folders import import_schedules
+        from mallorn.research.shared_schedules.import_folders import import_schedules
     with dataset(*place, create=True) as database:
         for directory in directories:
             with bar(f"reading {directory.name}") as progress:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from cli.run_service_part import require_packages
-from cli.terminal.output import print_note
+from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, is_loopback
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.log_setup import set_up
 from mallorn.core.settings import Settings, settings
 from mallorn.core.targets import CUDA, LOCAL, parse_target
-from stack.supervised_process import DieWithParent
-from stack.temporary_files import create_process_folder
+from mallorn.stack.supervised_process import DieWithParent
+from mallorn.stack.temporary_files import create_process_folder
 
 if TYPE_CHECKING:
-    from workers.device.cuda_driver import Gpu
+    from mallorn.workers.device.cuda_driver import Gpu
 
 _PR_SET_DUMPABLE: Final = 4
 PORTS: Final = 100
@@ -51,10 +51,10 @@ def device(
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     config = Settings(tracker=tracker) if tracker else settings()
     with require_packages("worker"):
-        from workers.device.key_agent import isolate_fleet_key
-        from workers.device.nvidia_driver import choose_gpu, visible_gpus
-        from workers.device.serve_device import serve_device
-        from workers.device.target_support import check_executable, resolve_target
+        from mallorn.workers.device.key_agent import isolate_fleet_key
+        from mallorn.workers.device.nvidia_driver import choose_gpu, visible_gpus
+        from mallorn.workers.device.serve_device import serve_device
+        from mallorn.workers.device.target_support import check_executable, resolve_target
     is_local = target in LOCAL_WORDS
     drives_gpu = not is_local and (target == CUDA or parse_target(target).kind == CUDA)
     if gpu and not drives_gpu:

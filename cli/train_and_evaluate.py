@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from cli.dataset_options import (
+from mallorn.cli.dataset_options import (
     DatabaseOption,
     DatasetPlace,
     OpOption,
@@ -19,11 +19,11 @@ from cli.dataset_options import (
     dataset,
     to_selection,
 )
-from cli.run_service_part import require_packages
-from cli.terminal.job_options import accepted_names_text
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from cli.terminal.progress_bars import bar
+from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal.job_options import accepted_names_text
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import check_name, resolve
@@ -32,11 +32,11 @@ from mallorn.core.targets import parse_target
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
-    from db.dataset.take_snapshots import Progress
-    from db.session import Database
-    from research.pretraining.feature_rows import Lowering
-    from research.pretraining.pretrain import PretrainedBase
-    from research.pretraining.training_data import TrainingData
+    from mallorn.db.dataset.take_snapshots import Progress
+    from mallorn.db.session import Database
+    from mallorn.research.pretraining.feature_rows import Lowering
+    from mallorn.research.pretraining.pretrain import PretrainedBase
+    from mallorn.research.pretraining.training_data import TrainingData
 
 
 class Taught(NamedTuple):
@@ -66,11 +66,11 @@ def open_training_data(
 @contextmanager
 def open_lowering(database: "Database") -> Iterator["Lowering"]:
     """Yield a compiler for a database's programs; its process starts when first used."""
-    from research.pretraining.feature_rows import Lowering
-    from workers.interfaces.candidate_compiler import CandidateCompiler
-    from workers.process.worker_runtime import MAX_CALLS
-    from workers.round.feature_lookup import FeatureLookup
-    from workers.round.train_cost_model import MOST_NEW
+    from mallorn.research.pretraining.feature_rows import Lowering
+    from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+    from mallorn.workers.process.worker_runtime import MAX_CALLS
+    from mallorn.workers.round.feature_lookup import FeatureLookup
+    from mallorn.workers.round.train_cost_model import MOST_NEW
 
     memory_bytes = Settings().child_memory_bytes
     compiler = CandidateCompiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
@@ -84,7 +84,7 @@ def read_database_measurements(
     database: "Database", snapshot: str | None, target: str | None, op: str | None
 ) -> "TrainingData":
     """Return a database's measurements: a snapshot's, or those that match the filters."""
-    from research.pretraining.from_database import read_measurements
+    from mallorn.research.pretraining.from_database import read_measurements
 
     if snapshot is not None and (target or op):
         raise InvalidRequest("a snapshot has its own filter", hint=f"--snapshot {snapshot}   (alone)")
@@ -95,7 +95,7 @@ def read_database_measurements(
 
 def read_parquet(path: Path) -> "TrainingData":
     """Read measurements from Parquet files, with a progress bar."""
-    from research.pretraining.from_parquet import read_training_data
+    from mallorn.research.pretraining.from_parquet import read_training_data
 
     with bar(f"reading {path.name}") as progress:
         return read_training_data(path, progress)
@@ -170,15 +170,15 @@ def pretrain(
         message = f"a share of the rows is above 0 and at most 1, and {choose:g} is not"
         raise InvalidRequest(message, hint=f"mallorn pretrain {model} --choose 0.25")
     with require_packages("worker"):
-        from research.pretraining.pretrain import WORTH_PAIRS, is_trained_on_foreign_only
-        from research.pretraining.pretrain import pretrain as fit_bases
+        from mallorn.research.pretraining.pretrain import WORTH_PAIRS, is_trained_on_foreign_only
+        from mallorn.research.pretraining.pretrain import pretrain as fit_bases
     with dataset(*place, create=source is not None) as database, open_lowering(database) as lowering:
         if source is None:
             examples = read_database_measurements(database, snapshot, target, op)
         else:
             examples = read_parquet(source)
         if foreign:
-            from research.pretraining.from_tuner_logs import add_tuner_log_records
+            from mallorn.research.pretraining.from_tuner_logs import add_tuner_log_records
 
             examples = add_tuner_log_records(database, examples, model, op)
         note_skipped(examples)
@@ -303,8 +303,8 @@ def _figures_by_arm(
     """Yield each model's metrics; with `control`, also when fitted to shuffled labels."""
     import numpy as np
 
-    from research.pretraining.evaluate_splits import compute_test_scores
-    from research.pretraining.feature_rows import rows_for
+    from mallorn.research.pretraining.evaluate_splits import compute_test_scores
+    from mallorn.research.pretraining.feature_rows import rows_for
 
     arms = [(name, False) for name in models] + [(name, True) for name in models if control]
     for number, (name, is_control) in enumerate(arms):

@@ -9,14 +9,14 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.host_checks import check_host
-from cli.live_view import show_until_ended
-from cli.print_job_result import print_tuned_job
-from cli.terminal.job_options import EffortOptions, ForceOption, JobFlags
-from cli.terminal.option_groups import expand_option_groups
-from cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
-from cli.terminal.progress_bars import upload_with_bar
-from cli.wait_until_tuned import interrupt_on_signals
+from mallorn.cli.host_checks import check_host
+from mallorn.cli.live_view import show_until_ended
+from mallorn.cli.print_job_result import print_tuned_job
+from mallorn.cli.terminal.job_options import EffortOptions, ForceOption, JobFlags
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
+from mallorn.cli.terminal.progress_bars import upload_with_bar
+from mallorn.cli.wait_until_tuned import interrupt_on_signals
 from mallorn.core.check_option_kwargs import check_option_kwargs
 from mallorn.core.check_plugin_classes import list_user_classes
 from mallorn.core.errors import Conflict, MallornError

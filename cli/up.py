@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from cli.run_service_part import require_packages
-from cli.terminal.output import print_note
+from mallorn.cli.run_service_part import require_packages
+from mallorn.cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, check_binding, host_and_port, is_loopback
 from mallorn.core.settings import Settings, unknown_variables
-from services.coordinator.sign_in.allow_list import AllowList
-from stack.data_directory import DataDir
-from stack.process_specs import LOOPBACK, StackLayout
-from stack.tcp_ports import check_or_choose_port, free_port
+from mallorn.services.coordinator.sign_in.allow_list import AllowList
+from mallorn.stack.data_directory import DataDir
+from mallorn.stack.process_specs import LOOPBACK, StackLayout
+from mallorn.stack.tcp_ports import check_or_choose_port, free_port
 
 
 def up(
@@ -40,8 +40,8 @@ def up(
     until_unused: Annotated[bool, typer.Option("--until-unused", hidden=True)] = False,
 ) -> None:
     """Run the whole service on this machine, until stopped."""
-    from cli.main import app
-    from stack.run_stack import run_stack
+    from mallorn.cli.main import app
+    from mallorn.stack.run_stack import run_stack
 
     config = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
     for sentence in unknown_variables(os.environ):
@@ -51,7 +51,7 @@ def up(
     needs_api_keys = bool(config.api_keys or config.oidc_issuer)
     if not needs_api_keys and not is_loopback(host):
         with require_packages("server,worker"):
-            from db.repositories.access_control import has_api_keys
+            from mallorn.db.repositories.access_control import has_api_keys
         needs_api_keys = has_api_keys(config.database_url)
     check_binding(host, needs_api_keys)
     directory = DataDir(config.data_dir.absolute())

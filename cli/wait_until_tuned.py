@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from cli.terminal.progress_bars import bar
+from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import MallornError
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState

@@ -6,15 +6,15 @@ from typing import ClassVar, Final, Self, TypeVar, cast
 
 import numpy as np
 
-from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.labels import clip_time_labels, is_time_label
-from costmodels.metrics import iterate_group_rows
-from costmodels.neural_networks import TLP
-from costmodels.serialization import Arrays, Numbers, as_array, unpack
-from costmodels.torch_model import Neural
-from costmodels.transfer_model_base import ManyDomains, TransferModel
-from costmodels.views import PRIMITIVES, VIEWS, View, check_rows
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
+from mallorn.costmodels.labels import clip_time_labels, is_time_label
+from mallorn.costmodels.metrics import iterate_group_rows
+from mallorn.costmodels.neural_networks import TLP
+from mallorn.costmodels.serialization import Arrays, Numbers, as_array, unpack
+from mallorn.costmodels.torch_model import Neural
+from mallorn.costmodels.transfer_model_base import ManyDomains, TransferModel
+from mallorn.costmodels.views import PRIMITIVES, VIEWS, View, check_rows
 
 MOMENTUM: Final = 0.9
 UPDATES: Final = 4

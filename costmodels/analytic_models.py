@@ -6,12 +6,12 @@ from typing import ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 
-from costmodels.base import FAILED_LABEL, Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.decision_columns_and_prefixes import SPATIAL_LEVELS, WIDTH, Tiling, read_tiling
-from costmodels.labels import is_time_label
-from costmodels.serialization import pack, unpack
-from costmodels.views import ACCESSES, EXECUTED, Count, check_rows, check_width
 from mallorn.core.values.machine import Cache, Machine, assume_typical_cpu
+from mallorn.costmodels.base import FAILED_LABEL, Column, CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.decision_columns_and_prefixes import SPATIAL_LEVELS, WIDTH, Tiling, read_tiling
+from mallorn.costmodels.labels import is_time_label
+from mallorn.costmodels.serialization import pack, unpack
+from mallorn.costmodels.views import ACCESSES, EXECUTED, Count, check_rows, check_width
 
 FIRST_SPREAD: Final = 1.0  # log units; used until measurements show the error
 FEWEST_ROWS: Final = 8

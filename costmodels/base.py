@@ -33,7 +33,7 @@ class CostModel(ABC):
     - The same data and seed give the same model on the same machine.
     - `predict` never fails on rows of the right width, and scores all in one vector pass.
     - `save`/`load` use no pickle; a loaded model predicts what the saved one did.
-    - `view` names the set of features that the model reads (`costmodels.views`).
+    - `view` names the set of features that the model reads (`mallorn.costmodels.views`).
     """
 
     view: ClassVar[str] = "decisions"

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.evaluation import hold_out_newest, rebase_labels
-from costmodels.metrics import pairwise_accuracy
-from costmodels.serialization import as_array, pack, unpack
-from costmodels.views import check_rows
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine
+from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.evaluation import hold_out_newest, rebase_labels
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.serialization import as_array, pack, unpack
+from mallorn.costmodels.views import check_rows
 
 SHARE: Final = 0.8
 DEVIATIONS: Final = 1.2816  # SHARE of a normal distribution is within so many deviations

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Column, CostModel, Matrix, Vector
+from mallorn.costmodels.base import Column, CostModel, Matrix, Vector
 
 WIDTH: Final = 136
 SHARED: Final = 57

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Vector
+from mallorn.costmodels.base import Vector
 
 Tensor = NDArray[np.floating]  # first axis: the network
 Layers = Sequence[Tensor]  # weights and offsets, alternating

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, Column, Prediction, Vector
-from costmodels.serialization import Arrays, Numbers
+from mallorn.costmodels.base import FAILED_LABEL, Column, Prediction, Vector
+from mallorn.costmodels.serialization import Arrays, Numbers
 
 Weights = NDArray[np.float64]
 Matrix = NDArray[np.floating[Any]]

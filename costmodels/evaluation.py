@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels import metrics
-from costmodels.base import CostModel, Groups, Indices, Matrix, Vector
-from costmodels.labels import clip_time_labels, is_time_label
-from costmodels.metrics import iterate_group_rows
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels import metrics
+from mallorn.costmodels.base import CostModel, Groups, Indices, Matrix, Vector
+from mallorn.costmodels.labels import clip_time_labels, is_time_label
+from mallorn.costmodels.metrics import iterate_group_rows
 
 Networks = Mapping[str, Set[int]]  # the tasks of each network
 

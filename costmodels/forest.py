@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.tree import ExtraTreeRegressor
 
-from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import (
+from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.ensemble_spread import (
     FEWEST_JUDGED,
     UNKNOWN,
     Weights,
@@ -19,10 +19,10 @@ from costmodels.ensemble_spread import (
     untrained_prediction,
     weight_fast_rows,
 )
-from costmodels.labels import is_time_label
-from costmodels.metrics import iterate_group_rows
-from costmodels.serialization import pack, unpack
-from costmodels.views import check_rows
+from mallorn.costmodels.labels import is_time_label
+from mallorn.costmodels.metrics import iterate_group_rows
+from mallorn.costmodels.serialization import pack, unpack
+from mallorn.costmodels.views import check_rows
 
 
 class Trees(NamedTuple):

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, LATE_LABEL, Groups, Indices, Vector
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
+from mallorn.costmodels.base import FAILED_LABEL, LATE_LABEL, Groups, Indices, Vector
 
 # Outcomes that say nothing about the candidate.
 UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED, Outcome.NOT_RECORDED, Outcome.WITHDRAWN})

@@ -8,8 +8,9 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import (
+from mallorn.core.installation import import_optional_module
+from mallorn.costmodels.base import FAILED_LABEL, CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.ensemble_spread import (
     UNCALIBRATED,
     ScoreCalibration,
     Weights,
@@ -19,12 +20,11 @@ from costmodels.ensemble_spread import (
     untrained_prediction,
     weight_fast_rows,
 )
-from costmodels.evaluation import hold_out_newest, rebase_labels
-from costmodels.labels import is_time_label
-from costmodels.metrics import pairwise_accuracy
-from costmodels.serialization import as_array, pack, unpack, unreadable
-from costmodels.views import check_rows
-from mallorn.core.install_command import import_optional_module
+from mallorn.costmodels.evaluation import hold_out_newest, rebase_labels
+from mallorn.costmodels.labels import is_time_label
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.serialization import as_array, pack, unpack, unreadable
+from mallorn.costmodels.views import check_rows
 
 MEMBERS = 4
 TREES = 40

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Groups, Vector
+from mallorn.costmodels.base import Groups, Vector
 
 Weights = dict[int, float]
 Figure = Callable[[Vector, Vector, Groups], float]  # a metric of scores, labels and groups

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.dense_layers import (
+from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.dense_layers import (
     AdamW,
     Tensor,
     forward,
@@ -16,7 +16,7 @@ from costmodels.dense_layers import (
     loss_gradient,
     one_group_batches,
 )
-from costmodels.ensemble_spread import (
+from mallorn.costmodels.ensemble_spread import (
     UNCALIBRATED,
     ScoreCalibration,
     bootstrap_counts,
@@ -24,9 +24,9 @@ from costmodels.ensemble_spread import (
     untrained_prediction,
     weight_fast_rows,
 )
-from costmodels.serialization import pack, unpack
-from costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
-from costmodels.views import check_rows
+from mallorn.costmodels.serialization import pack, unpack
+from mallorn.costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
+from mallorn.costmodels.views import check_rows
 
 KIND: Final = "mlp"
 MEMBERS: Final = 3

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from costmodels.standardize_inputs import PARENT, QUANTILES, depths_of, input_column_count, parents_of
-from costmodels.torch_model import (
+from mallorn.costmodels.standardize_inputs import PARENT, QUANTILES, depths_of, input_column_count, parents_of
+from mallorn.costmodels.torch_model import (
     FAR,
     Layers,
     Neural,
@@ -17,7 +17,7 @@ from costmodels.torch_model import (
     masked_mean,
     normal,
 )
-from costmodels.views import LOOPS, PRIMITIVES, STATEMENTS
+from mallorn.costmodels.views import LOOPS, PRIMITIVES, STATEMENTS
 
 if TYPE_CHECKING:
     from torch import Tensor

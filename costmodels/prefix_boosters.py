@@ -9,8 +9,8 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.decision_columns_and_prefixes import (
+from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
+from mallorn.costmodels.decision_columns_and_prefixes import (
     DECIDED,
     LAST,
     SHARED,
@@ -23,10 +23,10 @@ from costmodels.decision_columns_and_prefixes import (
     has_reproducible_columns,
     mask_undecided_columns,
 )
-from costmodels.ensemble_spread import LARGEST, replace_nonfinite, weight_fast_rows
-from costmodels.metrics import iterate_group_rows
-from costmodels.serialization import as_array, pack, unpack
-from costmodels.xgboost_models import (
+from mallorn.costmodels.ensemble_spread import LARGEST, replace_nonfinite, weight_fast_rows
+from mallorn.costmodels.metrics import iterate_group_rows
+from mallorn.costmodels.serialization import as_array, pack, unpack
+from mallorn.costmodels.xgboost_models import (
     XGBoost,
     as_arrays,
     from_arrays,

@@ -5,9 +5,9 @@ import struct
 
 import numpy as np
 
-from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.serialization import unreadable
-from costmodels.views import check_rows
+from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.serialization import unreadable
+from mallorn.costmodels.views import check_rows
 
 _FORMAT = "<q"
 

@@ -5,9 +5,10 @@ from typing import ClassVar, Final
 import numpy as np
 import xgboost
 
-from costmodels.analytic_models import Draft
-from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import (
+from mallorn.core.values.machine import Machine
+from mallorn.costmodels.analytic_models import Draft
+from mallorn.costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.ensemble_spread import (
     UNKNOWN,
     bootstrap_counts,
     combine_member_scores,
@@ -15,10 +16,10 @@ from costmodels.ensemble_spread import (
     unexplained_error,
     weight_fast_rows,
 )
-from costmodels.serialization import Arrays, Numbers
-from costmodels.transfer_model_base import TransferModel
-from costmodels.views import check_rows
-from costmodels.xgboost_models import (
+from mallorn.costmodels.serialization import Arrays, Numbers
+from mallorn.costmodels.transfer_model_base import TransferModel
+from mallorn.costmodels.views import check_rows
+from mallorn.costmodels.xgboost_models import (
     MEMBERS,
     as_arrays,
     from_arrays,
@@ -26,7 +27,6 @@ from costmodels.xgboost_models import (
     member_scores,
     train_booster,
 )
-from mallorn.core.values.machine import Machine
 
 TRUSTED_ROWS: Final = 16.0  # weight of the prior slope 1, in rows
 

@@ -5,11 +5,11 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import UNKNOWN, untrained_prediction, weight_fast_rows
-from costmodels.serialization import pack, unpack
-from costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
-from costmodels.views import CODE, check_rows, check_width
+from mallorn.costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.ensemble_spread import UNKNOWN, untrained_prediction, weight_fast_rows
+from mallorn.costmodels.serialization import pack, unpack
+from mallorn.costmodels.standardize_inputs import HingeFeatures, fit_hinge_features
+from mallorn.costmodels.views import CODE, check_rows, check_width
 
 KIND: Final = "static"
 STRENGTHS: Final = np.logspace(-1, 4, 11)  # ridge penalties; leave-one-out error selects one

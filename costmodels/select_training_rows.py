@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import rankdata
 
-from costmodels.base import Groups, Indices, Matrix, Vector
-from costmodels.ensemble_spread import bootstrap_counts, replace_nonfinite, weight_fast_rows
-from costmodels.metrics import iterate_group_rows
-from costmodels.xgboost_models import make_quantile_matrix, member_scores, train_booster
+from mallorn.costmodels.base import Groups, Indices, Matrix, Vector
+from mallorn.costmodels.ensemble_spread import bootstrap_counts, replace_nonfinite, weight_fast_rows
+from mallorn.costmodels.metrics import iterate_group_rows
+from mallorn.costmodels.xgboost_models import make_quantile_matrix, member_scores, train_booster
 
 BATCHES: Final = 4  # the first takes equally many rows of each task, the others are scored
 COMMITTEE: Final = 3

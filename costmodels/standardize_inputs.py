@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Matrix
-from costmodels.ensemble_spread import replace_nonfinite
-from costmodels.views import View
+from mallorn.costmodels.base import Matrix
+from mallorn.costmodels.ensemble_spread import replace_nonfinite
+from mallorn.costmodels.views import View
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,9 +7,9 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
-from costmodels.dense_layers import lambda_rank_gradient
-from costmodels.ensemble_spread import (
+from mallorn.costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
+from mallorn.costmodels.dense_layers import lambda_rank_gradient
+from mallorn.costmodels.ensemble_spread import (
     UNCALIBRATED,
     ScoreCalibration,
     bootstrap_counts,
@@ -18,10 +18,10 @@ from costmodels.ensemble_spread import (
     untrained_prediction,
     weight_fast_rows,
 )
-from costmodels.metrics import iterate_group_rows
-from costmodels.serialization import pack, unpack
-from costmodels.views import STATEMENTS, check_rows, check_width
-from costmodels.xgboost_models import (
+from mallorn.costmodels.metrics import iterate_group_rows
+from mallorn.costmodels.serialization import pack, unpack
+from mallorn.costmodels.views import STATEMENTS, check_rows, check_width
+from mallorn.costmodels.xgboost_models import (
     MEMBERS,
     Objective,
     Push,

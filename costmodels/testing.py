@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
-from costmodels.metrics import pairwise_accuracy
-from costmodels.views import LOOPS, VIEWS
+from mallorn.costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.views import LOOPS, VIEWS
 
 Data = tuple[Matrix, Vector, NDArray[np.int64]]
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.dense_layers import AdamW, loss_gradient, one_group_batches
-from costmodels.ensemble_spread import (
+from mallorn.core.installation import import_optional_module
+from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
+from mallorn.costmodels.dense_layers import AdamW, loss_gradient, one_group_batches
+from mallorn.costmodels.ensemble_spread import (
     ScoreCalibration,
     fit_calibration,
     fold_counts,
     untrained_prediction,
     weight_fast_rows,
 )
-from costmodels.labels import bounded_sample
-from costmodels.serialization import Numbers, pack, unpack
-from costmodels.standardize_inputs import Table, Tables, fit_table_scaling
-from costmodels.views import VIEWS, check_rows, check_width
-from mallorn.core.install_command import import_optional_module
+from mallorn.costmodels.labels import bounded_sample
+from mallorn.costmodels.serialization import Numbers, pack, unpack
+from mallorn.costmodels.standardize_inputs import Table, Tables, fit_table_scaling
+from mallorn.costmodels.views import VIEWS, check_rows, check_width
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,10 +4,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self, cast
 
-from costmodels.base import CostModel, Indices, Matrix, Vector
-from costmodels.serialization import Arrays, Numbers, as_array, pack, unpack
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import REGISTRY, resolve
+from mallorn.costmodels.base import CostModel, Indices, Matrix, Vector
+from mallorn.costmodels.serialization import Arrays, Numbers, as_array, pack, unpack
 
 
 class TransferModel(CostModel):

@@ -1,7 +1,7 @@
 """Views (sets of features) of a candidate that cost models read; a row is a flattened view.
 
 A view with several dimensions is a padded table: one line per token, node or statement, in
-program order, with 1 in the first column of used lines. `workers.features` computes views.
+program order, with 1 in the first column of used lines. `mallorn.workers.features` computes views.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Groups, Matrix, Vector
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.base import Groups, Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def check_rows(features: Matrix, labels: Vector, groups: Groups) -> None:
         raise InvalidRequest(
             f"{wrong.sum()} of {len(labels)} labels are not log(best latency / latency), which is at most 0: "
             f"the first of them is {labels[wrong][0]:g}",
-            hint="make labels of latencies with costmodels.labels.labels",
+            hint="make labels of latencies with mallorn.costmodels.labels.labels",
         )
 
 

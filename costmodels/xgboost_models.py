@@ -9,8 +9,8 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import (
+from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.ensemble_spread import (
     UNKNOWN,
     Weights,
     bootstrap_counts,
@@ -20,8 +20,8 @@ from costmodels.ensemble_spread import (
     untrained_prediction,
     weight_fast_rows,
 )
-from costmodels.serialization import add_digest, as_array, check_and_remove_digest, unreadable
-from costmodels.views import check_rows
+from mallorn.costmodels.serialization import add_digest, as_array, check_and_remove_digest, unreadable
+from mallorn.costmodels.views import check_rows
 
 MEMBERS: Final = 4
 TREES: Final = 40

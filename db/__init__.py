@@ -1,1 +1,1 @@
-"""Tables, sessions and repositories. Every query of the project lives in db.repositories."""
+"""Tables, sessions and repositories. Every query of the project lives in mallorn.db.repositories."""

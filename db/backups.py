@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 from sqlalchemy import inspect
 
-from db.engine import parse_url
-from db.migrate import OldTables, check_table_version
-from db.session import Database
 from mallorn.core.errors import Conflict, MallornError, NotFound, StorageFull, Unavailable
+from mallorn.db.engine import parse_url
+from mallorn.db.migrate import OldTables, check_table_version
+from mallorn.db.session import Database
 
 RESTORE: Final = "stop the service, then: mallorn doctor --repair   (docs/runbook.md, Damage)"
 # A process with a database open in WAL mode holds a shared lock on these bytes.

@@ -9,10 +9,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from db.engine import WRITE, create_engine, parse_url, translate_database_errors
-from db.session import Database
 from mallorn.core.errors import Conflict, StorageFull, Unavailable
-from mallorn.core.install_command import pip_upgrade_command
+from mallorn.core.installation import pip_upgrade_command
+from mallorn.db.engine import WRITE, create_engine, parse_url, translate_database_errors
+from mallorn.db.session import Database
 
 _LOCK = 0x6D616C6C  # "mall": key of our advisory lock on a Postgres server
 _MIGRATE = "mallorn migrate"

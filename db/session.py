@@ -10,8 +10,8 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from db.database_clock import now
-from db.engine import WRITE, create_engine, parse_url, translate_database_errors
+from mallorn.db.database_clock import now
+from mallorn.db.engine import WRITE, create_engine, parse_url, translate_database_errors
 
 # Write transactions take milliseconds; some queries take seconds.
 ANSWER_SEC: Final = 30.0

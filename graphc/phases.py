@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inspect import getdoc
 from typing import Any
 
-from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
+from mallorn.graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from mallorn.core.install_command import import_optional_module
+from mallorn.core.installation import import_optional_module
 from mallorn.core.values.base import Value
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.results.best_so_far_curve import CurvePoint

@@ -11,16 +11,16 @@ from typing import Final
 
 from mallorn.client import Client
 from mallorn.core.errors import NoDevice, Unavailable
+from mallorn.core.installation import python_path
 from mallorn.core.settings import Settings
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.version import API
 from mallorn.job import Job
 from mallorn.progress_lines import print_line
-from stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
-from stack.process_specs import mallorn_command
-from stack.read_only_coordinator import DataDirTransport, add_data_option_to_hints
-from stack.readiness_probes import make_http_probe
-from stack.supervised_process import python_path
+from mallorn.stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
+from mallorn.stack.process_specs import mallorn_command
+from mallorn.stack.read_only_coordinator import DataDirTransport, add_data_option_to_hints
+from mallorn.stack.readiness_probes import make_http_probe
 
 START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
 STOP_TIMEOUT_SEC: Final = 90.0
@@ -96,8 +96,8 @@ def resolve_target_to_submit(stack: Connected, target: str) -> str:
     devices = stack.api.devices()
     if any(device.online for device in devices):
         return LOCAL
-    from workers.device.detect_host import detect_target, read_host_facts
-    from workers.tvm.code_digest import TVM_VERSION
+    from mallorn.workers.device.detect_host import detect_target, read_host_facts
+    from mallorn.workers.tvm.code_digest import TVM_VERSION
 
     host = read_host_facts()["host_class"], TVM_VERSION
     local = [
@@ -115,7 +115,7 @@ def resolve_requested_target(target: str, is_here: bool) -> str:
     a service knows only GPUs that already have a device.
     """
     if target == CUDA and is_here:
-        from workers.device.target_support import resolve_target
+        from mallorn.workers.device.target_support import resolve_target
 
         return resolve_target(CUDA).text
     if target not in (LOCAL, CUDA):

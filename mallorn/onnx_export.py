@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidModel
-from mallorn.core.install_command import import_optional_module
+from mallorn.core.installation import import_optional_module
 from mallorn.model_upload import ModelUpload
 from mallorn.wording.format_values import file_name
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Unpack
 
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
-from mallorn.core.install_command import MissingPackage, pip_install_command
+from mallorn.core.installation import MissingPackage, pip_install_command
 from mallorn.core.settings import settings
 from mallorn.core.targets import CUDA, LOCAL, TargetAttrs
 from mallorn.core.values.job import JobStatus

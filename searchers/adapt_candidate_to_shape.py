@@ -7,8 +7,8 @@ from math import comb, prod
 
 import numpy as np
 
-from searchers.space import Candidate, Choice, ChoiceKind, Sketch
-from searchers.tile_factorizations import Rows, TileRule, prime_powers, tilings
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.searchers.tile_factorizations import Rows, TileRule, prime_powers, tilings
 
 MOST_TILINGS = 20_000  # tilings of an extent to compare; if there are more, a sample is compared
 

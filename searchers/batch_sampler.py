@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Indices, Prediction, Vector
-from searchers.space import Candidate, Matrix, Space
+from mallorn.costmodels.base import Indices, Prediction, Vector
+from mallorn.searchers.space import Candidate, Matrix, Space
 
 
 @dataclass(frozen=True, slots=True)

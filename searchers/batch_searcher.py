@@ -6,11 +6,11 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from costmodels.base import CostModel
-from searchers.base import Proposal, Searcher, Trial
-from searchers.batch_sampler import BatchSampler
-from searchers.fill_batch import Filter, propose_defaults, random_fill
-from searchers.space import Space
+from mallorn.costmodels.base import CostModel
+from mallorn.searchers.base import Proposal, Searcher, Trial
+from mallorn.searchers.batch_sampler import BatchSampler
+from mallorn.searchers.fill_batch import Filter, propose_defaults, random_fill
+from mallorn.searchers.space import Space
 
 
 @dataclass(frozen=True, slots=True)

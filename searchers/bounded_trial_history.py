@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column, Indices
-from searchers.base import Trial
-from searchers.space import Candidate
+from mallorn.costmodels.base import Column, Indices
+from mallorn.searchers.base import Trial
+from mallorn.searchers.space import Candidate
 
 
 @dataclass(frozen=True)

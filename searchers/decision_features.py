@@ -13,9 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from costmodels.decision_columns_and_prefixes import compute_derived_columns
-from searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.decision_columns_and_prefixes import compute_derived_columns
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
+from mallorn.searchers.tile_factorizations import Rows
 
 DESCRIPTORS, ORDINALS, STRUCTURES = 32, 8, 16
 SPATIAL_AXES, SPATIAL_LEVELS = 6, 5

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine
-from searchers.decision_features import compute_features, decision_rows, places_by_sketch
-from searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
-from searchers.tile_factorizations import Rows, TileRule
+from mallorn.searchers.decision_features import compute_features, decision_rows, places_by_sketch
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
+from mallorn.searchers.tile_factorizations import Rows, TileRule
 
 
 class ListRule:

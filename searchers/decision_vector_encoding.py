@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from searchers.space import Choice, ChoiceKind, Sketch
-from searchers.tile_factorizations import Rows, TileRule, prime_powers
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
+from mallorn.searchers.tile_factorizations import Rows, TileRule, prime_powers
 
 Points = NDArray[np.float64]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from costmodels.base import Column, Prediction
-from costmodels.labels import UNINFORMATIVE
 from mallorn.core.outcomes import Outcome
-from searchers.base import Trial
-from searchers.batch_sampler import ScoredPool
-from searchers.space import Matrix, Space
+from mallorn.costmodels.base import Column, Prediction
+from mallorn.costmodels.labels import UNINFORMATIVE
+from mallorn.searchers.base import Trial
+from mallorn.searchers.batch_sampler import ScoredPool
+from mallorn.searchers.space import Matrix, Space
 
 if TYPE_CHECKING:
     import xgboost

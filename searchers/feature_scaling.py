@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from searchers.space import Matrix
+from mallorn.searchers.space import Matrix
 
 Points = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mallorn.core.outcomes import Outcome
-from searchers.base import DEFAULT, RANDOM, Proposal, Trial, proposal_method_of
-from searchers.space import Candidate, Space
+from mallorn.searchers.base import DEFAULT, RANDOM, Proposal, Trial, proposal_method_of
+from mallorn.searchers.space import Candidate, Space
 
 DRAW = 256  # candidates drawn at once
 PATIENCE = 8  # successive draws without a new candidate that mean an exhausted space

@@ -7,15 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import FAILED_LABEL, CostModel, Indices, Prediction
-from costmodels.views import DECISIONS
-from searchers.base import SYNTHESIS, Proposal
-from searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
-from searchers.batch_searcher import BatchSearcher, Request
-from searchers.bounded_trial_history import fastest
-from searchers.failure_and_build_time_penalty import penalise_failures
-from searchers.fill_batch import Filter
-from searchers.space import Candidate, Space
+from mallorn.costmodels.base import FAILED_LABEL, CostModel, Indices, Prediction
+from mallorn.costmodels.views import DECISIONS
+from mallorn.searchers.base import SYNTHESIS, Proposal
+from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
+from mallorn.searchers.batch_searcher import BatchSearcher, Request
+from mallorn.searchers.bounded_trial_history import fastest
+from mallorn.searchers.failure_and_build_time_penalty import penalise_failures
+from mallorn.searchers.fill_batch import Filter
+from mallorn.searchers.space import Candidate, Space
 
 
 class TopK(BatchSampler):

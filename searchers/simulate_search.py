@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.base import CostModel
-from costmodels.labels import labels
-from searchers.base import Searcher, Trial
-from searchers.space import Space
-from searchers.stateful_searcher import keep_state_between_calls
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.labels import labels
+from mallorn.searchers.base import Searcher, Trial
+from mallorn.searchers.space import Space
+from mallorn.searchers.stateful_searcher import keep_state_between_calls
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 
 def simulate(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch
 from mallorn.core.values.machine import Machine
-from searchers.loop_nest import Nest
+from mallorn.searchers.loop_nest import Nest
 
 __all__ = ["Candidate", "Choice", "ChoiceKind", "Matrix", "Sketch", "Space"]
 

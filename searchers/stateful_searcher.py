@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import CostModel
-from searchers.base import Proposal, Searcher, Trial
-from searchers.space import Space
+from mallorn.costmodels.base import CostModel
+from mallorn.searchers.base import Proposal, Searcher, Trial
+from mallorn.searchers.space import Space
 
 MOST_BYTES: Final = 1 << 20
 

@@ -12,13 +12,13 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Column
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import Cache, Machine
-from searchers.base import Trial
-from searchers.decision_space import DecisionSpace
-from searchers.space import Candidate, Choice, ChoiceKind, Sketch
-from searchers.tile_factorizations import Rows, tilings
+from mallorn.costmodels.base import Column
+from mallorn.searchers.base import Trial
+from mallorn.searchers.decision_space import DecisionSpace
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.searchers.tile_factorizations import Rows, tilings
 
 LANES, REGISTERS, CORES = 16, 24, 4
 IN_FLIGHT = 12

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel
-from costmodels.random import RandomModel
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import assume_typical_cpu
-from searchers.base import Searcher, Trial
-from searchers.decision_space import DecisionSpace
-from searchers.simulate_search import fit_on_history
-from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.random import RandomModel
+from mallorn.searchers.base import Searcher, Trial
+from mallorn.searchers.decision_space import DecisionSpace
+from mallorn.searchers.simulate_search import fit_on_history
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 # ruff: noqa: S101
 

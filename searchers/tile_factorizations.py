@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from searchers.space import Choice
+from mallorn.searchers.space import Choice
 
 Rows = NDArray[np.int32]
 

@@ -2,10 +2,10 @@
 
 from posixpath import dirname
 
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.stored_files import Models
-from db.session import Database
 from mallorn.core.artifact_uris import batch_uri, job_exports_uri, model_uri, open_store
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.session import Database
 
 
 def remove(uri: str) -> None:

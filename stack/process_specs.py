@@ -10,20 +10,21 @@ from mallorn.core.address_checks import host_and_port, is_loopback
 from mallorn.core.check_plugin_classes import ANY
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE, host_folder
+from mallorn.core.installation import python_path
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
 from mallorn.core.virtual_devices import file_settings
-from stack.data_directory import DataDir
-from stack.readiness_probes import (
+from mallorn.stack.data_directory import DataDir
+from mallorn.stack.readiness_probes import (
     Probe,
     make_device_probe,
     make_http_probe,
     make_redis_probe,
     make_tracker_probe,
 )
-from stack.supervised_process import ChildSpec, python_path, search_path
-from stack.valkey import broker_url, valkey_command
+from mallorn.stack.supervised_process import ChildSpec, search_path
+from mallorn.stack.valkey import broker_url, valkey_command
 
 LOOPBACK = "127.0.0.1"
 COORDINATOR = "coordinator"
@@ -56,7 +57,7 @@ class StackLayout:
 
 def environment(layout: StackLayout, settings: Settings) -> dict[str, str]:
     """Return the environment variables that pass settings to the stack's processes."""
-    from db.repositories.access_control import needs_api_keys
+    from mallorn.db.repositories.access_control import needs_api_keys
 
     asks_keys = needs_api_keys(settings)
     is_private = is_loopback(layout.host) and not asks_keys

@@ -13,8 +13,8 @@ import httpx
 
 from mallorn.core.errors import Conflict, MallornError, Unavailable
 from mallorn.core.settings import Settings
+from mallorn.stack.data_directory import DataDir
 from mallorn.wording.format_values import insert_option
-from stack.data_directory import DataDir
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -73,14 +73,14 @@ def serve_in_process(directory: DataDir) -> Iterator[InProcess]:
     installed.
     """
     try:
-        from services.coordinator.app import create_app
+        from mallorn.services.coordinator.app import create_app
     except ModuleNotFoundError as error:
         message = f"no coordinator is named, and to look into {directory.path} {error.name} is needed here"
         raise Unavailable(message, hint="--url URL, or set MALLORN_URL") from None
-    from db.migrate import OldTables, check_table_version
+    from mallorn.db.migrate import OldTables, check_table_version
 
     # The app logs errors that it also returns, and the command prints these.
-    logging.getLogger("services").addHandler(logging.NullHandler())
+    logging.getLogger("mallorn.services").addHandler(logging.NullHandler())
     with ExitStack() as stack:
         app = create_app(stack.enter_context(_settings(directory)))
         stack.callback(app.state.parts.close)
@@ -99,8 +99,8 @@ def serve_in_process(directory: DataDir) -> Iterator[InProcess]:
 @contextmanager
 def _settings(directory: DataDir) -> Iterator[Settings]:
     """Yield settings for the directory; without a database there, with an empty one."""
-    from db.engine import parse_url
-    from db.migrate import upgrade
+    from mallorn.db.engine import parse_url
+    from mallorn.db.migrate import upgrade
 
     config = Settings(data_dir=directory.path)
     url = parse_url(config.database_url)

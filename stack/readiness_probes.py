@@ -50,7 +50,7 @@ def make_redis_probe(socket_path: Path) -> Probe:
 
 def make_device_probe(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
     """Return a probe that is True once a device, for `target` if given, is registered."""
-    from workers.device.tracker_client import tracker_key
+    from mallorn.workers.device.tracker_client import tracker_key
 
     server_key = f"server:{tracker_key(target)}" if target else None
     return lambda: any(server_key in (None, key) for key in _fetch_registered_keys(tracker, fleet) or ())
@@ -62,7 +62,7 @@ def make_tracker_probe(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
 
 
 def _fetch_registered_keys(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
-    from workers.device.tracker_client import TrackerClient
+    from mallorn.workers.device.tracker_client import TrackerClient
 
     try:
         with TrackerClient(address, TIMEOUT_SEC, fleet) as tracker:

@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery, bootsteps
 from celery.signals import setup_logging, worker_ready
 
-from stack.supervised_process import READY_FILE_VARIABLE
+from mallorn.stack.supervised_process import READY_FILE_VARIABLE
 
 
 def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:

@@ -16,11 +16,11 @@ from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
-from stack.data_directory import StackInfo
-from stack.process_specs import COORDINATOR, StackLayout, StackParts, environment
-from stack.supervised_process import ChildSpec, SupervisedChild
-from stack.supervisor import PartFailed, Supervisor
-from stack.valkey import broker_url, unblock_waiting_clients
+from mallorn.stack.data_directory import StackInfo
+from mallorn.stack.process_specs import COORDINATOR, StackLayout, StackParts, environment
+from mallorn.stack.supervised_process import ChildSpec, SupervisedChild
+from mallorn.stack.supervisor import PartFailed, Supervisor
+from mallorn.stack.valkey import broker_url, unblock_waiting_clients
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ class DeviceDemand:
     """
 
     def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
-        from db.session import Database
-        from workers.device.target_support import find_unsupported_reason as ask_this_host
-        from workers.measure.tracked_devices import Fleet
+        from mallorn.db.session import Database
+        from mallorn.workers.device.target_support import find_unsupported_reason as ask_this_host
+        from mallorn.workers.measure.tracked_devices import Fleet
 
         self.targets: frozenset[Target] = frozenset()
         self.has_device = False  # whether a worker has reported a device that answers
@@ -64,8 +64,8 @@ class DeviceDemand:
 
     def update_targets(self) -> None:
         """Update `targets` and why jobs wait. Raises Unavailable without SQL or tracker."""
-        from db.repositories.devices import Devices
-        from db.repositories.jobs import JobsWaitingForDevice
+        from mallorn.db.repositories.devices import Devices
+        from mallorn.db.repositories.jobs import JobsWaitingForDevice
 
         if not self.has_device:
             with self._database.session() as session:
@@ -132,9 +132,9 @@ Say = Callable[[str], None]
 Main = Callable[[Sequence[str]], object]
 #: Modules that forks of this interpreter share. None of them starts a thread (numpy would), makes a
 #: Celery app, or reads settings.
-COORDINATOR_MODULE: Final = "services.coordinator.serve"
+COORDINATOR_MODULE: Final = "mallorn.services.coordinator.serve"
 CELERY_MODULES: Final = (
-    "stack.run_celery",
+    "mallorn.stack.run_celery",
     "celery.bin.celery",
     "celery.apps.worker",
     "celery.worker.consumer",
@@ -148,12 +148,12 @@ def run_stack(layout: StackLayout, settings: Settings, until_unused: bool, say: 
     once the coordinator answers, before other processes are ready. Raises NoSandbox if this
     host lacks a required full sandbox, PartFailed if a process fails.
     """
-    from db.backups import take_before_migrations
-    from db.bundled.load_bundled import has_bundled_models
-    from db.migrate import upgrade
-    from db.repositories.devices import Devices
-    from db.session import Database
-    from workers.sandbox.sandbox_support import probe_sandbox_support
+    from mallorn.db.backups import take_before_migrations
+    from mallorn.db.bundled.load_bundled import has_bundled_models
+    from mallorn.db.migrate import upgrade
+    from mallorn.db.repositories.devices import Devices
+    from mallorn.db.session import Database
+    from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 
     env = environment(layout, settings)
     probe_sandbox_support(env["MALLORN_SANDBOX"])  # warns here, and not in each worker's log

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
 
-from stack.readiness_probes import Probe
+from mallorn.stack.readiness_probes import Probe
 
 # Fields of /proc/self/stat after the program's name that hold addresses.
 _ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
@@ -76,7 +76,6 @@ MAX_LOG_BYTES = 16 * 1024**2
 _PR_SET_PDEATHSIG = 1
 # Loaded before any fork: between fork and exec, a child may only make system calls.
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -200,11 +199,6 @@ class DieWithParent:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(self.number))
         if os.getppid() != self.parent:  # the parent died before the call above
             os._exit(1)
-
-
-def python_path() -> str:
-    """Return the PYTHONPATH with which a child imports this version of Mallorn, installed or not."""
-    return os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def search_path() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from mallorn.core.errors import Unavailable
-from stack.supervised_process import ChildSpec, SupervisedChild, trim_log
+from mallorn.stack.supervised_process import ChildSpec, SupervisedChild, trim_log
 
 POLL_SEC = 0.05
 TRIM_EVERY_SEC = 10.0

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.install_command import pip_install_command
+from mallorn.core.installation import pip_install_command
 
 _ANSWER_SEC = 1.0
 

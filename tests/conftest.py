@@ -46,8 +46,8 @@ def pytest_runtest_setup() -> None:
 
 # Before anything imports a kit: tests in one folder may use the kit of another room.
 pytest.register_assert_rewrite(
-    "costmodels.testing",
-    "searchers.testing",
+    "mallorn.costmodels.testing",
+    "mallorn.searchers.testing",
     "tests.fixtures.answers",
     "tests.kits",
 )

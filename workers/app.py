@@ -9,11 +9,11 @@ from celery.signals import task_postrun, worker_ready, worker_shutdown, worker_s
 from mallorn.core import queues
 from mallorn.core.queues import celery_settings
 from mallorn.core.settings import settings
-from workers.subprocesses.shutdown import STOP
+from mallorn.workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
 
-app = Celery("mallorn-workers", include=["workers.celery_tasks"])
+app = Celery("mallorn-workers", include=["mallorn.workers.celery_tasks"])
 app.conf.update(celery_settings(settings().redis_url))
 
 
@@ -24,9 +24,9 @@ def send_task(name: str, *args: object) -> None:
 
 @worker_ready.connect
 def _start_worker(**_signal: object) -> None:
-    from workers.finish.compiled_library_cache import remove_deleted_models
-    from workers.process.worker_runtime import runtime
-    from workers.tvm.code_digest import store_source_digest
+    from mallorn.workers.finish.compiled_library_cache import remove_deleted_models
+    from mallorn.workers.process.worker_runtime import runtime
+    from mallorn.workers.tvm.code_digest import store_source_digest
 
     tunes = queues.ROUNDS in app.amqp.queues.consume_from
     store_source_digest()
@@ -35,7 +35,7 @@ def _start_worker(**_signal: object) -> None:
         tunes, partial(send_task, queues.MEASURE_MACHINE), tidy, partial(send_task, queues.PLAN)
     )
     # Log at once why every candidate would fail. The worker goes on: it can still train and plan.
-    from workers.process.worker_health import find_host_fault
+    from mallorn.workers.process.worker_health import find_host_fault
 
     if (error := find_host_fault(tunes=True)) is not None:
         log.error("this worker cannot build candidates: %s", error)
@@ -44,7 +44,7 @@ def _start_worker(**_signal: object) -> None:
 @task_postrun.connect
 def _pause_after_host_fault(**_signal: object) -> None:
     # The message is acknowledged only after this returns, so that a resting worker holds no other one.
-    from workers.process.worker_runtime import runtime
+    from mallorn.workers.process.worker_runtime import runtime
 
     runtime().health.pause_until_healthy()
 
@@ -57,6 +57,6 @@ def _request_stop(**_signal: object) -> None:
 
 @worker_shutdown.connect
 def _close_runtime(**_signal: object) -> None:
-    from workers.process.worker_runtime import runtime
+    from mallorn.workers.process.worker_runtime import runtime
 
     runtime().close()

@@ -5,13 +5,13 @@ They ignore further arguments, which messages of a newer version may have.
 
 from mallorn.core import queues
 from mallorn.core.log_setup import log_context
-from workers.app import app, send_task
-from workers.finish.run import finish
-from workers.hardware_probe.run import measure_device, remeasure_if_beaten
-from workers.model_import.run import import_job
-from workers.process.worker_runtime import runtime
-from workers.round.run import run
-from workers.round.train_cost_model import train
+from mallorn.workers.app import app, send_task
+from mallorn.workers.finish.run import finish
+from mallorn.workers.hardware_probe.run import measure_device, remeasure_if_beaten
+from mallorn.workers.model_import.run import import_job
+from mallorn.workers.process.worker_runtime import runtime
+from mallorn.workers.round.run import run
+from mallorn.workers.round.train_cost_model import train
 
 
 @app.task(name=queues.IMPORT_MODEL)

@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from costmodels.base import CostModel
 from mallorn.core.errors import Unavailable
 from mallorn.core.registry import REGISTRY, resolve
-from research.pretraining.evaluate_splits import Make
-from workers.round.feature_lookup import LOWERED
+from mallorn.costmodels.base import CostModel
+from mallorn.research.pretraining.evaluate_splits import Make
+from mallorn.workers.round.feature_lookup import LOWERED
 
 METASCHEDULE: Final = "metaschedule"
 CONTROL: Final = "scrambled"

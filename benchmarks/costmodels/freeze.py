@@ -17,21 +17,21 @@ from typing import Final
 
 from benchmarks.costmodels.networks import write_networks
 from benchmarks.costmodels.view_file import path_of, write_view
-from cli.dataset_options import dataset
-from cli.train_and_evaluate import open_lowering
-from costmodels.views import STATEMENTS, VIEWS
-from db.dataset.dataset_reader import open_export
-from db.dataset.export import export
-from db.dataset.take_snapshots import check_snapshot, take_snapshot
-from db.repositories.snapshots import Selection, Snapshots
-from db.repositories.workloads import Networks
-from db.session import Database
-from db.tables import Snapshot
+from mallorn.cli.dataset_options import dataset
+from mallorn.cli.train_and_evaluate import open_lowering
 from mallorn.core.errors import Conflict, MallornError
-from research.pretraining.feature_rows import Lowering
-from research.pretraining.from_database import read_measurements
-from research.pretraining.training_data import TaskData, TrainingData
-from workers.round.feature_lookup import LOWERED, FeatureRows
+from mallorn.costmodels.views import STATEMENTS, VIEWS
+from mallorn.db.dataset.dataset_reader import open_export
+from mallorn.db.dataset.export import export
+from mallorn.db.dataset.take_snapshots import check_snapshot, take_snapshot
+from mallorn.db.repositories.snapshots import Selection, Snapshots
+from mallorn.db.repositories.workloads import Networks
+from mallorn.db.session import Database
+from mallorn.db.tables import Snapshot
+from mallorn.research.pretraining.feature_rows import Lowering
+from mallorn.research.pretraining.from_database import read_measurements
+from mallorn.research.pretraining.training_data import TaskData, TrainingData
+from mallorn.workers.round.feature_lookup import LOWERED, FeatureRows
 
 NAME: Final = "costmodels"
 ALL: Final = 1 << 30

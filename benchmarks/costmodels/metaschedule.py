@@ -22,10 +22,10 @@ import tvm
 from numpy.typing import NDArray
 from tvm.s_tir.meta_schedule.cost_model.xgb_model import FeatureGroup, XGBConfig, XGBModel
 
-from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
-from costmodels.metrics import iterate_group_rows
-from costmodels.views import STATEMENTS, check_rows, check_width
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
+from mallorn.costmodels.metrics import iterate_group_rows
+from mallorn.costmodels.views import STATEMENTS, check_rows, check_width
 
 FAILED_SEC: Final = 1e10  # as `update` has it for what did not run
 SLOWEST: Final = float(np.exp(FAILED_LABEL))

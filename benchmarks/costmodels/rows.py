@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from benchmarks.costmodels.networks import read_networks
 from benchmarks.costmodels.synthetic import made_up
 from benchmarks.costmodels.view_file import ViewFile, path_of, read_view
-from costmodels.views import DECISIONS, STATEMENTS
 from mallorn.core.errors import InvalidRequest
-from research.generate.draw_tasks import GENERATED
-from research.pretraining.evaluate_splits import Fold, folds
-from research.pretraining.feature_rows import rows_for
-from research.pretraining.from_parquet import read_training_data
-from research.pretraining.training_data import Rows, TaskData, TrainingData, Weights
-from workers.round.feature_lookup import LOWERED, FeatureRows
+from mallorn.costmodels.views import DECISIONS, STATEMENTS
+from mallorn.research.generate.draw_tasks import GENERATED
+from mallorn.research.pretraining.evaluate_splits import Fold, folds
+from mallorn.research.pretraining.feature_rows import rows_for
+from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.pretraining.training_data import Rows, TaskData, TrainingData, Weights
+from mallorn.workers.round.feature_lookup import LOWERED, FeatureRows
 
 RECORDED: Final = Path("benchmarks/data/spaces.parquet")
 SPLITS: Final = ("within-task", "by-task", "by-network")

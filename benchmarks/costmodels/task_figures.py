@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels import metrics
-from costmodels.base import Groups, Vector
+from mallorn.costmodels import metrics
+from mallorn.costmodels.base import Groups, Vector
 
 
 @dataclass(frozen=True, slots=True)

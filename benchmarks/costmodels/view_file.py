@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from costmodels.base import Matrix
-from costmodels.views import VIEWS, View
 from mallorn.core.errors import InvalidRequest
-from research.pretraining.training_data import TaskData
-from workers.round.feature_lookup import FeatureRows
+from mallorn.costmodels.base import Matrix
+from mallorn.costmodels.views import VIEWS, View
+from mallorn.research.pretraining.training_data import TaskData
+from mallorn.workers.round.feature_lookup import FeatureRows
 
 HEAD: Final = b"mallorn.view"
 AGAIN: Final = "python -m benchmarks.costmodels.freeze DATA_DIR OUT"

@@ -24,12 +24,12 @@ from benchmarks.filled.reads import ROUTES, Act, Met, reads, writes
 from benchmarks.filled.rows import fill
 from benchmarks.hosts import describe_host
 from benchmarks.postgres import Postgres
-from db.migrate import upgrade
-from db.session import Database
-from db.tables import Measurement
 from mallorn.core.errors import MallornError
 from mallorn.core.settings import Settings
-from services.coordinator.app import create_app
+from mallorn.db.migrate import upgrade
+from mallorn.db.session import Database
+from mallorn.db.tables import Measurement
+from mallorn.services.coordinator.app import create_app
 
 REPEATS: Final = 5
 LONG_MS: Final = 2_000.0  # what takes longer is asked once
@@ -91,7 +91,7 @@ def _counted(database: Database) -> float:
     """What control does a little of every minute; seconds. Versions before had no counts."""
     began_sec = time.perf_counter()
     with suppress(ImportError):
-        from db.repositories.dataset_statistics import Counts
+        from mallorn.db.repositories.dataset_statistics import Counts
 
         while True:
             with database.transaction() as session:

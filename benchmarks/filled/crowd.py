@@ -20,15 +20,15 @@ from benchmarks.filled.reads import OWNER, Act
 from benchmarks.filled.rows import TARGETS, parts
 from benchmarks.hosts import describe_host
 from benchmarks.postgres import Postgres
-from db.migrate import upgrade
-from db.repositories.devices import Devices
-from db.repositories.fair_shares import FairShares
-from db.repositories.job_progress import progress_of
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases
-from db.repositories.workers import Workers
-from db.session import Database
-from services.control.plan_target import plan_target, survey
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.job_progress import progress_of
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.session import Database
+from mallorn.services.control.plan_target import plan_target, survey
 
 REPEATS: Final = 5
 TASKS: Final = 5

@@ -7,30 +7,30 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.repositories.access_control import Usage
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.decision_log import DecisionLog
-from db.repositories.fair_shares import FairShares
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_progress import progress, progress_of
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases
-from db.repositories.measurement_filters import TrialLimits
-from db.repositories.measurements import Measurements, NewMeasurement, Records
-from db.repositories.rounds import Rounds
-from db.repositories.schedules import BestRecords, Schedules
-from db.repositories.snapshots import Selection, SnapshotRows
-from db.repositories.tasks import TaskHistories, Tasks, workload_is_busy
-from db.repositories.trials import MeasuredTasks, Trials
-from db.repositories.withdraw_measurements import Withdrawals
-from db.repositories.workers import Activity
-from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.trial import Trial
-from services.control.plan_target import survey
+from mallorn.db.repositories.access_control import Usage
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.decision_log import DecisionLog
+from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.job_progress import progress, progress_of
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases
+from mallorn.db.repositories.measurement_filters import TrialLimits
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement, Records
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.schedules import BestRecords, Schedules
+from mallorn.db.repositories.snapshots import Selection, SnapshotRows
+from mallorn.db.repositories.tasks import TaskHistories, Tasks, workload_is_busy
+from mallorn.db.repositories.trials import MeasuredTasks, Trials
+from mallorn.db.repositories.withdraw_measurements import Withdrawals
+from mallorn.db.repositories.workers import Activity
+from mallorn.db.tables import Job, Measurement, Round, Task
+from mallorn.services.control.plan_target import survey
 
 OWNER: Final = "local"
 LIMITS: Final = TrialLimits("0.27.0", 30.0, 10.0)

@@ -10,21 +10,21 @@ from typing import Final
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
-from db.measurement_codec import pack_times
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.jobs import Jobs, NewJob
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.stored_files import Models
-from db.repositories.targets import Targets
-from db.repositories.workers import Workers
-from db.repositories.workloads import NewWorkload, Workloads
-from db.session import Database
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.fleet import WorkerInfo
+from mallorn.db.measurement_codec import pack_times
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.jobs import Jobs, NewJob
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.sketches import NewSketch, Sketches
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.session import Database
 
 OWNER: Final = "local"  # who asks without a key; of the 50 the one with most
 JOBS: Final = 3_000

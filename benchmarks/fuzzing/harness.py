@@ -15,22 +15,10 @@ from typing import Any, Final
 
 import atheris
 
-ROOMS: Final = (
-    "mallorn",
-    "graphc",
-    "cli",
-    "stack",
-    "services",
-    "workers",
-    "research",
-    "searchers",
-    "costmodels",
-    "db",
-)
-BELOW: Final = ("tarfile", "zipfile", "json.decoder", "numpy.lib", "onnx")
+INSTRUMENTED: Final = ("mallorn", "tarfile", "zipfile", "json.decoder", "numpy.lib", "onnx")
 SAVED_EVERY: Final = 500  # executions
 
-with atheris.instrument_imports(include=[*ROOMS, *BELOW]):
+with atheris.instrument_imports(include=[*INSTRUMENTED]):
     from benchmarks.fuzzing.readers import READERS
     from benchmarks.fuzzing.trying import FAULT, READ, REFUSED
     from mallorn.core.errors import MallornError

@@ -7,26 +7,32 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fuzzing import seeds
-from costmodels.testing import easy_data
-from db.dataset.dataset_reader import open_export
-from db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table, find_row_flaw
-from db.paging import decode_cursor
-from db.tables import CostModelRow
 from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
+from mallorn.costmodels.testing import easy_data
+from mallorn.db.dataset.dataset_reader import open_export
+from mallorn.db.dataset.export_schema import (
+    MEASUREMENT_TABLE,
+    SKETCH_TABLE,
+    WORKLOAD_TABLE,
+    Table,
+    find_row_flaw,
+)
+from mallorn.db.paging import decode_cursor
+from mallorn.db.tables import CostModelRow
 from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import find_model_file
-from research.pretraining.feature_rows import rows_for
-from research.pretraining.from_parquet import read_training_data
-from research.shared_schedules.target_folders import PROVENANCE, iterate_databases, read_provenance
-from research.shared_schedules.target_folders import TARGET as TARGET_FILE
-from research.tuner_logs import metaschedule, tenset
-from research.tuner_logs.auto_scheduler_steps import read_steps
-from research.tuner_logs.read_json_lines import Problem
-from workers.detached.batch_record import read_results
-from workers.process.unpack_model import unpack
-from workers.round.select_cost_model import model_of
+from mallorn.research.pretraining.feature_rows import rows_for
+from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.shared_schedules.target_folders import PROVENANCE, iterate_databases, read_provenance
+from mallorn.research.shared_schedules.target_folders import TARGET as TARGET_FILE
+from mallorn.research.tuner_logs import metaschedule, tenset
+from mallorn.research.tuner_logs.auto_scheduler_steps import read_steps
+from mallorn.research.tuner_logs.read_json_lines import Problem
+from mallorn.workers.detached.batch_record import read_results
+from mallorn.workers.process.unpack_model import unpack
+from mallorn.workers.round.select_cost_model import model_of
 
 Read = Callable[[bytes, Path], object]
 #: All kinds of cost models that need no torch, and read what they stored in a way of their own.
@@ -131,7 +137,7 @@ def _first_look(data: bytes, folder: Path) -> object:
 
 
 def _model(data: bytes, folder: Path) -> object:
-    from workers.tvm.check_onnx_model import read_model  # which loads TVM
+    from mallorn.workers.tvm.check_onnx_model import read_model  # which loads TVM
 
     file = folder / "model.onnx"
     file.write_bytes(data)
@@ -139,13 +145,13 @@ def _model(data: bytes, folder: Path) -> object:
 
 
 def _program(data: bytes, _folder: Path) -> object:
-    from workers.tvm.allowed_programs import check_program  # which loads TVM
+    from mallorn.workers.tvm.allowed_programs import check_program  # which loads TVM
 
     return check_program(data.decode(errors="replace"))
 
 
 def _trace(data: bytes, _folder: Path) -> object:
-    from workers.tvm.allowed_programs import read_trace
+    from mallorn.workers.tvm.allowed_programs import read_trace
 
     return len(read_trace(data.decode(errors="replace")))
 

@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.mutant_files import MODELS
-from costmodels.testing import easy_data
-from db.bundled.load_bundled import FOLDER, bundled_rows_path
-from db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
-from db.paging import encode_cursor
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch, pack_choices
 from mallorn.core.values.trial import Trial
-from research.replay.recorded_task import RecordedTask
-from research.replay.recording_file import write_tasks
-from research.shared_schedules.target_folders import SharedRecord
-from workers.detached.run_batch import FORMAT
+from mallorn.costmodels.testing import easy_data
+from mallorn.db.bundled.load_bundled import FOLDER, bundled_rows_path
+from mallorn.db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
+from mallorn.db.paging import encode_cursor
+from mallorn.research.replay.recorded_task import RecordedTask
+from mallorn.research.replay.recording_file import write_tasks
+from mallorn.research.shared_schedules.target_folders import SharedRecord
+from mallorn.workers.detached.run_batch import FORMAT
 
 TARGET: Final = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}).text
 SPLIT: Final = b"\n--8<--\n"  # between the files of an input that has several

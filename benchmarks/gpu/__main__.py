@@ -51,7 +51,7 @@ def main() -> None:
 
 def _run_part(options: argparse.Namespace) -> None:
     from benchmarks.gpu import part1, part2
-    from stack.supervised_process import DieWithParent
+    from mallorn.stack.supervised_process import DieWithParent
 
     DieWithParent(signal.SIGKILL, os.getppid())()
     part = {1: part1, 2: part2}[options.number]

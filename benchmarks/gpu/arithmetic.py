@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from benchmarks.gpu.device import CUDA
 from benchmarks.gpu.tasks import BATCH, CONVOLUTION, DEPTHWISE, NORM, PRODUCT, Task
-from workers.detached.run_batch import Json, random_timing_arguments
+from mallorn.workers.detached.run_batch import Json, random_timing_arguments
 
 _EPSILON: Final = 1e-5
 _FLUSH_BYTES: Final = 256 << 20  # several times the L2 cache of any GPU

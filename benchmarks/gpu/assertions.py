@@ -22,7 +22,7 @@ from benchmarks.gpu.session import Session, SessionEnded
 from benchmarks.gpu.special import ADD, ADD_COUNT, ENDLESS, ENDLESS_COUNT, FAR, MODEL, OTHER_ARCH, SAVED
 
 if TYPE_CHECKING:
-    from workers.device.slice_timing_result import SliceTimes
+    from mallorn.workers.device.slice_timing_result import SliceTimes
 
 # More than any device has; a CPU's allocator refuses it at once.
 TOO_MANY_BYTES: Final = 1 << 46
@@ -55,7 +55,7 @@ def runtime_loads(kind: str, _kernels: Path) -> Row:
 def device_identity(kind: str, _kernels: Path) -> Row:
     """The driver reports the GPU's name, UUID and memory, and NVML its clocks."""
     _needs_gpu(kind)
-    from workers.device.nvidia_driver import visible_gpus
+    from mallorn.workers.device.nvidia_driver import visible_gpus
 
     gpus = visible_gpus()
     _must(bool(gpus), "the driver shows no GPU")
@@ -149,7 +149,7 @@ def endless_kernel_is_ended(kind: str, kernels: Path) -> Row:
 def driver_stays_out_of_the_device(kind: str, kernels: Path) -> Row:
     """A device queries the driver in forked processes; it never maps libcuda itself."""
     _needs_gpu(kind)
-    from workers.device.nvidia_driver import gpu_fault, visible_gpus
+    from mallorn.workers.device.nvidia_driver import gpu_fault, visible_gpus
 
     gpus, fault = visible_gpus(), gpu_fault()
     _must(bool(gpus) and not fault, f"{len(gpus)} GPUs; {fault}")
@@ -163,7 +163,7 @@ def driver_stays_out_of_the_device(kind: str, kernels: Path) -> Row:
 def fault_is_asked_quickly(kind: str, _kernels: Path) -> Row:
     """`gpu_fault` reports no fault; its seconds are recorded."""
     _needs_gpu(kind)
-    from workers.device.nvidia_driver import gpu_fault
+    from mallorn.workers.device.nvidia_driver import gpu_fault
 
     took_sec: list[Value] = []
     for _ in range(3):
@@ -181,7 +181,7 @@ def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
-    from workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
+    from mallorn.workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
 
     enable_cuda_graphs(0)
     device, library = device_of(kind), tvm.runtime.load_module(str(kernels / MODEL))
@@ -217,7 +217,7 @@ def first_run_is_right(kind: str, kernels: Path) -> Row:
     import numpy as np
     import tvm
 
-    from workers.device.slice_timer import NEXT_SLICE, SliceTimer
+    from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
 
     device, values = device_of(kind), np.arange(ADD_COUNT, dtype="float32")
     began_sec = time.monotonic()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from workers.device.detect_host import read_host_facts
+from mallorn.workers.device.detect_host import read_host_facts
 
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
 Row: TypeAlias = "dict[str, Value]"

@@ -22,8 +22,8 @@ from benchmarks.gpu.tasks import (
 )
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.targets import Target
-from workers.detached import run_batch
-from workers.detached.pack_batch import (
+from mallorn.workers.detached import run_batch
+from mallorn.workers.detached.pack_batch import (
     CHECKED_FLOATS,
     CHECKED_INTS,
     describe_random_arguments,
@@ -31,8 +31,8 @@ from workers.detached.pack_batch import (
     pack_expected_outputs,
     target_requirements,
 )
-from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.tvm.code_digest import TVM_VERSION
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.tvm.code_digest import TVM_VERSION
 
 NAME: Final = "gpu-minutes"
 SEED: Final = 1

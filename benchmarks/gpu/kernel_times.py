@@ -20,8 +20,8 @@ from benchmarks.gpu.arithmetic import Arithmetic, Call, arithmetic_of
 from benchmarks.gpu.cells import Cells, Row
 from benchmarks.gpu.device import CUDA, device_of
 from benchmarks.gpu.tasks import BY_NAME, Task, multiplications
-from stack.supervised_process import DieWithParent
-from workers.detached.run_batch import MANIFEST, BatchRefused, Json, TargetDevice
+from mallorn.stack.supervised_process import DieWithParent
+from mallorn.workers.detached.run_batch import MANIFEST, BatchRefused, Json, TargetDevice
 
 BURST_US: Final = 5_000.0
 MOST_CALLS: Final = 100  # calls in a burst

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from benchmarks.gpu.cells import Row, Value
 from benchmarks.gpu.device import CUDA, device_of, gpu_meter, load_runtime
-from stack.supervised_process import DieWithParent
+from mallorn.stack.supervised_process import DieWithParent
 
 ADDRESS_BYTES: Final = 8 << 30  # address space of a session before CUDA is loaded
 
@@ -137,10 +137,10 @@ def main() -> None:
     kind, room, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # keep output of libraries out of the answers
-    from workers.sandbox.landlock import READ
-    from workers.sandbox.sandbox import SandboxSpec, enter_sandbox
-    from workers.sandbox.system_paths import accelerator_paths
-    from workers.subprocesses.hide_torch import hide_torch
+    from mallorn.workers.sandbox.landlock import READ
+    from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+    from mallorn.workers.sandbox.system_paths import accelerator_paths
+    from mallorn.workers.subprocesses.hide_torch import hide_torch
 
     hide_torch()  # as in device sessions: torch would query the driver under the limit
     os.environ |= dict.fromkeys(("HOME", "TMPDIR", "CUDA_CACHE_PATH"), str(room))

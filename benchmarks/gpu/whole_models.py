@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.gpu.cells import Cells, Row
 from benchmarks.gpu.device import device_of, load_runtime
-from stack.supervised_process import DieWithParent
+from mallorn.stack.supervised_process import DieWithParent
 
 TUNED: Final = "tuned"
 EAGER: Final = "torch eager"

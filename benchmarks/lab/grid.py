@@ -8,8 +8,8 @@ from typing import Final
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS, located
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, check_name, resolve
-from research.replay.replay_search import MakeModel
-from searchers.base import Searcher
+from mallorn.research.replay.replay_search import MakeModel
+from mallorn.searchers.base import Searcher
 
 NO_MODEL: Final = "none"
 #: What is compared beside what is registered: no model, and learners whose learning is switched off.

@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Matrix, Vector
-from costmodels.evaluation import rebase_labels
-from costmodels.labels import bounded_sample
-from costmodels.metrics import pairwise_accuracy
-from searchers.batch_sampler import BatchSampler, ScoredPool
-from searchers.space import Candidate
-from workers.round.train_cost_model import MAX_ROWS
+from mallorn.costmodels.base import CostModel, Matrix, Vector
+from mallorn.costmodels.evaluation import rebase_labels
+from mallorn.costmodels.labels import bounded_sample
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
+from mallorn.searchers.space import Candidate
+from mallorn.workers.round.train_cost_model import MAX_ROWS
 
 Lines = NDArray[np.int64]
 Chosen = tuple[Lines, Vector | None]  # a batch, and what the model expected of it

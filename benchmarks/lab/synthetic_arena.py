@@ -1,9 +1,9 @@
 """A space made up by formula, to compare searchers in."""
 
-from research.replay.replay_search import Arena
-from searchers.base import Trial
-from searchers.space import Candidate
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.research.replay.replay_search import Arena
+from mallorn.searchers.base import Trial
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 
 class SyntheticArena(Arena):

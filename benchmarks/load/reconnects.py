@@ -20,11 +20,11 @@ from benchmarks.hosts import describe_host
 from benchmarks.load.__main__ import MODEL, TARGET, Server
 from benchmarks.load.rows import split
 from benchmarks.load.visits import Times, submit_all
-from db.migrate import upgrade
-from db.repositories.job_events_and_warnings import Events
-from db.session import Database
 from mallorn import Client
 from mallorn.core.values.event import MeasuredEvent
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.session import Database
 
 ASK_SEC: Final = 0.2
 BUSY: Final = 0.05  # of the jobs have an event a second

@@ -9,16 +9,6 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Token
-from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.rounds import Rounds
-from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.tasks import NewTask, Tasks
-from db.repositories.workloads import NewWorkload, Workloads
-from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
@@ -26,6 +16,16 @@ from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.decision_log import PlannedRound, RoundStats
 from mallorn.core.values.event import MeasuredEvent, RoundClosedEvent
 from mallorn.core.values.trial import Trial
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Token
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.sketches import NewSketch, Sketches
+from mallorn.db.repositories.tasks import NewTask, Tasks
+from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.session import Database
 
 ROUND_SIZE: Final = 8
 BATCH: Final = 4

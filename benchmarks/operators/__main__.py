@@ -28,12 +28,12 @@ from benchmarks.oracle.bench import Bench
 from benchmarks.oracle.gaps import geometric
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import Machine
-from workers.device.detect_host import detect_target
-from workers.hardware_probe.measure_machine import probe_host_machine
-from workers.interfaces.model_compiler import ModelCompiler, ModelTask
-from workers.measure.measurer_interface import Program
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
-from workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.device.detect_host import detect_target
+from mallorn.workers.hardware_probe.measure_machine import probe_host_machine
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, ModelTask
+from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.tvm_space import TvmSpace
 
 RUNS, RUN_SEC = 500, 1.0
 

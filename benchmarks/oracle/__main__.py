@@ -13,7 +13,7 @@ from benchmarks.oracle.report import report
 from benchmarks.oracle.running import Cell, run_all
 from benchmarks.oracle.tasks import read_tasks
 from mallorn.core.targets import Target
-from workers.hardware_probe.measure_machine import probe_host_machine
+from mallorn.workers.hardware_probe.measure_machine import probe_host_machine
 
 
 def main() -> None:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import CostModel
-from costmodels.labels import is_informative, labels
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import resolve
 from mallorn.core.values.trial import Trial
-from searchers.base import DEFAULT, Proposal, Searcher, prefix_origin
-from searchers.fill_batch import Filter, propose_first_valid, random_fill
-from searchers.space import Space
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.labels import is_informative, labels
+from mallorn.searchers.base import DEFAULT, Proposal, Searcher, prefix_origin
+from mallorn.searchers.fill_batch import Filter, propose_first_valid, random_fill
+from mallorn.searchers.space import Space
 
 BATCH = 16
 DEFAULTS = JobOptions()

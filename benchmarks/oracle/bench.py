@@ -18,12 +18,12 @@ from benchmarks.oracle.clock import REPEATS, Clock
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from searchers.base import Proposal
-from searchers.space import Candidate, Sketch
-from workers.interfaces.candidate_compiler import CandidateCompiler, Library
-from workers.interfaces.model_compiler import ModelTask
-from workers.subprocesses.errors import ChildError
-from workers.subprocesses.process_pool import ChildPool
+from mallorn.searchers.base import Proposal
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Library
+from mallorn.workers.interfaces.model_compiler import ModelTask
+from mallorn.workers.subprocesses.errors import ChildError
+from mallorn.workers.subprocesses.process_pool import ChildPool
 
 BUILD_SEC = 20.0
 MESSAGE_CHARS = 300

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from workers.interfaces.tensor_arguments import Arguments
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import collect_handlers, method
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.serve_calls import serve
+from mallorn.workers.subprocesses.typed_method import collect_handlers, method
 
 REPEATS: Final = 5
 REPEAT_MS: Final = 6

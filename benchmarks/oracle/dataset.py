@@ -19,23 +19,23 @@ from sqlalchemy.orm import Session
 from benchmarks.oracle.clock import REPEATS
 from benchmarks.oracle.stream import read_trials
 from benchmarks.oracle.tasks import task_of
-from cli.dataset_options import dataset
-from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.measurements import ForeignRows
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.snapshots import Sources
-from db.repositories.targets import Targets
-from db.repositories.workloads import Workloads
-from db.session import Database
+from mallorn.cli.dataset_options import dataset
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.trial import Trial
-from searchers.space import Sketch
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.measure.measurer_interface import Program
-from workers.model_import.run import new_workload
-from workers.round.store_referenced_rows import store_sketches
+from mallorn.db.measurement_codec import pack_decisions, pack_times
+from mallorn.db.repositories.measurements import ForeignRows
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.snapshots import Sources
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.session import Database
+from mallorn.searchers.space import Sketch
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.model_import.run import new_workload
+from mallorn.workers.round.store_referenced_rows import store_sketches
 
 ROW_BYTES: Final = 7  # of a row's name, which has to be positive in 64 bits
 # How the oracle's clock times; nothing else in a dataset may count as the same.

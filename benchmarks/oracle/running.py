@@ -13,7 +13,7 @@ from benchmarks.cells import Cells
 from benchmarks.oracle.stream import Plan, Stream
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine, peak_gflops
-from workers.interfaces.model_compiler import ModelTask
+from mallorn.workers.interfaces.model_compiler import ModelTask
 
 
 @dataclass(frozen=True)

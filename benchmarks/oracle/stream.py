@@ -15,10 +15,10 @@ from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
-from searchers.base import Proposal
-from workers.interfaces.model_compiler import ModelTask
-from workers.measure.measurer_interface import Program
-from workers.tvm.tvm_space import TvmSpace
+from mallorn.searchers.base import Proposal
+from mallorn.workers.interfaces.model_compiler import ModelTask
+from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.tvm.tvm_space import TvmSpace
 
 ARMS: Final = ("default", "ours", "chance", "together")
 TRIALS: Final = 256  # of our search alone, and of chance alone

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mallorn.core.targets import Target
-from workers.interfaces.model_compiler import ModelCompiler, ModelTask
-from workers.interfaces.tensor_arguments import unpack_arguments
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, ModelTask
+from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 LEAST_FLOPS = 1e5
 

@@ -7,8 +7,8 @@ from typing import Final
 from benchmarks.sim.devices import Devices
 from benchmarks.sim.state import SimJob, new_job
 from benchmarks.sim.synthetic import smooth
-from services.planner.fair_share import JobShare, charge_job, deal_slots
-from services.planner.plan_rounds import plan_rounds
+from mallorn.services.planner.fair_share import JobShare, charge_job, deal_slots
+from mallorn.services.planner.plan_rounds import plan_rounds
 
 TRIALS: Final = 80  # of a task's curve; a job that has spent its budget makes room for a new one
 OWNERS: Final = 20

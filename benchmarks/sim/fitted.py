@@ -10,9 +10,9 @@ from functools import reduce
 from importlib import import_module
 from typing import Any, Final
 
-LOWER_SIDE: Final = "services.planner.power_law_belief:LOWER_SIDE"
-FIRST_VISIT: Final = "services.planner.dynatune:DynaTune.first_visit"
-SHARE_THAT_MATTERS: Final = "services.planner.eligible_tasks:SHARE_THAT_MATTERS"
+LOWER_SIDE: Final = "mallorn.services.planner.power_law_belief:LOWER_SIDE"
+FIRST_VISIT: Final = "mallorn.services.planner.dynatune:DynaTune.first_visit"
+SHARE_THAT_MATTERS: Final = "mallorn.services.planner.eligible_tasks:SHARE_THAT_MATTERS"
 
 # By model left out: "module:CONSTANT" -> value. The lower side is the best of 0.5, 0.6, ... 1.0 for the log
 # loss of the promise; the first visit that of 0.25, 0.5 and 1 for the trials to 1.03x ... 1.1x; the share

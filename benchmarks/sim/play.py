@@ -6,7 +6,7 @@ from time import perf_counter
 from benchmarks.sim.devices import Devices
 from benchmarks.sim.state import SimJob
 from mallorn.core.errors import MallornError
-from services.planner.plan_rounds import plan_rounds
+from mallorn.services.planner.plan_rounds import plan_rounds
 
 
 class Stalled(MallornError):

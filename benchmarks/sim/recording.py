@@ -12,15 +12,15 @@ from benchmarks.arms import count_tasks
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import Cell, RecordedRound
-from cli.wait_until_tuned import wait_until_tuned
-from db.paging import Page
-from db.repositories.measurements import Records
-from db.session import Database
-from db.tables import Round, Task, Workload
+from mallorn.cli.wait_until_tuned import wait_until_tuned
 from mallorn.core.errors import MallornError
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.dataset import Record
+from mallorn.db.paging import Page
+from mallorn.db.repositories.measurements import Records
+from mallorn.db.session import Database
+from mallorn.db.tables import Round, Task, Workload
 from mallorn.local_service import wait_for_device
 
 ROUND_SIZE: Final = 16

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from benchmarks.sim.curves import Cut, ModelCurves, TaskCurve
 from mallorn.core.values.decision_log import PlannedRound
-from services.planner.planner_values import JobPlan, JobView, Point, TaskView
+from mallorn.services.planner.planner_values import JobPlan, JobView, Point, TaskView
 
 
 @dataclass(slots=True)

@@ -8,13 +8,13 @@ from hashlib import sha256
 
 from sqlalchemy import select
 
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Records
-from db.session import Database
-from db.tables import LeaseRow, Measurement
 from mallorn.core.states import JobState, MeasurementKind, WorkKind
 from mallorn.core.values.dataset import Record
-from stack.data_directory import DataDir
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Records
+from mallorn.db.session import Database
+from mallorn.db.tables import LeaseRow, Measurement
+from mallorn.stack.data_directory import DataDir
 
 PAGE = 500
 SIMULATED = "simulated"  # how the names of made-up devices begin

@@ -16,8 +16,8 @@ import psutil
 
 from mallorn import Client
 from mallorn.core.errors import Unavailable
-from stack.data_directory import DataDir
-from stack.supervised_process import python_path
+from mallorn.core.installation import python_path
+from mallorn.stack.data_directory import DataDir
 
 WHOLE: Final = "everything"
 START_SEC: Final = 300.0
@@ -141,7 +141,7 @@ class Stack:
 
 def kind_of(command: Sequence[str]) -> str:
     """What a process is by its command line; nothing for those that are no part of ours, as compilers."""
-    if "workers.subprocesses.child_main" in command:
+    if "mallorn.workers.subprocesses.child_main" in command:
         serves = re.search(r"workers\.tvm\.(\w+)", " ".join(command))
         return serves[1] if serves else ""
     if command and "valkey" in command[0]:  # which writes its socket there, too

@@ -25,12 +25,12 @@ import tvm
 from benchmarks.hosts import describe_host
 from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.zoo.row import RIGHT
-from graphc.export.compile_network import run_library_once
 from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
-from workers.device.detect_host import detect_target
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.graphc.export.compile_network import run_library_once
+from mallorn.workers.device.detect_host import detect_target
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 RAW: Final = Path("docs/results/zoo_exporters.json")
 SECONDS: Final = 1800.0  # that each step may take, on a busy host

@@ -14,9 +14,9 @@ from benchmarks.hosts import describe_host
 from benchmarks.model_folder import files_of, folder_parser
 from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
-from workers.device.detect_host import detect_target
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.device.detect_host import detect_target
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 SECONDS = 600.0
 

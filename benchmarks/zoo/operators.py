@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.hosts import describe_host
 from benchmarks.zoo.cases import cases
 from benchmarks.zoo.trying import Answer, Trying
-from workers.subprocesses.errors import ChildError, ChildFailed
+from mallorn.workers.subprocesses.errors import ChildError, ChildFailed
 
 CHARS = 160
 

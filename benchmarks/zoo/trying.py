@@ -3,8 +3,8 @@
 
 from dataclasses import dataclass
 
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.typed_method import method
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.typed_method import method
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import typer
 
-from cli.terminal.output import print_json, print_note, stdout
+from mallorn.cli.terminal.output import print_json, print_note, stdout
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,13 @@ from typing import Final
 
 from fsspec.implementations.local import LocalFileSystem
 
-from cli.doctor_checks import stored_data as stored
-from cli.doctor_checks.findings import Finding
-from db.backups import (
+from mallorn.cli.doctor_checks import stored_data as stored
+from mallorn.cli.doctor_checks.findings import Finding
+from mallorn.core.artifact_uris import job_exports_uri, model_uri, open_store
+from mallorn.core.errors import MallornError, NotFound, StorageFull
+from mallorn.core.host_id import host_folder
+from mallorn.core.settings import Settings
+from mallorn.db.backups import (
     DamagedDatabase,
     check_pages,
     check_unused,
@@ -21,16 +25,12 @@ from db.backups import (
     sqlite_file,
     taken_at,
 )
-from db.migrate import check_table_version, upgrade
-from db.repositories.stored_files import Repairs, StoredFiles
-from db.repositories.withdraw_measurements import BusyHours
-from db.session import Database
-from mallorn.core.artifact_uris import job_exports_uri, model_uri, open_store
-from mallorn.core.errors import MallornError, NotFound, StorageFull
-from mallorn.core.host_id import host_folder
-from mallorn.core.settings import Settings
-from stack.data_directory import DataDir
-from stack.temporary_files import find_abandoned_folders, remove_abandoned_folders
+from mallorn.db.migrate import check_table_version, upgrade
+from mallorn.db.repositories.stored_files import Repairs, StoredFiles
+from mallorn.db.repositories.withdraw_measurements import BusyHours
+from mallorn.db.session import Database
+from mallorn.stack.data_directory import DataDir
+from mallorn.stack.temporary_files import find_abandoned_folders, remove_abandoned_folders
 
 DAMAGED: Final = "damaged"
 

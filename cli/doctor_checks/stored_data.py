@@ -9,18 +9,18 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
-from costmodels.serialization import check_bytes
-from db.backups import back_up, check_pages, folder_of, list_backups, sqlite_file, taken_at
-from db.migrate import check_table_version
-from db.repositories.stored_files import Repairs, StoredCostModel, StoredFiles
-from db.repositories.withdraw_measurements import BusyHours
-from db.session import Database
 from mallorn.core.artifact_uris import model_uri, open_store
 from mallorn.core.errors import Conflict, InvalidRequest, MallornError, NotFound, StorageFull, Unavailable
 from mallorn.core.host_id import host_folder
-from stack.data_directory import DataDir
-from stack.temporary_files import find_abandoned_folders
-from workers.sandbox.sandbox_support import probe_sandbox_support
+from mallorn.costmodels.serialization import check_bytes
+from mallorn.db.backups import back_up, check_pages, folder_of, list_backups, sqlite_file, taken_at
+from mallorn.db.migrate import check_table_version
+from mallorn.db.repositories.stored_files import Repairs, StoredCostModel, StoredFiles
+from mallorn.db.repositories.withdraw_measurements import BusyHours
+from mallorn.db.session import Database
+from mallorn.stack.data_directory import DataDir
+from mallorn.stack.temporary_files import find_abandoned_folders
+from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 
 
 def check_integrity(database: Database) -> str:

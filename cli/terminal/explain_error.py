@@ -6,12 +6,10 @@ from typing import Final
 from pydantic import ValidationError
 
 from mallorn.core.errors import InvalidRequest, MallornError
-from mallorn.core.install_command import MissingPackage, pip_install_command
+from mallorn.core.installation import MissingPackage, pip_install_command
 from mallorn.core.settings import Settings
 
-OURS: Final = frozenset(
-    {"mallorn", "graphc", "cli", "stack", "services", "workers", "research", "searchers", "costmodels", "db"}
-)
+OURS: Final = "mallorn"
 HINTS: Final = {
     errno.ENOSPC: "df -h",
     errno.EDQUOT: "df -h",
@@ -50,7 +48,7 @@ def explain_missing_package(
     error: ModuleNotFoundError, extras: str = "server,worker"
 ) -> MissingPackage | None:
     """Return an error with the pip command for a package; None for Mallorn's own modules."""
-    if error.name is None or error.name.partition(".")[0] in OURS:
+    if error.name is None or error.name.partition(".")[0] == OURS:
         return None
     return MissingPackage(
         f"this needs {error.name}, which is not installed", hint=pip_install_command(extras)

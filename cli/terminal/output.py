@@ -16,8 +16,8 @@ from rich.table import Table
 
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.settings import Settings
+from mallorn.stack.data_directory import DataDir
 from mallorn.wording.format_values import Cell, Column, cell
-from stack.data_directory import DataDir
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -14,7 +14,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from cli.terminal.output import stderr
+from mallorn.cli.terminal.output import stderr
 from mallorn.client import Client, is_model_id
 
 #: Takes the amount done and the total.

@@ -7,16 +7,16 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.targets import Targets
-from db.session import Database
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound
 from mallorn.core.targets import parse_target
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.session import Database
 
 log = logging.getLogger(__name__)
 
 PREFIX: Final = "shipped-"  # of the names of bundled snapshots only
-FOLDER: Final = Path(str(files("db.bundled"))) / "data"
+FOLDER: Final = Path(str(files("mallorn.db.bundled"))) / "data"
 LIST: Final = "bases.json"
 
 
@@ -86,7 +86,7 @@ def load_bundled_models(url: str, folder: Path = FOLDER) -> int:
         shipped = _require_bases_list(folder)
         if _has_all_bases(url, shipped):
             return 0
-        from db.dataset.import_dataset import import_dataset  # late, because it loads Arrow
+        from mallorn.db.dataset.import_dataset import import_dataset  # late, because it loads Arrow
 
         with Database(url) as database:
             blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}

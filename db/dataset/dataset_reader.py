@@ -10,7 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from db.dataset.export_schema import (
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.installation import pip_upgrade_command
+from mallorn.core.storable_json import quote_untrusted, read_json
+from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import unpack_choices
+from mallorn.db.dataset.export_schema import (
     ADDED,
     MEASUREMENT_TABLE,
     SKETCH_TABLE,
@@ -22,11 +27,6 @@ from db.dataset.export_schema import (
     Row,
     Table,
 )
-from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.install_command import pip_upgrade_command
-from mallorn.core.storable_json import quote_untrusted, read_json
-from mallorn.core.targets import parse_target
-from mallorn.core.values.candidate import unpack_choices
 
 MOST_BYTES: Final = 1 << 30  # limit for a row group, and for the texts of a batch
 AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)"

@@ -13,18 +13,18 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from db.columnar_rows import Columns
-from db.dataset.export_schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
-from db.dataset.take_snapshots import Progress, SnapshotReader, describe, ignore_progress
-from db.measurement_codec import unpack_decisions, unpack_times
-from db.repositories.sketches import Sketches, trace_of
-from db.repositories.snapshots import SnapshotRows
-from db.repositories.workloads import Workloads, tir_of
-from db.session import Database
-from db.tables import Context, Snapshot
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.states import MeasurementKind
 from mallorn.core.storable_json import compact_json
+from mallorn.db.columnar_rows import Columns
+from mallorn.db.dataset.export_schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
+from mallorn.db.dataset.take_snapshots import Progress, SnapshotReader, describe, ignore_progress
+from mallorn.db.measurement_codec import unpack_decisions, unpack_times
+from mallorn.db.repositories.sketches import Sketches, trace_of
+from mallorn.db.repositories.snapshots import SnapshotRows
+from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.session import Database
+from mallorn.db.tables import Context, Snapshot
 
 GROUP_ROWS: Final = 20_000  # rows of a row group, and thus in memory at a time
 TEXTS: Final = 100  # programs and traces in memory at a time

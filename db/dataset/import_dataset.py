@@ -14,8 +14,11 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy.orm import Session
 
-from db.dataset.dataset_reader import BATCH_ROWS, open_export
-from db.dataset.export_schema import (
+from mallorn.core.states import MeasurementKind
+from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import unpack_sketch
+from mallorn.db.dataset.dataset_reader import BATCH_ROWS, open_export
+from mallorn.db.dataset.export_schema import (
     CONTEXT,
     MEASUREMENT_TABLE,
     SKETCH_TABLE,
@@ -24,18 +27,15 @@ from db.dataset.export_schema import (
     Table,
     find_row_flaw,
 )
-from db.dataset.take_snapshots import Progress, ignore_progress
-from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.measurements import ForeignRows
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.snapshots import Sources
-from db.repositories.targets import Targets
-from db.repositories.workloads import NewWorkload, Workloads
-from db.session import Database
-from mallorn.core.states import MeasurementKind
-from mallorn.core.targets import parse_target
-from mallorn.core.values.candidate import unpack_sketch
+from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.measurement_codec import pack_decisions, pack_times
+from mallorn.db.repositories.measurements import ForeignRows
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.sketches import NewSketch, Sketches
+from mallorn.db.repositories.snapshots import Sources
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.session import Database
 
 TEXTS: Final = 100  # programs and traces in one transaction
 COPIED: Final = (

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from db.columnar_rows import Columns
-from db.repositories.snapshots import Selection, SnapshotRows, Snapshots, Sources, name_taken_error
-from db.session import Database
-from db.tables import Snapshot
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import MeasurementKind
+from mallorn.db.columnar_rows import Columns
+from mallorn.db.repositories.snapshots import Selection, SnapshotRows, Snapshots, Sources, name_taken_error
+from mallorn.db.session import Database
+from mallorn.db.tables import Snapshot
 
 PAGE_ROWS: Final = 10_000  # rows in memory at a time
 NAME: Final = re.compile(r"\w[\w.-]{0,99}", re.ASCII)

@@ -1,1 +1,1 @@
-"""Alembic migrations; db.migrate runs them."""
+"""Alembic migrations; mallorn.db.migrate runs them."""

@@ -3,9 +3,9 @@
 from alembic import context
 from sqlalchemy import Connection
 
-from db.engine import WRITE, create_engine
-from db.tables import Base
 from mallorn.core.settings import settings
+from mallorn.db.engine import WRITE, create_engine
+from mallorn.db.tables import Base
 
 
 def run(connection: Connection) -> None:

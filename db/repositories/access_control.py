@@ -11,19 +11,19 @@ from sqlalchemy import ColumnElement, Update, and_, delete, exists, func, or_, s
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import class_mapper
 
-from db.database_clock import now
-from db.migrate import OldTables, check_table_version
-from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, seconds_from_now
-from db.repositories.job_transitions import cancel
-from db.repositories.jobs import ACTIVE
-from db.session import Database, read_clock
-from db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, Measurement, Model, SignIn
 from mallorn.core.api_keys import OwnerAction, Scope, hash_secret, new_id, new_key, new_secret
 from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState, MeasurementKind
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
+from mallorn.db.database_clock import now
+from mallorn.db.migrate import OldTables, check_table_version
+from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.repositories.base import Repository, seconds_from_now
+from mallorn.db.repositories.job_transitions import cancel
+from mallorn.db.repositories.jobs import ACTIVE
+from mallorn.db.session import Database, read_clock
+from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, Measurement, Model, SignIn
 
 NAMED: Final[tuple[Any, ...]] = (
     ApiKeyRow.owner,

@@ -6,13 +6,15 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, and_, delete, exists, or_, select, update
 
-from db.database_clock import now
-from db.repositories.base import reason_columns, seconds_from_now
-from db.repositories.jobs import Jobs
-from db.repositories.search_and_finish_states import FinishSteps
-from db.repositories.targets import Targets
-from db.repositories.workloads import KEPT
-from db.tables import (
+from mallorn.core.errors import Conflict
+from mallorn.core.states import JobState
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.base import reason_columns, seconds_from_now
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.search_and_finish_states import FinishSteps
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workloads import KEPT
+from mallorn.db.tables import (
     Event,
     FeatureRow,
     FinishStep,
@@ -27,8 +29,6 @@ from db.tables import (
     Task,
     Workload,
 )
-from mallorn.core.errors import Conflict
-from mallorn.core.states import JobState
 
 ENDED: Final = tuple(state for state in JobState if state.is_final)
 # Texts and reports that the deletion of a job clears.

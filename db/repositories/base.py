@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, CursorResult, Executable, Select, any_, fu
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from db.database_clock import now
-from db.tables import Base, Job
 from mallorn.core.states import Cause
+from mallorn.db.database_clock import now
+from mallorn.db.tables import Base, Job
 
 ERROR_CHARS = 600  # a row stores this much of the end of an error message
 

@@ -5,17 +5,17 @@ from typing import Final
 
 from sqlalchemy import func, select
 
-from db.repositories.base import ERROR_CHARS, Repository
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_transitions import fail_job, failure, pause_job
-from db.repositories.jobs import STATES, Jobs
-from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, Loss, WorkItem
-from db.repositories.rounds import Rounds
-from db.repositories.workers import Workers
-from db.tables import Job, LeaseRow
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.values.event import FailedEvent, RoundPoisonedEvent, RoundReturnedEvent, StageReturnedEvent
+from mallorn.db.repositories.base import ERROR_CHARS, Repository
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.job_transitions import fail_job, failure, pause_job
+from mallorn.db.repositories.jobs import STATES, Jobs
+from mallorn.db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, Loss, WorkItem
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.tables import Job, LeaseRow
 
 SILENT: Final = "its worker died or stopped responding"
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, case, or_, select, update
 
-from db.database_clock import now
-from db.repositories.base import Repository, seconds_from_now
-from db.tables import Device, Job, LeaseRow, Tick, Worker
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.base import Repository, seconds_from_now
+from mallorn.db.tables import Device, Job, LeaseRow, Tick, Worker
 
 #: A longer time without a turn is a gap: no process ran, or the clock was set forward.
 GAP_SEC: Final = 30.0

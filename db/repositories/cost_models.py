@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Row, Select, func, insert, or_, select, true, update
 from sqlalchemy.orm import aliased
 
-from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository
-from db.tables import CostModelRow, TargetRow
 from mallorn.core.cost_model_name import PRIVATE, CostModelName, base_family, private_family_prefix
 from mallorn.core.errors import NotFound
 from mallorn.core.values.cost_model_version import CostModelVersion
+from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.repositories.base import Repository
+from mallorn.db.tables import CostModelRow, TargetRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,12 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from db.database_clock import now
-from db.repositories.base import Repository, is_owned_by
-from db.repositories.measurement_filters import IMPORTED, was_left_unbuilt
-from db.tables import (
+from mallorn.core.outcomes import LEFT_UNBUILT
+from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.base import Repository, is_owned_by
+from mallorn.db.repositories.measurement_filters import IMPORTED, was_left_unbuilt
+from mallorn.db.tables import (
     ForeignRecord,
     ForeignTask,
     Job,
@@ -36,8 +38,6 @@ from db.tables import (
     TargetRow,
     Workload,
 )
-from mallorn.core.outcomes import LEFT_UNBUILT
-from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
 
 DAY_SEC: Final = 86400
 COUNTS: Final = "measurement counts"  # name of the lock for changes of the counts

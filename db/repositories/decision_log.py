@@ -4,13 +4,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, ScalarSelect, String, and_, cast, func, select
 
-from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository
-from db.repositories.measurement_filters import has_failed, is_eligible, is_same_context
-from db.tables import CostModelRow, Job, LeaseRow, Measurement, Round, Task
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.states import MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import RoundStatus
+from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.measurement_filters import has_failed, is_eligible, is_same_context
+from mallorn.db.tables import CostModelRow, Job, LeaseRow, Measurement, Round, Task
 
 
 class DecisionLog(Repository):

@@ -7,12 +7,12 @@ from typing import Final
 from sqlalchemy import ColumnElement, and_, case, false, func, select, type_coerce, update
 from sqlalchemy.orm import defer
 
-from db.database_clock import now
-from db.repositories.base import Repository, seconds_from_now
-from db.tables import Context, Device
-from db.tables.base import JsonType
 from mallorn.core.values.fleet import DeviceInfo, DeviceMachine
 from mallorn.core.values.machine import Machine
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.base import Repository, seconds_from_now
+from mallorn.db.tables import Context, Device
+from mallorn.db.tables.base import JsonType
 
 
 @dataclass(frozen=True, slots=True)

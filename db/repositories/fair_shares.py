@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, case, exists, func, or_, select, update
 
-from db.database_clock import now
-from db.repositories.base import Repository
-from db.repositories.tasks import workload_is_busy
-from db.tables import Job, Round, Task
 from mallorn.core.estimate_finish_time import FINISH_SEC, FINISH_SEC_PER_TASK, MOST_OF_BUDGET
 from mallorn.core.states import JobState
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.tasks import workload_is_busy
+from mallorn.db.tables import Job, Round, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Claim:
 
 
 class FairShares(Repository):
-    """Reads and stores jobs' pass values; `services.planner.fair_share` computes them."""
+    """Reads and stores jobs' pass values; `mallorn.services.planner.fair_share` computes them."""
 
     def claims(self, target_id: int) -> Sequence[Claim]:
         """Return all tuning jobs of a target, by job id."""

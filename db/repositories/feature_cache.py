@@ -7,8 +7,8 @@ from typing import Final
 import zstandard
 from sqlalchemy import select
 
-from db.repositories.base import Repository
-from db.tables import FeatureRow
+from mallorn.db.repositories.base import Repository
+from mallorn.db.tables import FeatureRow
 
 _LEVEL: Final = 3
 _MOST_BYTES: Final = 1 << 20

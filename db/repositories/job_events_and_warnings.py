@@ -6,11 +6,11 @@ from typing import Final, TypeVar
 
 from sqlalchemy import insert, select, update
 
-from db.repositories.base import Repository
-from db.tables import Event, Job
 from mallorn.core.errors import NotFound
 from mallorn.core.values.event import JobEvent, WarningEvent, read_event
 from mallorn.core.values.job import JobWarning
+from mallorn.db.repositories.base import Repository
+from mallorn.db.tables import Event, Job
 
 EventType = TypeVar("EventType", bound=JobEvent)
 

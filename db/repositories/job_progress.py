@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
-from db.repositories.measurement_filters import best_of_task, was_left_unbuilt
-from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
 from mallorn.core.states import MeasurementKind, RoundState
+from mallorn.db.repositories.measurement_filters import best_of_task, was_left_unbuilt
+from mallorn.db.tables import Job, Measurement, Round, Task
 
 Rows = Sequence[Row[*tuple[Any, ...]]]
 Outcomes = Mapping[str | None, dict[str, int]]  # number of trials by job and outcome

@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from sqlalchemy import case, func, or_, select, true, tuple_, update
 
-from db.database_clock import now
-from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, is_owned_by, reason_columns
-from db.repositories.devices import has_machine_key, machine_key_of
-from db.repositories.job_progress import count_by_outcome
-from db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
-from db.tables import Context, Device, Event, Job, TargetRow
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, ZERO_SHOT, Cause, JobState, WorkKind
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
+from mallorn.db.database_clock import now
+from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.repositories.base import Repository, is_owned_by, reason_columns
+from mallorn.db.repositories.devices import has_machine_key, machine_key_of
+from mallorn.db.repositories.job_progress import count_by_outcome
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
+from mallorn.db.tables import Context, Device, Event, Job, TargetRow
 
 ACTIVE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
 LATEST: Final = 8  # limit of `imported_before`

@@ -7,10 +7,10 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
-from db.database_clock import now
-from db.repositories.base import Repository, seconds_from_now
-from db.tables import Job, LeaseRow
 from mallorn.core.states import WorkKind
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.base import Repository, seconds_from_now
+from mallorn.db.tables import Job, LeaseRow
 
 # Limit of interruptions by a fault that the work itself may have caused.
 MAX_LOSSES: Final = 3

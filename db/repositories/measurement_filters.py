@@ -7,10 +7,10 @@ from typing import Final
 from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, literal_column, not_, or_, select
 from sqlalchemy.orm import aliased
 
-from db.tables import Job, Measurement, Round, Task, Workload
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import NOT_COMPILED, Outcome
 from mallorn.core.states import MeasurementKind, RoundState
+from mallorn.db.tables import Job, Measurement, Round, Task, Workload
 
 _Refuted = aliased(Measurement, name="refuted")
 

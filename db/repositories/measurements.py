@@ -6,17 +6,17 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, select, update
 
-from db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
-from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, is_owned_by
-from db.repositories.leases import LeaseToken, Token, WorkItem, is_still_held
-from db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
-from db.tables import Device, Job, Measurement, Round, SketchRow, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, WorkKind
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.trial import Trial
+from mallorn.db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
+from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.repositories.base import Repository, is_owned_by
+from mallorn.db.repositories.leases import LeaseToken, Token, WorkItem, is_still_held
+from mallorn.db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
+from mallorn.db.tables import Device, Job, Measurement, Round, SketchRow, SourceDataset, TargetRow, Workload
 
 
 @dataclass(frozen=True, slots=True)

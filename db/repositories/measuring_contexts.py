@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import exists, func, select
 
-from db.repositories.base import Repository
-from db.repositories.devices import machine_key_of
-from db.repositories.measurement_filters import IMPORTED
-from db.tables import Context, Measurement
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.devices import machine_key_of
+from mallorn.db.repositories.measurement_filters import IMPORTED
+from mallorn.db.tables import Context, Measurement
 
 
 class Contexts(Repository):

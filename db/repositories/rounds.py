@@ -5,13 +5,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select, text, update
 
-from db.database_clock import now
-from db.repositories.base import Repository
-from db.repositories.leases import Leases, LeaseToken, Token, WorkItem, is_still_held
-from db.tables import Job, Measurement, Round
 from mallorn.core.job_options import DETACHED
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import PlannedRound, RoundStats
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem, is_still_held
+from mallorn.db.tables import Job, Measurement, Round
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
 IN_FLIGHT = text("state in ('queued', 'leased')")  # as in the unique index

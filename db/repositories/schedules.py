@@ -8,17 +8,17 @@ from typing import Final
 from sqlalchemy import ColumnElement, Row, Select, exists, func, select, tuple_
 from sqlalchemy.orm import aliased, defer
 
-from db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
-from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, is_owned_by
-from db.repositories.measurement_filters import is_not_refuted, is_shared
-from db.repositories.measuring_contexts import is_inside_model
-from db.repositories.trials import select_trials, trial_of
-from db.tables import Context, Job, Measurement, Schedule, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 from mallorn.core.values.trial import Trial
+from mallorn.db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
+from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.repositories.base import Repository, is_owned_by
+from mallorn.db.repositories.measurement_filters import is_not_refuted, is_shared
+from mallorn.db.repositories.measuring_contexts import is_inside_model
+from mallorn.db.repositories.trials import select_trials, trial_of
+from mallorn.db.tables import Context, Job, Measurement, Schedule, SourceDataset, TargetRow, Workload
 
 # A schedule, its workload's key and name, target, whether its time is a bound, evaluator.
 Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]

@@ -5,11 +5,11 @@ from typing import Final
 
 from sqlalchemy import delete, func, select
 
-from db.repositories.base import Repository
-from db.repositories.leases import LeaseToken, is_still_held
-from db.tables import FinishStep, Round, SearchState
 from mallorn.core.errors import LeaseLost
 from mallorn.core.values.trial import DecidedTask
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.leases import LeaseToken, is_still_held
+from mallorn.db.tables import FinishStep, Round, SearchState
 
 #: States kept per task: the last round's, and the one it started from, to recompute it.
 KEPT: Final = 2

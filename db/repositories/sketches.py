@@ -6,10 +6,10 @@ from typing import Final
 
 from sqlalchemy import select
 
-from db.measurement_codec import pack_text, unpack_text
-from db.repositories.base import Repository
-from db.tables import SketchRow
 from mallorn.core.values.candidate import Sketch, pack_choices, unpack_choices
+from mallorn.db.measurement_codec import pack_text, unpack_text
+from mallorn.db.repositories.base import Repository
+from mallorn.db.tables import SketchRow
 
 REPLACED: Final = ("trace", "choices", "ordinal", "space", "tvm_version", "imported")
 

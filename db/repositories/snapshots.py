@@ -8,11 +8,20 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Select, Subquery, case, func, select, text
 from sqlalchemy.orm import InstrumentedAttribute
 
-from db.columnar_rows import Columns
-from db.repositories.base import Repository
-from db.repositories.measurement_filters import is_shared
-from db.tables import Context, Job, Measurement, SketchRow, Snapshot, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import Conflict, NotFound
+from mallorn.db.columnar_rows import Columns
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.measurement_filters import is_shared
+from mallorn.db.tables import (
+    Context,
+    Job,
+    Measurement,
+    SketchRow,
+    Snapshot,
+    SourceDataset,
+    TargetRow,
+    Workload,
+)
 
 
 class Snapshots(Repository):

@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, delete, exists, or_, select, true, tuple_, update
 
-from db.database_clock import now
-from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository
-from db.repositories.cost_models import CostModelVersions
-from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
-from db.repositories.jobs import Jobs
-from db.tables import CostModelRow, Job, Model
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
+from mallorn.db.database_clock import now
+from mallorn.db.paging import Page, check_limit, decode_cursor, page
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.cost_models import CostModelVersions
+from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import CostModelRow, Job, Model
 
 NAMED: Final = 10  # jobs that an error message names
 _PLACE = (Model.created_at, Model.id, Model.owner)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import delete, exists, select
 
-from db.repositories.base import Repository
-from db.tables import Base, TargetRow
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import Target
+from mallorn.db.repositories.base import Repository
+from mallorn.db.tables import Base, TargetRow
 
 
 class Targets(Repository):

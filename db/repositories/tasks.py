@@ -21,11 +21,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from db.repositories.base import Repository
-from db.repositories.measurement_filters import best_of_task, has_failed, is_eligible, is_same_context
-from db.tables import Job, Measurement, Round, Task, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, RoundState
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.measurement_filters import best_of_task, has_failed, is_eligible, is_same_context
+from mallorn.db.tables import Job, Measurement, Round, Task, Workload
 
 GONE: Final = "its model has no such task any more: the code that imports models was replaced"
 

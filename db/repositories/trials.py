@@ -8,10 +8,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, not_, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
-from db.columnar_rows import Columns
-from db.measurement_codec import unpack_decisions, unpack_times
-from db.repositories.base import Repository
-from db.repositories.measurement_filters import (
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.trial import Trial
+from mallorn.db.columnar_rows import Columns
+from mallorn.db.measurement_codec import unpack_decisions, unpack_times
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.measurement_filters import (
     TrialLimits,
     failed_under_other_limits,
     is_bound_only,
@@ -22,12 +26,8 @@ from db.repositories.measurement_filters import (
     is_undisturbed,
     was_given_usual_time,
 )
-from db.repositories.measuring_contexts import Contexts
-from db.tables import Device, Job, Measurement, SketchRow, Task, Workload
-from mallorn.core.outcomes import Outcome
-from mallorn.core.states import MeasurementKind
-from mallorn.core.values.candidate import Candidate
-from mallorn.core.values.trial import Trial
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.tables import Device, Job, Measurement, SketchRow, Task, Workload
 
 # Without repeats in a finish, which would count a candidate twice.
 _LEARNABLE = (MeasurementKind.TRIAL, MeasurementKind.FOREIGN)

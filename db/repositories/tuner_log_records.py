@@ -11,11 +11,11 @@ from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy import and_, func, or_, select
 
-from db.measurement_codec import pack_text, pack_times, unpack_text
-from db.repositories.base import Repository
-from db.repositories.measurement_filters import is_not_refuted
-from db.tables import ForeignRecord, ForeignTask, Job, Measurement, SourceDataset, Task
 from mallorn.core.outcomes import Outcome
+from mallorn.db.measurement_codec import pack_text, pack_times, unpack_text
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.measurement_filters import is_not_refuted
+from mallorn.db.tables import ForeignRecord, ForeignTask, Job, Measurement, SourceDataset, Task
 
 # MetaSchedule's logs name no dataset, so they all get this key, which later exports preserve.
 STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex

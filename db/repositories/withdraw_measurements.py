@@ -9,16 +9,16 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
 from sqlalchemy.orm import aliased
 
-from db.repositories.base import Repository
-from db.repositories.cost_models import CostModels
-from db.repositories.dataset_statistics import COUNTS, Counts
-from db.repositories.measurements import Measurements
-from db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 from mallorn.core.cost_model_name import base_family
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.fleet import Withdrawn
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.repositories.dataset_statistics import COUNTS, Counts
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 
 AT_A_TIME: Final = 5_000  # rows in one statement
 # Outcomes that say nothing about a device.

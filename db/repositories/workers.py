@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from sqlalchemy import Row, case, delete, func, insert, or_, select, update
 
-from db.database_clock import now
-from db.repositories.base import Repository, is_owned_by, seconds_from_now
-from db.repositories.measurement_filters import has_failed
-from db.tables import Device, Job, Measurement, Round, StageRun, Task, Worker
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind
 from mallorn.core.values.fleet import RoundOnWorker, StageOnWorker, WorkerInfo
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.base import Repository, is_owned_by, seconds_from_now
+from mallorn.db.repositories.measurement_filters import has_failed
+from mallorn.db.tables import Device, Job, Measurement, Round, StageRun, Task, Worker
 
 FRESH_SEC: Final = 30.0  # a worker not seen for longer than this does not count as live
 

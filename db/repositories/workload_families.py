@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, func, or_, select, update
 
-from db.repositories.base import Repository
-from db.tables import CostModelRow, Job, Round, Task, Workload
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundStats
+from mallorn.db.repositories.base import Repository
+from mallorn.db.tables import CostModelRow, Job, Round, Task, Workload
 
 RANKED_ROUNDS: Final = 8  # newest rounds read per workload
 

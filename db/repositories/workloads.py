@@ -7,10 +7,10 @@ from typing import Final
 
 from sqlalchemy import and_, exists, func, or_, select, update
 
-from db.measurement_codec import pack_text, unpack_text
-from db.repositories.base import Repository
-from db.repositories.snapshots import SnapshotRows
-from db.tables import Job, Model, Task, Workload
+from mallorn.db.measurement_codec import pack_text, unpack_text
+from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.snapshots import SnapshotRows
+from mallorn.db.tables import Job, Model, Task, Workload
 
 KEPT: Final = 2**63 - 1  # larger than all ids: only private jobs use the workload
 REPLACED: Final = ("op", "structure", "flops", "tir", "args", "features", "tvm_version")

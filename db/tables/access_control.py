@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Index, SmallInteger
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, CreatedAt, IdPk, JsonType, Timestamp
+from mallorn.db.tables.base import Base, CreatedAt, IdPk, JsonType, Timestamp
 
 
 class ApiKeyRow(Base):

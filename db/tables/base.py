@@ -1,6 +1,6 @@
 """Declarative base, and the column types that all tables share.
 
-Times are seconds since the epoch by the database's clock (db.database_clock), so that hosts
+Times are seconds since the epoch by the database's clock (mallorn.db.database_clock), so that hosts
 whose clocks differ agree on leases.
 """
 
@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 from sqlalchemy.types import TypeDecorator
 
-from db.database_clock import now
+from mallorn.db.database_clock import now
 
 Kind = TypeVar("Kind")
 # SQLite assigns ids only for INTEGER PRIMARY KEY.

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType, partial_index
 from mallorn.core.values.manifest import MeasuredOn
+from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType, partial_index
 
 
 class TargetRow(Base):
@@ -122,12 +122,12 @@ class Measurement(Base):
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # None: never reached a device
     sketch_id: Mapped[int] = mapped_column(ForeignKey("sketches.id"))
-    decisions: Mapped[bytes] = mapped_column(LargeBinary)  # db.measurement_codec.pack_decisions
+    decisions: Mapped[bytes] = mapped_column(LargeBinary)  # mallorn.db.measurement_codec.pack_decisions
     outcome: Mapped[str]
     latency_us: Mapped[float | None]  # median of the run times; None: see bound_us
     bound_us: Mapped[float | None]  # that median if other processes used its CPUs: an upper bound
     disturbed: Mapped[float | None]  # share of its run times when they did; None: unknown
-    run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.measurement_codec.pack_times
+    run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # mallorn.db.measurement_codec.pack_times
     error: Mapped[str | None]
     built_by: Mapped[str | None]  # the builder that failed on it; None: it was built, or unknown
     limit_sec: Mapped[float | None]  # the job's limit for the failed step; None: no limit, or unknown
@@ -148,7 +148,7 @@ class MeasurementCount(Base):
     __table_args__ = (Index("ix_measurement_counts_upto", "upto"),)
 
     job_id: Mapped[str] = mapped_column(primary_key=True)  # empty: imported
-    facet: Mapped[str] = mapped_column(primary_key=True)  # db.repositories.dataset_statistics
+    facet: Mapped[str] = mapped_column(primary_key=True)  # mallorn.db.repositories.dataset_statistics
     name: Mapped[str] = mapped_column(primary_key=True)  # the facet's value
     rows: Mapped[int] = mapped_column(BigId)
     upto: Mapped[int] = mapped_column(BigId)
@@ -213,7 +213,7 @@ class FeatureRow(Base):
     view: Mapped[str] = mapped_column(primary_key=True)  # its name, e.g. "statements"
     version: Mapped[int] = mapped_column(SmallInteger, primary_key=True)  # of the view
     tvm_version: Mapped[str] = mapped_column(primary_key=True)  # with the digest of the code around it
-    candidate: Mapped[str] = mapped_column(primary_key=True)  # searchers.space.Candidate.key
+    candidate: Mapped[str] = mapped_column(primary_key=True)  # mallorn.searchers.space.Candidate.key
     numbers: Mapped[bytes | None] = mapped_column(LargeBinary)  # zstd of float32; None: cannot be lowered
 
 

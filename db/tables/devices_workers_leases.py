@@ -3,8 +3,8 @@
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, IdPk, Timestamp, ValueType, partial_index
 from mallorn.core.values.fleet import DeviceInfo, DeviceMachine, WorkerInfo
+from mallorn.db.tables.base import Base, IdPk, Timestamp, ValueType, partial_index
 
 
 class Device(Base):

@@ -3,7 +3,6 @@
 from sqlalchemy import ForeignKey, Index, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp, ValueType, partial_index
 from mallorn.core.states import Cause, JobState, RoundState
 from mallorn.core.values.decision_log import RoundNotes, RoundStats
 from mallorn.core.values.finish_report import FinishReport
@@ -11,6 +10,7 @@ from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobWarning, SuggestedOptions
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import DecidedTask
+from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp, ValueType, partial_index
 
 
 class Model(Base):
@@ -60,7 +60,7 @@ class Job(Base):
     minutes: Mapped[float | None]
     seed: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0)
-    # Pass values of stride scheduling (services.planner.fair_share); None: no turn yet.
+    # Pass values of stride scheduling (mallorn.services.planner.fair_share); None: no turn yet.
     share_pass: Mapped[float | None]  # of the job among its owner's jobs
     owner_pass: Mapped[float | None]  # of its owner among all owners, at this job's last turn
     planned_at: Mapped[Timestamp | None]  # when the planner last looked at the job

@@ -3,7 +3,7 @@
 from sqlalchemy import ForeignKey, Index, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, partial_index
+from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, partial_index
 
 
 class SourceDataset(Base):
@@ -28,7 +28,7 @@ class Snapshot(Base):
     id: Mapped[IdPk]
     name: Mapped[str] = mapped_column(unique=True)
     upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement that it may hold
-    filter: Mapped[Json]  # db.repositories.snapshots.Selection
+    filter: Mapped[Json]  # mallorn.db.repositories.snapshots.Selection
     rows: Mapped[int] = mapped_column(BigId)
     digest: Mapped[str]  # of the rows in order, equal in every dataset that holds them
     created_at: Mapped[CreatedAt]
@@ -41,7 +41,7 @@ class ForeignTask(Base):
 
     id: Mapped[IdPk]
     key: Mapped[str] = mapped_column(unique=True)  # hash of format, task and target
-    format: Mapped[str]  # research.tuner_logs: `metaschedule` or `tenset`
+    format: Mapped[str]  # mallorn.research.tuner_logs: `metaschedule` or `tenset`
     task: Mapped[str]  # the log's own key
     target: Mapped[str]  # as the log writes it
 
@@ -59,6 +59,6 @@ class ForeignRecord(Base):
     outcome: Mapped[str]  # mallorn.core.outcomes.Outcome
     failure: Mapped[str | None]  # the log's failure code
     latency_us: Mapped[float | None]  # median of the run times
-    run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.measurement_codec.pack_times
+    run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # mallorn.db.measurement_codec.pack_times
     measured_at: Mapped[float | None]  # None: not in the log
     created_at: Mapped[CreatedAt]  # when it was imported

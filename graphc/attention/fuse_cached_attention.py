@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from tvm import relax
 
-from graphc.core import graph_rewriting, vector_lanes
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import permutation, sizes_at
+from mallorn.graphc.core import graph_rewriting, vector_lanes
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import permutation, sizes_at
 
 PIECE, QUERIES = 64, 8  # cache positions, and queries, that are processed together
 # The lowest float32, and the lowest exponent for which exp is not 0.

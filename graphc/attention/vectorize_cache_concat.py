@@ -5,8 +5,8 @@ TVM's concat decides for each element which input it comes from, in plain loops.
 
 from typing import Any
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OPAQUE, OPERATOR, parse_tvmscript, sizes_at
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import OPAQUE, OPERATOR, parse_tvmscript, sizes_at
 
 
 class VectorizeCacheConcat(Pass[list[Any]]):

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import is_channels_last, parse_tvmscript, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import is_channels_last, parse_tvmscript, sizes_of
 
 KERNEL = 3
 Matrix = tuple[tuple[float, ...], ...]

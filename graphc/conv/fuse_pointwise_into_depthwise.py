@@ -11,9 +11,9 @@ from typing import Any
 
 import tvm
 
-from graphc.core import graph_rewriting
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import (
+from mallorn.graphc.core import graph_rewriting
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import (
     LANES,
     SUGGESTS,
     extent_of,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.conv import pad_conv_to_vectors
-from graphc.core import graph_rewriting
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.conv import pad_conv_to_vectors
+from mallorn.graphc.core import graph_rewriting
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 
 NAME, RESHAPE = "grouped_", "relax.reshape"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import copy_convolution, is_channels_last, sizes_of
-from graphc.fold.channel_affine import ChannelAffine, affine_chain, identity
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import copy_convolution, is_channels_last, sizes_of
+from mallorn.graphc.fold.channel_affine import ChannelAffine, affine_chain, identity
 
 POOL = "relax.nn.avg_pool2d"
 

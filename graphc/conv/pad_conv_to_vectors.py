@@ -12,8 +12,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from graphc.core import graph_rewriting
-from graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core import graph_rewriting
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
 
 LAYOUTS = {"relax.nn.conv1d": ("NWC", "WIO", "NWC"), "relax.nn.conv2d": ("NHWC", "HWIO", "NHWC")}
 

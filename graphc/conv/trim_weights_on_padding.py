@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import copy_convolution, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import copy_convolution, sizes_of
 
 LAYOUTS = {
     "relax.nn.conv1d": ("NCW", "OIW"),

@@ -7,9 +7,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from graphc.convert.node_inputs import constant_array, first_inputs
-from graphc.core import vector_lanes
-from graphc.rnn import scan_function
+from mallorn.graphc.convert.node_inputs import constant_array, first_inputs
+from mallorn.graphc.core import vector_lanes
+from mallorn.graphc.rnn import scan_function
 
 _PLAIN = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
 _STATES = {"LSTM": 2, "GRU": 1, "RNN": 1}

@@ -13,7 +13,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.convert.node_inputs import constant_array, first_inputs
+from mallorn.graphc.convert.node_inputs import constant_array, first_inputs
 
 _BYTE = 8
 _NIBBLE = 4

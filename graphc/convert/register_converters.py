@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.convert import import_activations, import_lstm_gru_rnn, import_quantized_operators
+from mallorn.graphc.convert import import_activations, import_lstm_gru_rnn, import_quantized_operators
 
 Convert = Callable[[Any, Any, Any, Any], Any]
 _FILES = (import_activations, import_lstm_gru_rnn, import_quantized_operators)

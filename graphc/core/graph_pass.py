@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
-from graphc.core.graph_rewriting import LANES, has_known_sizes, has_static_tir_shapes
+from mallorn.graphc.core.graph_rewriting import LANES, has_known_sizes, has_static_tir_shapes
 
 
 class Leave(Exception):

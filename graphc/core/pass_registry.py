@@ -63,8 +63,8 @@ OWN_PASSES = {
 }
 # MODULE:NAME of what makes arguments of passes, and of a rule of TVM that another replaces.
 ARGUMENTS = {
-    "s_tir.dlight.gpu.Matmul": "graphc.matmul.dlight_int8_matmul:LowerableMatmul",
-    "vector_lanes": "graphc.core.vector_lanes:lanes",
+    "s_tir.dlight.gpu.Matmul": "mallorn.graphc.matmul.dlight_int8_matmul:LowerableMatmul",
+    "vector_lanes": "mallorn.graphc.core.vector_lanes:lanes",
 }
 # Names in recipes that were stored before ("mallorn." and the first word), and those of today.
 _RENAMED = """
@@ -114,7 +114,8 @@ def resolve_pass(name: str) -> Any:
     """Return the class or function that makes a pass. Raises ValueError for unknown names."""
     name = OLD_NAMES.get(name, name)
     if module := OWN_PASSES.get(name):
-        return _import_attribute(f"graphc.{module}:{''.join(word.capitalize() for word in name.split('_'))}")
+        class_name = "".join(word.capitalize() for word in name.split("_"))
+        return _import_attribute(f"mallorn.graphc.{module}:{class_name}")
     if name in ARGUMENTS:
         return _import_attribute(ARGUMENTS[name])
     if TVM_PASSES.fullmatch(name) and name not in NOT_IN_RECIPES:

@@ -6,8 +6,8 @@ from typing import Any
 import tvm
 from tvm.target.codegen import target_has_features
 
-from graphc.core.graph_pass import Report, ReportingPass
-from graphc.core.pass_registry import OLD_NAMES, Step, make_passes
+from mallorn.graphc.core.graph_pass import Report, ReportingPass
+from mallorn.graphc.core.pass_registry import OLD_NAMES, Step, make_passes
 
 
 def run_passes(

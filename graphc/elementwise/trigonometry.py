@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tvm import tirx
 
-from graphc.elementwise.vectorizable_math_functions import (
+from mallorn.graphc.elementwise.vectorizable_math_functions import (
     ENDLESS,
     Bind,
     double,

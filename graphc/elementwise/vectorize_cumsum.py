@@ -9,8 +9,8 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript, sizes_of
 
 VECTORS, ROWS = 4, 8  # vectors, or rows, that are summed at the same time
 _TYPES = ("float32", "int32", "int64")

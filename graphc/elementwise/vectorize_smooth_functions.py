@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from tvm import relax, topi
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import sizes_of
-from graphc.elementwise import trigonometry, vectorizable_math_functions
-from graphc.elementwise.vectorizable_math_functions import NumberFunction, apply_elementwise
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import sizes_of
+from mallorn.graphc.elementwise import trigonometry, vectorizable_math_functions
+from mallorn.graphc.elementwise.vectorizable_math_functions import NumberFunction, apply_elementwise
 
 # LLVM vectorises these powers: a reciprocal and a square root.
 KNOWN_POWERS: Final = (-1.0, 0.5)

@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "graphc.zip"))
 
-from graphc.export.apply_schedules_main import main  # noqa: E402 - the archive has to be on the path
+from mallorn.graphc.export.apply_schedules_main import main  # noqa: E402 - the archive has to be on the path
 
 if __name__ == "__main__":
     main(HERE)

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from graphc.export import export_checks
-from graphc.export.cuda_toolkit import prepare_stock_tvm
+from mallorn.graphc.export import export_checks
+from mallorn.graphc.export.cuda_toolkit import prepare_stock_tvm
 
 RECORDS = ("database_workload.json", "database_tuning_record.json")
 VERSIONS = ("alone", "loaded")
@@ -91,7 +91,7 @@ def compile_with_records(
     os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it runs on cores outside its affinity
     if manifest["target"]["kind"] == "cuda":
         prepare_stock_tvm()
-    from graphc.export import compare_with_onnxruntime, compile_network
+    from mallorn.graphc.export import compare_with_onnxruntime, compile_network
 
     target = compile_network.read_target(manifest["target"])
     cannot_run = compile_network.why_it_cannot_run(target)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.export.export_checks import is_quantised
+from mallorn.graphc.export.export_checks import is_quantised
 
 
 def errors_against_onnxruntime(

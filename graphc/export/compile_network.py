@@ -23,16 +23,16 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 from tvm.target.codegen import llvm_get_cpu_features, llvm_get_system_triple, llvm_is_valid_cpu
 
-from graphc.convert import register_converters
-from graphc.core import graph_rewriting, pass_runner
-from graphc.core.pass_registry import Step
-from graphc.export import embed_weights, export_checks
-from graphc.export.code_generation import compilation_context, target_without_gather
-from graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
-from graphc.fold import share_equal_constants
-from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
-from graphc.onnx import read_with_weights_on_disk as onnx_file
-from graphc.ranges import dispatch_by_shape, generalize_two_lengths, reduce_weight_layouts
+from mallorn.graphc.convert import register_converters
+from mallorn.graphc.core import graph_rewriting, pass_runner
+from mallorn.graphc.core.pass_registry import Step
+from mallorn.graphc.export import embed_weights, export_checks
+from mallorn.graphc.export.code_generation import compilation_context, target_without_gather
+from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
+from mallorn.graphc.fold import share_equal_constants
+from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
+from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
+from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths, reduce_weight_layouts
 
 Shapes = Mapping[str, Sequence[int]]  # by the name of an input
 Arrays = dict[str, Any]  # by the name of an input
@@ -214,7 +214,7 @@ def export_library(executable: Any, library: str, target: Any) -> None:
 
 def thread_pool_source() -> AbstractContextManager[Path]:
     """Return the thread pool's source as a file, even if this package is in an archive."""
-    return as_file(files("graphc.export") / "thread_pool.c")
+    return as_file(files("mallorn.graphc.export") / "thread_pool.c")
 
 
 def is_cpu(target: Any) -> bool:

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
-from graphc.core.pass_registry import OLD_NAMES
-from graphc.onnx import protobuf_fields
+from mallorn.graphc.core.pass_registry import OLD_NAMES
+from mallorn.graphc.onnx import protobuf_fields
 
 # Other versions of these packages may crash or find no schedule.
 EXACT = ("apache-tvm", "apache-tvm-ffi")

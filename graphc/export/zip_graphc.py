@@ -10,6 +10,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 ARCHIVE: Final = "graphc.zip"
 SCRIPT: Final = "apply.py"
+PACKAGE: Final = "mallorn.graphc"
 KEPT: Final = (".py", ".c")
 
 
@@ -17,14 +18,15 @@ def write_archive(directory: Path) -> list[Path]:
     """Write `graphc.zip`, and `apply.py`, which uses it; return their paths."""
     archive, script = directory / ARCHIVE, directory / SCRIPT
     with ZipFile(archive, "w") as archive_file:
-        for name, content in _sources(files("graphc"), "graphc"):
+        # An empty `mallorn`, whether or not the machine has one: the graph compiler imports no other part.
+        for name, content in [("mallorn/__init__.py", b""), *_sources(files(PACKAGE), "mallorn/graphc")]:
             archive_file.writestr(ZipInfo(name), content, ZIP_DEFLATED)  # ZipInfo's default date is 1980
-    script.write_bytes((files("graphc.export") / SCRIPT).read_bytes())
+    script.write_bytes((files(f"{PACKAGE}.export") / SCRIPT).read_bytes())
     return [archive, script]
 
 
 @cache
-def digest(package: str = "graphc") -> str:
+def digest(package: str = PACKAGE) -> str:
     """Return a hash of a package's source files, which are read at the first call only."""
     hash_ = sha256()
     for path, content in _sources(files(package), package):

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, operator_name
-from graphc.core.graph_rewriting import sizes_of
+from mallorn.graphc.core.graph_pass import Graph, operator_name
+from mallorn.graphc.core.graph_rewriting import sizes_of
 
 OPERATORS = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 

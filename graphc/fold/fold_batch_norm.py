@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import copy_convolution
-from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import copy_convolution
+from mallorn.graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain
 
 # By layouts: the axis of output channels in a convolution's result and in its weights.
 _OUTPUTS = {

@@ -10,8 +10,8 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.s_tir import SBlockRealize
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import sizes_of
 
 Values = dict[Any, Any]  # values of variables, over all iterations of their loops
 _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass, Report, ReportingPass, operator_name
-from graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, Report, ReportingPass, operator_name
+from mallorn.graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
 
 _REALS = ("float32",)
 _NUMBERS = (*_REALS, "int32", "int64")

@@ -9,8 +9,8 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
 
 _TRANSPOSE, _RESHAPE = "relax.permute_dims", "relax.reshape"
 Piece = tuple[tuple[int, ...], int]  # part of an axis: its path in memory order, and its size

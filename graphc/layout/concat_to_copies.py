@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import (
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import (
     OPERATOR,
     OUT_ELEMENTWISE_FUSABLE,
     has_known_sizes,
@@ -21,9 +21,9 @@ from graphc.core.graph_rewriting import (
     parse_tvmscript,
     sizes_of,
 )
-from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain, identity
-from graphc.tasks.keep_packed_weights import BY_PART
-from graphc.tasks.mark_elementwise_rows import choose_vector_width
+from mallorn.graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain, identity
+from mallorn.graphc.tasks.keep_packed_weights import BY_PART
+from mallorn.graphc.tasks.mark_elementwise_rows import choose_vector_width
 
 CONCAT = "relax.concat"
 # Limits that may follow a concatenation, besides scales and shifts.

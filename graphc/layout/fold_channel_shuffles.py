@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
 
 Origin = tuple[Any, int]  # a variable, and one of its channels
 Places = tuple[Any, Sequence[int]]  # a tensor and its channels; (None, ()) if they are computed

@@ -16,9 +16,9 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core import graph_rewriting
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import has_known_sizes, sizes_of
+from mallorn.graphc.core import graph_rewriting
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import has_known_sizes, sizes_of
 
 Arguments = dict[Any, tuple[str, tuple[int, ...]]]  # name and shape of each tensor that is read
 SMALL = 1 << 14  # numbers that one core copies before a second core could start

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import has_known_sizes, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import has_known_sizes, sizes_of
 
 RESHAPE, FUNCTION = "relax.reshape", "relax.call_tir"
 _UNARY = {"clip", "exp", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh"}

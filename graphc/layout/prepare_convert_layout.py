@@ -13,8 +13,8 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlockRealize
 from tvm.tirx import BufferStore, FloatImm, For, IntImm, Sub, Var
 
-from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import copy_convolution
+from mallorn.graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import copy_convolution
 
 Bound = Callable[[Any, Any], Any]
 BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.minimum}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OPAQUE, parse_tvmscript, permutation, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import OPAQUE, parse_tvmscript, permutation, sizes_of
 
 TILE = 16  # float32 elements in a cache line
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import permutation, sizes_of
-from graphc.matmul.pad_matmul_to_tiles import Product, matmul_function, pad_to_tiles
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import permutation, sizes_of
+from mallorn.graphc.matmul.pad_matmul_to_tiles import Product, matmul_function, pad_to_tiles
 
 PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import (
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import (
     OUT_ELEMENTWISE_FUSABLE,
     numbers,
     parse_tvmscript,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import sizes_of
 
 RESHAPE = "relax.reshape"
 NO_NORM = "it is no norm: no mean and deviation are before it"

@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OPAQUE, largest_factor, numbers, parse_tvmscript, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import OPAQUE, largest_factor, numbers, parse_tvmscript, sizes_of
 
 Shape = tuple[int, ...]
 

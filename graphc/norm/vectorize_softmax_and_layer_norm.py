@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from textwrap import dedent, indent
 from typing import Any
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import LANES, OPAQUE, parse_tvmscript, sizes_of
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import LANES, OPAQUE, parse_tvmscript, sizes_of
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp). The
 # lowest n gives zero, because denormal results for masked values would slow down products.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from graphc.onnx.node_rewriter import NodeRewriter
+from mallorn.graphc.onnx.node_rewriter import NodeRewriter
 
 # Longer transforms would need many megabytes of weights; callers can use a fast algorithm.
 LARGEST_BYTES = 1 << 26

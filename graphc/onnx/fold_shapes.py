@@ -24,7 +24,7 @@ from onnx import (
 )
 from onnx.reference import ReferenceEvaluator
 
-from graphc.onnx import (
+from mallorn.graphc.onnx import (
     infer_contrib_shapes,
     inline_functions,
     read_with_weights_on_disk,

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from onnx import TensorProto
 
-from graphc.onnx.node_rewriter import NodeRewriter
+from mallorn.graphc.onnx.node_rewriter import NodeRewriter
 
 LOWEST = -3.4028234663852886e38  # lowest float32: masks a score without making sums NaN
 END = 1 << 30  # beyond the end of every axis

@@ -6,8 +6,8 @@ from math import sqrt
 import numpy as np
 from onnx import TensorProto
 
-from graphc.onnx import lower_contrib_attention
-from graphc.onnx.node_rewriter import NodeRewriter
+from mallorn.graphc.onnx import lower_contrib_attention
+from mallorn.graphc.onnx.node_rewriter import NodeRewriter
 
 
 def rms_norm(form: NodeRewriter) -> None:

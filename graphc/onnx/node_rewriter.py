@@ -8,7 +8,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from graphc.onnx import fold_shapes, inline_functions, read_with_weights_on_disk
+from mallorn.graphc.onnx import fold_shapes, inline_functions, read_with_weights_on_disk
 
 
 class KnownValues:

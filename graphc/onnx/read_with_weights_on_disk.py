@@ -17,7 +17,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.external_data_helper import _get_all_tensors
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.onnx import protobuf_fields
+from mallorn.graphc.onnx import protobuf_fields
 
 HEAVY_BYTES = 1 << 16
 LONGEST_NAME = 80  # longest part of a name in messages

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from graphc.onnx import dft_and_resize_to_matmul, inline_functions, lower_contrib_operators
-from graphc.onnx.node_rewriter import KnownValues, NodeRewriter
+from mallorn.graphc.onnx import dft_and_resize_to_matmul, inline_functions, lower_contrib_operators
+from mallorn.graphc.onnx.node_rewriter import KnownValues, NodeRewriter
 
 _FIRST_STATE = 5  # input index, after data, weights, recurrent weights, bias and lengths
 

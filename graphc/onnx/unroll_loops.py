@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, helper
 
-from graphc.onnx import sequences_to_tensors
+from mallorn.graphc.onnx import sequences_to_tensors
 
 KINDS = ("If", "Loop", "Scan")
 # Loops may add at most so many nodes to a model.

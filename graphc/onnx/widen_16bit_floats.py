@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
-from graphc.onnx import read_with_weights_on_disk
+from mallorn.graphc.onnx import read_with_weights_on_disk
 
 NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _TYPES = ("to", "dtype", "output_dtype")  # attributes that hold a data type

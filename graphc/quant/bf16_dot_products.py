@@ -12,11 +12,11 @@ import tvm
 from tvm import relax
 from tvm.target.codegen import target_has_features
 
-from graphc.core.graph_pass import Graph, Leave, Pass, Report, Unsupported, operator_name
-from graphc.core.graph_rewriting import copy_convolution, is_channels_last, permutation, sizes_of
-from graphc.quant import dot_product_function, padded_sums
-from graphc.quant.dot_product_function import DotInstruction
-from graphc.quant.padded_sums import FROM_PLANES, Layout
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, Report, Unsupported, operator_name
+from mallorn.graphc.core.graph_rewriting import copy_convolution, is_channels_last, permutation, sizes_of
+from mallorn.graphc.quant import dot_product_function, padded_sums
+from mallorn.graphc.quant.dot_product_function import DotInstruction
+from mallorn.graphc.quant.padded_sums import FROM_PLANES, Layout
 
 LANES, PAIR = 16, 2  # lanes of the instruction, and products per lane
 DOT = "mallorn_dot_bf16"

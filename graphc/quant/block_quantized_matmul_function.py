@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import tvm
 
-from graphc.core import graph_rewriting
-from graphc.core.graph_rewriting import SUGGESTS, extent_of, inline_all_but, split_in_two
-from graphc.quant import llvm_byte_dot_products
+from mallorn.graphc.core import graph_rewriting
+from mallorn.graphc.core.graph_rewriting import SUGGESTS, extent_of, inline_all_but, split_in_two
+from mallorn.graphc.quant import llvm_byte_dot_products
 
 RULE = "mallorn_blocks"
 

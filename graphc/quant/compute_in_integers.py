@@ -11,18 +11,18 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import (
+from mallorn.graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import (
     copy_convolution,
     has_known_sizes,
     is_worth_padding,
     permutation,
     sizes_of,
 )
-from graphc.quant.int8_depthwise_conv import NARROWEST
-from graphc.quant.int8_dot_products import OFFSET
-from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
-from graphc.quant.x86_int8_instructions import QUAD, required_instruction
+from mallorn.graphc.quant.int8_depthwise_conv import NARROWEST
+from mallorn.graphc.quant.int8_dot_products import OFFSET
+from mallorn.graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
+from mallorn.graphc.quant.x86_int8_instructions import QUAD, required_instruction
 
 
 def shift_to_signed(value: Any) -> Any:

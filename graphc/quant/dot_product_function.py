@@ -12,7 +12,7 @@ import tvm
 from tvm.s_tir import TensorIntrin
 from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
 
-from graphc.core import graph_rewriting
+from mallorn.graphc.core import graph_rewriting
 
 PAIRS = "by_pairs"  # part of the names of rules for processors without VNNI
 

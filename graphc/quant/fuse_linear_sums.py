@@ -13,10 +13,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from graphc.core import graph_rewriting
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import has_known_sizes, sizes_of
-from graphc.quant.quantized_value import BYTES
+from mallorn.graphc.core import graph_rewriting
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import has_known_sizes, sizes_of
+from mallorn.graphc.quant.quantized_value import BYTES
 
 ARITHMETIC = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 _INTEGERS = ("int32", "int16", *BYTES)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.conv import fuse_pointwise_into_depthwise, pad_conv_to_vectors
-from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, parse_tvmscript, sizes_of
-from graphc.quant.quantized_value import BYTES
+from mallorn.graphc.conv import fuse_pointwise_into_depthwise, pad_conv_to_vectors
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
+from mallorn.graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, parse_tvmscript, sizes_of
+from mallorn.graphc.quant.quantized_value import BYTES
 
 NARROWEST = 4  # fewest lanes that are worth a vector
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import is_channels_last, permutation, sizes_of
-from graphc.quant import padded_sums
-from graphc.quant.dot_product_function import DotInstruction
-from graphc.quant.padded_sums import FROM_PLANES, Layout
-from graphc.quant.quantized_value import BYTES
-from graphc.quant.x86_int8_instructions import INSTRUCTIONS, QUAD, required_instruction
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import is_channels_last, permutation, sizes_of
+from mallorn.graphc.quant import padded_sums
+from mallorn.graphc.quant.dot_product_function import DotInstruction
+from mallorn.graphc.quant.padded_sums import FROM_PLANES, Layout
+from mallorn.graphc.quant.quantized_value import BYTES
+from mallorn.graphc.quant.x86_int8_instructions import INSTRUCTIONS, QUAD, required_instruction
 
 OFFSET = 128  # shift from signed to unsigned bytes
 _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import is_worth_padding, permutation, round_up_to_vectors, sizes_of
-from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
-from graphc.quant.block_quantized_matmul_function import BlockQuantizedMatmul
-from graphc.quant.quantized_value import BYTES
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import is_worth_padding, permutation, round_up_to_vectors, sizes_of
+from mallorn.graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
+from mallorn.graphc.quant.block_quantized_matmul_function import BlockQuantizedMatmul
+from mallorn.graphc.quant.quantized_value import BYTES
 
 FEW = 16  # values that four bits can hold
 _SIGN = 128  # shift from signed to unsigned bytes

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph_pass import Graph, Leave
-from graphc.core.graph_rewriting import is_worth_padding, sizes_of
-from graphc.quant import dot_product_function, tile_function
-from graphc.quant.dot_product_function import DotInstruction, Sums
+from mallorn.graphc.core.graph_pass import Graph, Leave
+from mallorn.graphc.core.graph_rewriting import is_worth_padding, sizes_of
+from mallorn.graphc.quant import dot_product_function, tile_function
+from mallorn.graphc.quant.dot_product_function import DotInstruction, Sums
 
 FROM_PLANES = (0, 2, 3, 1)  # the transpose from channels first to channels last
 

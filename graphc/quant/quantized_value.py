@@ -6,7 +6,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from graphc.core.graph_pass import Graph
+from mallorn.graphc.core.graph_pass import Graph
 
 BYTES = ("int8", "uint8")
 LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}

@@ -16,12 +16,20 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core import graph_rewriting
-from graphc.core.graph_pass import Graph
-from graphc.core.graph_rewriting import is_worth_padding, round_up_to_vectors
-from graphc.quant import dot_product_function, tile_instructions
-from graphc.quant.dot_product_function import DotInstruction, Sums
-from graphc.quant.tile_instructions import ALLOWED, BYTES, COLUMNS, FACTORS, ROWS, RULE, TileInstruction
+from mallorn.graphc.core import graph_rewriting
+from mallorn.graphc.core.graph_pass import Graph
+from mallorn.graphc.core.graph_rewriting import is_worth_padding, round_up_to_vectors
+from mallorn.graphc.quant import dot_product_function, tile_instructions
+from mallorn.graphc.quant.dot_product_function import DotInstruction, Sums
+from mallorn.graphc.quant.tile_instructions import (
+    ALLOWED,
+    BYTES,
+    COLUMNS,
+    FACTORS,
+    ROWS,
+    RULE,
+    TileInstruction,
+)
 
 WIDTH = FACTORS * COLUMNS  # columns at once
 LEAST_BYTES = 32  # fewest bytes of a data row in a tile

@@ -13,8 +13,8 @@ from typing import Any
 import tvm
 from tvm.target.codegen import target_has_features
 
-from graphc.core.graph_rewriting import SUGGESTS, inline_all_but
-from graphc.quant.dot_product_function import DotInstruction
+from mallorn.graphc.core.graph_rewriting import SUGGESTS, inline_all_but
+from mallorn.graphc.quant.dot_product_function import DotInstruction
 
 ROWS, COLUMNS, BYTES = 16, 16, 64  # rows of a tile, columns of sums, and bytes of a row
 FACTORS = 2  # two tiles of data times two of weights at once

@@ -7,9 +7,9 @@ pairs in 16 bits, which may overflow. Data is unsigned, weights are signed.
 import tvm
 from tvm.target.codegen import target_has_features
 
-from graphc.core.graph_pass import Leave
-from graphc.quant import dot_product_function
-from graphc.quant.dot_product_function import DotInstruction
+from mallorn.graphc.core.graph_pass import Leave
+from mallorn.graphc.quant import dot_product_function
+from mallorn.graphc.quant.dot_product_function import DotInstruction
 
 QUAD = 4
 FUNCTION = "mallorn_dot_int8"

@@ -15,8 +15,8 @@ from typing import Any, TypedDict
 import tvm
 from tvm import relax, te, tirx
 
-from graphc.core.graph_rewriting import sizes_at
-from graphc.ranges import generalize_two_lengths
+from mallorn.graphc.core.graph_rewriting import sizes_at
+from mallorn.graphc.ranges import generalize_two_lengths
 
 PLUS = " + "  # joins sizes where a dimension is their sum, as torch's exporter writes it
 Sizes = Mapping[str, int]  # by the name of a dimension

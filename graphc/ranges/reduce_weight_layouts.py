@@ -13,7 +13,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.s_tir import SBlock, Schedule
 
-from graphc.core.graph_rewriting import collect_nodes
+from mallorn.graphc.core.graph_rewriting import collect_nodes
 
 RELAID = "meta_schedule.layout_rewrite_preproc"
 Place = tuple[int, str, int]  # index of a module, name of a function, index of a parameter

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript
+from mallorn.graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript
 
 # Vectors summed at the same time, to hide the latency of additions, and as registers allow.
 BUSY, REGISTERS = 8, {16: 24}

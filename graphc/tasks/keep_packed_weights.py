@@ -4,9 +4,9 @@ from typing import Any
 
 from tvm.s_tir import SBlock
 
-from graphc.core.graph_pass import Leave, TensorFunctionPass
-from graphc.core.graph_rewriting import OPERATOR, RULE, collect_nodes
-from graphc.quant import block_quantized_matmul_function, tile_instructions
+from mallorn.graphc.core.graph_pass import Leave, TensorFunctionPass
+from mallorn.graphc.core.graph_rewriting import OPERATOR, RULE, collect_nodes
+from mallorn.graphc.quant import block_quantized_matmul_function, tile_instructions
 
 # Operator of blocks that read a vector in several parts; TVM would re-lay it for one part.
 BY_PART = "concatenate"

@@ -13,8 +13,15 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import IterVar, Var
 
-from graphc.core.graph_pass import Leave, TensorFunctionPass
-from graphc.core.graph_rewriting import RULE, WIDEST, WIDTH, annotate_blocks, collect_nodes, inline_all_but
+from mallorn.graphc.core.graph_pass import Leave, TensorFunctionPass
+from mallorn.graphc.core.graph_rewriting import (
+    RULE,
+    WIDEST,
+    WIDTH,
+    annotate_blocks,
+    collect_nodes,
+    inline_all_but,
+)
 
 LINE = "mallorn_line"
 

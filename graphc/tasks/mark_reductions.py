@@ -13,8 +13,8 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, IterVar, Mul, Var
 
-from graphc.core.graph_pass import Leave, TensorFunctionPass
-from graphc.core.graph_rewriting import (
+from mallorn.graphc.core.graph_pass import Leave, TensorFunctionPass
+from mallorn.graphc.core.graph_rewriting import (
     RULE,
     SUGGESTS,
     WIDEST,

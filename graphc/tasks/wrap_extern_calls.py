@@ -4,8 +4,8 @@ from typing import Any
 
 from tvm.s_tir import SBlock, SBlockRealize
 
-from graphc.core.graph_pass import Leave, TensorFunctionPass
-from graphc.core.graph_rewriting import collect_nodes
+from mallorn.graphc.core.graph_pass import Leave, TensorFunctionPass
+from mallorn.graphc.core.graph_rewriting import collect_nodes
 
 
 class WrapExternCalls(TensorFunctionPass[None]):

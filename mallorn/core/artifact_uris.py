@@ -7,7 +7,7 @@ from posixpath import dirname
 from typing import Any
 
 from mallorn.core.errors import InvalidRequest, MallornError, MissingPackage, NotFound, StoreAway
-from mallorn.core.install_command import pip_install_command
+from mallorn.core.installation import pip_install_command
 from mallorn.core.os_errors import explain_os_error
 
 

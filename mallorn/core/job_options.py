@@ -74,7 +74,7 @@ class EvaluatorOptions(BaseModel):
 
 
 class SimulatedOptions(BaseModel):
-    """Settings of the measurer `simulated` (research.simulated_device.measurer)."""
+    """Settings of the measurer `simulated` (mallorn.research.simulated_device.measurer)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

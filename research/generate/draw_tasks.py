@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from mallorn.core.errors import InvalidRequest
-from research.generate.task_rule_file import Kind
+from mallorn.research.generate.task_rule_file import Kind
 
 MOST_CHANGES: Final = 3  # changes per task; with more, tasks stop resembling real ones
 PATIENCE: Final = 200  # draws without a new task after which a kind is exhausted

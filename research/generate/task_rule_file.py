@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mallorn.core.errors import InvalidRequest, NotFound
-from research.generate.rule_expressions import Expression, Values, parse
+from mallorn.research.generate.rule_expressions import Expression, Values, parse
 
 OURS: Final = Path(__file__).with_name("rules.toml")
 VERSION: Final = 1
@@ -38,7 +38,7 @@ class Kind:
     """A kind of task: shapes in `seeds`, rules to change them, and conditions on results."""
 
     name: str
-    build: str  # a key of research.generate.tasks_as_onnx.BUILDERS
+    build: str  # a key of mallorn.research.generate.tasks_as_onnx.BUILDERS
     seeds: Sequence[Values]
     where: Sequence[Expression]
     changes: Mapping[str, Sequence[Expression]]

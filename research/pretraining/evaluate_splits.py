@@ -6,13 +6,20 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import CostModel
-from costmodels.evaluation import Split, by_host, by_task, compute_metrics, scramble_labels, within_task
-from costmodels.evaluation import by_network as networks_out
-from costmodels.evaluation import fit_on_split as fit
-from costmodels.metrics import network_score
 from mallorn.core.errors import InvalidRequest
-from research.pretraining.training_data import Rows, Weights
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.evaluation import (
+    Split,
+    by_host,
+    by_task,
+    compute_metrics,
+    scramble_labels,
+    within_task,
+)
+from mallorn.costmodels.evaluation import by_network as networks_out
+from mallorn.costmodels.evaluation import fit_on_split as fit
+from mallorn.costmodels.metrics import network_score
+from mallorn.research.pretraining.training_data import Rows, Weights
 
 FOLDS: Final = 5
 NETWORK_TOP: Final = (1, 5)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Matrix
-from db.repositories.targets import Targets
-from db.repositories.workloads import Workloads, tir_of
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
-from research.pretraining.training_data import Rows, TaskData, rows_of
-from workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, WorkloadOnTarget
+from mallorn.costmodels.base import Matrix
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.research.pretraining.training_data import Rows, TaskData, rows_of
+from mallorn.workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, WorkloadOnTarget
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,23 @@
 
 from typing import Final
 
-from db.dataset.take_snapshots import Progress, SnapshotReader, ignore_progress, take_snapshot
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.sketches import Sketches
-from db.repositories.snapshots import Selection, Snapshots
-from db.repositories.workloads import Networks, Workloads
-from db.session import Database
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
-from research.pretraining.sample_rows_per_task import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
-from research.pretraining.training_data import TrainingData
-from workers.round.round_context import descriptors_of
+from mallorn.db.dataset.take_snapshots import Progress, SnapshotReader, ignore_progress, take_snapshot
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.snapshots import Selection, Snapshots
+from mallorn.db.repositories.workloads import Networks, Workloads
+from mallorn.db.session import Database
+from mallorn.research.pretraining.sample_rows_per_task import (
+    MOST_ROWS,
+    NOWHERE,
+    TaskKey,
+    TaskSample,
+    WorkloadFacts,
+)
+from mallorn.research.pretraining.training_data import TrainingData
+from mallorn.workers.round.round_context import descriptors_of
 
 SOME: Final = 500  # keys or ids in one query
 

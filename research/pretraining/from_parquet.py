@@ -6,18 +6,30 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Final
 
-from db.dataset.dataset_reader import open_export
-from db.dataset.export_schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, find_row_flaw
-from db.dataset.take_snapshots import Progress, ignore_progress
-from db.measurement_codec import pack_decisions
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import unpack_sketch
-from research.pretraining.sample_rows_per_task import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
-from research.pretraining.training_data import TaskData, TrainingData
-from research.replay.recording_file import read_tasks
-from workers.round.round_context import descriptors
+from mallorn.db.dataset.dataset_reader import open_export
+from mallorn.db.dataset.export_schema import (
+    CONTEXT,
+    MEASUREMENT_TABLE,
+    SKETCH_TABLE,
+    WORKLOAD_TABLE,
+    find_row_flaw,
+)
+from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.measurement_codec import pack_decisions
+from mallorn.research.pretraining.sample_rows_per_task import (
+    MOST_ROWS,
+    NOWHERE,
+    TaskKey,
+    TaskSample,
+    WorkloadFacts,
+)
+from mallorn.research.pretraining.training_data import TaskData, TrainingData
+from mallorn.research.replay.recording_file import read_tasks
+from mallorn.workers.round.round_context import descriptors
 
 SOME: Final = 100  # workloads or sketches in memory at a time
 

@@ -15,19 +15,19 @@ from math import prod
 from operator import attrgetter
 from typing import Final
 
-from costmodels.labels import UNINFORMATIVE
-from costmodels.views import PRIMITIVES
-from db.repositories.tuner_log_records import ForeignRecords, ForeignTrial
-from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
-from research.pretraining.sample_rows_per_task import MOST_ROWS
-from research.pretraining.training_data import TaskData, TrainingData
-from research.tuner_logs.auto_scheduler_steps import ReadSteps, read_steps
-from research.tuner_logs.tenset import FORMAT
-from workers.round.round_context import descriptors
+from mallorn.costmodels.labels import UNINFORMATIVE
+from mallorn.costmodels.views import PRIMITIVES
+from mallorn.db.repositories.tuner_log_records import ForeignRecords, ForeignTrial
+from mallorn.db.session import Database
+from mallorn.research.pretraining.sample_rows_per_task import MOST_ROWS
+from mallorn.research.pretraining.training_data import TaskData, TrainingData
+from mallorn.research.tuner_logs.auto_scheduler_steps import ReadSteps, read_steps
+from mallorn.research.tuner_logs.tenset import FORMAT
+from mallorn.workers.round.round_context import descriptors
 
 DEEP: Final = 4  # tile levels of loops with data reuse; auto_scheduler tiles no other loops
 # Keyed by the numbers of a stage's loops with all tile levels and of its reduction loops.

@@ -8,22 +8,22 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import CostModel
-from costmodels.select_training_rows import select_uncertain_diverse_rows
-from costmodels.transfer_model_base import ManyDomains, TransferModel
-from db.dataset.take_snapshots import Progress, ignore_progress
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.targets import Targets
-from db.session import Database
 from mallorn.core.cost_model_name import CostModelName, base_family
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.cost_model_version import CostModelMetrics
-from research.pretraining.evaluate_splits import average_scores, compute_test_scores
-from research.pretraining.feature_rows import Lowering, rows_for
-from research.pretraining.training_data import Rows, TaskData, TrainingData, thin_tasks
-from workers.round.select_cost_model import current_feature_view
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.select_training_rows import select_uncertain_diverse_rows
+from mallorn.costmodels.transfer_model_base import ManyDomains, TransferModel
+from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.session import Database
+from mallorn.research.pretraining.evaluate_splits import average_scores, compute_test_scores
+from mallorn.research.pretraining.feature_rows import Lowering, rows_for
+from mallorn.research.pretraining.training_data import Rows, TaskData, TrainingData, thin_tasks
+from mallorn.workers.round.select_cost_model import current_feature_view
 
 BASE_ROWS: Final = 20_000  # rows that a base learns from at most: about a minute of training
 FEWEST_ROWS: Final = 32  # valid rows; a model of fewer would learn noise

@@ -7,12 +7,12 @@ from math import inf
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from costmodels.labels import UNINFORMATIVE
-from db.measurement_codec import unpack_decisions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
-from research.pretraining.training_data import TaskData
+from mallorn.costmodels.labels import UNINFORMATIVE
+from mallorn.db.measurement_codec import unpack_decisions
+from mallorn.research.pretraining.training_data import TaskData
 
 MOST_ROWS: Final = 100_000  # rows kept of a larger set: features take some hundred MB
 SCATTER: Final = 2654435761  # Knuth's hash multiplier, which spreads consecutive row numbers

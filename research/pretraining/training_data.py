@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from costmodels.base import Groups, Indices, Matrix, Vector
-from costmodels.labels import bounded_sample, labels
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
+from mallorn.costmodels.base import Groups, Indices, Matrix, Vector
+from mallorn.costmodels.labels import bounded_sample, labels
 
 Weights = Mapping[str, int]  # calls per workload key in one network
 

@@ -9,8 +9,8 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from research.replay.recorded_trials import REPLAY, load_recording
-from workers.measure.measurer_interface import (
+from mallorn.research.replay.recorded_trials import REPLAY, load_recording
+from mallorn.workers.measure.measurer_interface import (
     MeasureInput,
     Measurer,
     MeasureResult,

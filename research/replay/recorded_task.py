@@ -24,7 +24,7 @@ class RecordedTask:
     op: str
     structure: str
     flops: float
-    args: Mapping[str, object]  # shapes and types, as in db.tables.Workload.args
+    args: Mapping[str, object]  # shapes and types, as in mallorn.db.tables.Workload.args
     descriptors: tuple[float, ...]
     target: str  # canonical JSON
     context: Mapping[str, object]  # host class, threads, evaluator: times compare if equal

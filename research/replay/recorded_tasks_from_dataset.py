@@ -13,19 +13,19 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from costmodels.labels import UNINFORMATIVE
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.sketches import Sketches
-from db.repositories.targets import Targets
-from db.repositories.trials import MeasuredTask, MeasuredTasks
-from db.repositories.workloads import Workloads
-from db.session import Database
 from mallorn.core.errors import NotFound
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
-from research.replay.recorded_task import RecordedTask
-from searchers.space import Choice, ChoiceKind, Sketch
-from workers.round.round_context import descriptors_of
+from mallorn.costmodels.labels import UNINFORMATIVE
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.trials import MeasuredTask, MeasuredTasks
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.session import Database
+from mallorn.research.replay.recorded_task import RecordedTask
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
+from mallorn.workers.round.round_context import descriptors_of
 
 # Fields of a device's description to record: no host names, no addresses.
 HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "accelerator"}

@@ -17,9 +17,9 @@ from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
 from mallorn.core.virtual_devices import recording_place
-from workers.device.device_class import Endpoint
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.typed_method import method
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.typed_method import method
 
 REPLAY: Final = "replay"
 READ_SEC: Final = 300.0
@@ -38,7 +38,7 @@ class TargetTrials:
 class RecordingReader(Child):
     """Child process that reads an untrusted Parquet file."""
 
-    MODULE = "research.replay.recording_child"
+    MODULE = "mallorn.research.replay.recording_child"
 
     @method(limit_sec=READ_SEC)
     def read_target_trials(self, path: str, name: str, target: str) -> TargetTrials:

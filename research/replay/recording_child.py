@@ -7,15 +7,15 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.virtual_devices import remove_virtual_device
-from research.replay.recorded_trials import REPLAY, RecordingReader, TargetTrials
-from workers.device.device_class import Endpoint
-from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import collect_handlers
+from mallorn.research.replay.recorded_trials import REPLAY, RecordingReader, TargetTrials
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.subprocesses.serve_calls import serve
+from mallorn.workers.subprocesses.typed_method import collect_handlers
 
 
 def read_target_trials(path: str, name: str, target: str) -> TargetTrials:
     """Return the trials of a target in its measuring context with most tasks."""
-    from research.replay.recording_file import read_tasks  # raises if pyarrow is missing
+    from mallorn.research.replay.recording_file import read_tasks  # raises if pyarrow is missing
 
     try:
         tasks = read_tasks(Path(path))

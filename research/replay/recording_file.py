@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.install_command import pip_install_command
+from mallorn.core.installation import pip_install_command
 from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import compact_json, quote_untrusted, read_json
 from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
 from mallorn.core.values.trial import Trial
-from research.replay.recorded_task import RecordedTask
+from mallorn.research.replay.recorded_task import RecordedTask
 
 try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from db.dataset.dataset_reader import check_row_group_sizes
+    from mallorn.db.dataset.dataset_reader import check_row_group_sizes
 except ModuleNotFoundError:
     raise InvalidRequest(
         "recordings are Parquet files, and pyarrow is not installed", hint=pip_install_command("bench")

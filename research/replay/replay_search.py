@@ -10,17 +10,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel
 from mallorn.core.errors import NotFound
-from research.replay.recorded_task import RecordedTask
-from searchers.base import DEFAULT, RANDOM, Proposal, Searcher, Trial, proposal_method_of
-from searchers.batch_searcher import Request
-from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.decision_space import DecisionSpace
-from searchers.decision_vector_encoding import Points, genes_of
-from searchers.simulate_search import fit_on_history
-from searchers.space import Candidate, Sketch, Space
-from searchers.stateful_searcher import keep_state_between_calls
+from mallorn.costmodels.base import CostModel
+from mallorn.research.replay.recorded_task import RecordedTask
+from mallorn.searchers.base import DEFAULT, RANDOM, Proposal, Searcher, Trial, proposal_method_of
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.decision_space import DecisionSpace
+from mallorn.searchers.decision_vector_encoding import Points, genes_of
+from mallorn.searchers.simulate_search import fit_on_history
+from mallorn.searchers.space import Candidate, Sketch, Space
+from mallorn.searchers.stateful_searcher import keep_state_between_calls
 
 FAR: Final = np.inf
 BLOCK: Final = 1024  # candidates compared at once, so that distances stay in the CPU cache

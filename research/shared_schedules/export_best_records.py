@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from db.dataset.take_snapshots import Progress, ignore_progress
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.schedules import BestRecord, BestRecords
-from db.repositories.sketches import Sketches
-from db.repositories.snapshots import Sources
-from db.repositories.targets import Targets
-from db.repositories.workloads import Workloads, tir_of
-from db.session import Database
 from mallorn.core.errors import Conflict
 from mallorn.core.targets import Target
-from research.shared_schedules.target_folders import (
+from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.schedules import BestRecord, BestRecords
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.snapshots import Sources
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.session import Database
+from mallorn.research.shared_schedules.target_folders import (
     PROVENANCE,
     SharedRecord,
     directory_of,
@@ -23,8 +23,8 @@ from research.shared_schedules.target_folders import (
     write_provenance,
     write_target,
 )
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.model_compiler import ModelCompiler, Tuned
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, Tuned
 
 
 @dataclass(slots=True)

@@ -3,14 +3,19 @@
 from pathlib import Path
 from typing import Final
 
-from db.dataset.take_snapshots import Progress, ignore_progress
-from db.session import Database
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import RECORDS
-from research.shared_schedules.target_folders import iterate_databases, read_provenance
-from research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
-from research.tuner_logs.store_records import Provenance, store_records
-from workers.interfaces.model_compiler import ModelCompiler, Restored, RestoredLog, open_sandboxed_compiler
+from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.session import Database
+from mallorn.research.shared_schedules.target_folders import iterate_databases, read_provenance
+from mallorn.research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
+from mallorn.research.tuner_logs.store_records import Provenance, store_records
+from mallorn.workers.interfaces.model_compiler import (
+    ModelCompiler,
+    Restored,
+    RestoredLog,
+    open_sandboxed_compiler,
+)
 
 BATCH: Final = 64  # records in one call and one transaction
 

@@ -14,9 +14,9 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from searchers.space import ChoiceKind
-from workers.device.device_class import Endpoint
-from workers.measure.measurer_interface import (
+from mallorn.searchers.space import ChoiceKind
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.measure.measurer_interface import (
     MeasureInput,
     Measurer,
     MeasureResult,
@@ -24,8 +24,8 @@ from workers.measure.measurer_interface import (
     Program,
     VirtualDevice,
 )
-from workers.measure.run_timeout_and_retakes import count_operations
-from workers.subprocesses.shutdown import STOP
+from mallorn.workers.measure.run_timeout_and_retakes import count_operations
+from mallorn.workers.subprocesses.shutdown import STOP
 
 NAME: Final = "simulated"
 LEAST_US: Final = 1.0

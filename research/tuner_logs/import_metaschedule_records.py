@@ -3,16 +3,21 @@
 from pathlib import Path
 from typing import Final
 
-from db.repositories.tuner_log_records import STOCK
-from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import SEARCH
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, MeasuredOn, read_manifest
-from research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
-from research.tuner_logs.store_records import Provenance, derive_dataset_key, store_records
-from workers.interfaces.model_compiler import BadLine, ModelCompiler, RestoredLog, open_sandboxed_compiler
-from workers.subprocesses.errors import ChildCrashed, ChildTimeout
+from mallorn.db.repositories.tuner_log_records import STOCK
+from mallorn.db.session import Database
+from mallorn.research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
+from mallorn.research.tuner_logs.store_records import Provenance, derive_dataset_key, store_records
+from mallorn.workers.interfaces.model_compiler import (
+    BadLine,
+    ModelCompiler,
+    RestoredLog,
+    open_sandboxed_compiler,
+)
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
 BATCH: Final = 64  # lines in one call and one transaction
 ORIGIN: Final = "metaschedule"

@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from db.repositories.tuner_log_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import compact_json
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from research.tuner_logs.read_json_lines import Report, read_lines, require_text, run_times_us
+from mallorn.db.repositories.tuner_log_records import ForeignTrial
+from mallorn.research.tuner_logs.read_json_lines import Report, read_lines, require_text, run_times_us
 
 FORMAT: Final = "metaschedule"
 # A log marks failures by the time 1e10, whether building or running failed.

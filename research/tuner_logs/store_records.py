@@ -9,19 +9,19 @@ from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy.orm import Session
 
-from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.measurements import ForeignRows
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.snapshots import Sources
-from db.repositories.targets import Targets
-from db.repositories.workloads import Workloads
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import MeasuredOn
-from workers.interfaces.model_compiler import Restored, RestoredLog
-from workers.model_import.run import new_workload
-from workers.round.store_referenced_rows import store_sketches
+from mallorn.db.measurement_codec import pack_decisions, pack_times
+from mallorn.db.repositories.measurements import ForeignRows
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.snapshots import Sources
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.workers.interfaces.model_compiler import Restored, RestoredLog
+from mallorn.workers.model_import.run import new_workload
+from mallorn.workers.round.store_referenced_rows import store_sketches
 
 ID_BYTES: Final = 7  # bytes of a row id, so that it is a positive 64-bit integer
 

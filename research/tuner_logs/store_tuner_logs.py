@@ -6,12 +6,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from db.repositories.tuner_log_records import ForeignRecords
-from db.session import Database
 from mallorn.core.errors import NotFound
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from research.tuner_logs import metaschedule, tenset
-from research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
+from mallorn.db.repositories.tuner_log_records import ForeignRecords
+from mallorn.db.session import Database
+from mallorn.research.tuner_logs import metaschedule, tenset
+from mallorn.research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
 
 BATCH: Final = 2_000
 
@@ -51,7 +51,7 @@ def load_log(database: Database, log: Log, report: Report) -> LoadedLog:
     """
     counts, lines = LoadedLog(), None  # None: all lines
     if log.format == metaschedule.FORMAT and find_spec("tvm") is not None:
-        from research.tuner_logs.import_metaschedule_records import load_metaschedule
+        from mallorn.research.tuner_logs.import_metaschedule_records import load_metaschedule
 
         metaschedule.check_database_files(log.path)
         counts, lines = load_metaschedule(database, log.path, report)

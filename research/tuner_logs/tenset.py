@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from db.repositories.tuner_log_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import compact_json
-from research.tuner_logs.read_json_lines import Report, read_lines, require_text, run_times_us
+from mallorn.db.repositories.tuner_log_records import ForeignTrial
+from mallorn.research.tuner_logs.read_json_lines import Report, read_lines, require_text, run_times_us
 
 FORMAT: Final = "tenset"
 # By auto_scheduler's MeasureErrorNo.

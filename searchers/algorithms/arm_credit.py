@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import Column
-from costmodels.labels import UNINFORMATIVE
-from searchers.base import DEFAULT, Trial, proposal_method_of
+from mallorn.costmodels.base import Column
+from mallorn.costmodels.labels import UNINFORMATIVE
+from mallorn.searchers.base import DEFAULT, Trial, proposal_method_of
 
 # Only this many trials are used, to bound the time; the discount makes older ones irrelevant.
 RECENT: Final = 512

@@ -9,15 +9,15 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
-from costmodels.base import Column
-from searchers.algorithms.arm_credit import compute_arm_credit
-from searchers.base import Proposal, Trial, proposal_method_of
-from searchers.batch_searcher import BatchSearcher, Request
-from searchers.bounded_trial_history import fastest
-from searchers.failure_and_build_time_penalty import penalise_failures
-from searchers.feature_scaling import Points, squared_distances, standardize_features
-from searchers.fill_batch import Filter
-from searchers.pooled_searcher import score
+from mallorn.costmodels.base import Column
+from mallorn.searchers.algorithms.arm_credit import compute_arm_credit
+from mallorn.searchers.base import Proposal, Trial, proposal_method_of
+from mallorn.searchers.batch_searcher import BatchSearcher, Request
+from mallorn.searchers.bounded_trial_history import fastest
+from mallorn.searchers.failure_and_build_time_penalty import penalise_failures
+from mallorn.searchers.feature_scaling import Points, squared_distances, standardize_features
+from mallorn.searchers.fill_batch import Filter
+from mallorn.searchers.pooled_searcher import score
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
 NOISES: Final = (1e-3, 1e-2, 1e-1)  # variances, relative to the targets' variance of 1

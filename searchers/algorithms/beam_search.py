@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column
-from costmodels.decision_columns_and_prefixes import ValuesPrefixes, mask_undecided_columns
-from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
-from searchers.learning.knobs import KnobOrder, knob_order_of
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.base import Column
+from mallorn.costmodels.decision_columns_and_prefixes import ValuesPrefixes, mask_undecided_columns
+from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, Scorer
+from mallorn.searchers.learning.knobs import KnobOrder, knob_order_of
+from mallorn.searchers.tile_factorizations import Rows
 
 BEAM = "beam"
 

@@ -6,15 +6,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from costmodels.base import Column
-from costmodels.views import VIEWS
-from searchers.base import RANDOM
-from searchers.batch_searcher import Request
-from searchers.bounded_trial_history import fastest
-from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.decision_vector_encoding import Genes, Points, genes_of
-from searchers.pooled_searcher import PooledSearcher, score
-from searchers.space import Candidate, Space
+from mallorn.costmodels.base import Column
+from mallorn.costmodels.views import VIEWS
+from mallorn.searchers.base import RANDOM
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.bounded_trial_history import fastest
+from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.decision_vector_encoding import Genes, Points, genes_of
+from mallorn.searchers.pooled_searcher import PooledSearcher, score
+from mallorn.searchers.space import Candidate, Space
 
 LEAST_VARIANCE = 0.06  # a quarter of a factor; rounding hides smaller differences
 FOUNDERS = 512  # random candidates to which the first distribution is fit

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
-from searchers.batch_searcher import Request
-from searchers.bounded_trial_history import fastest
-from searchers.pooled_searcher import PooledSearcher, score
-from searchers.space import Candidate
+from mallorn.searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.bounded_trial_history import fastest
+from mallorn.searchers.pooled_searcher import PooledSearcher, score
+from mallorn.searchers.space import Candidate
 
 
 @dataclass(eq=False, kw_only=True)

@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from costmodels.base import Column
-from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, input_gradients
-from searchers.base import MUTATION, RANDOM
-from searchers.decision_vector_encoding import Genes, Points, genes_of
-from searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
-from searchers.space import Candidate
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.base import Column
+from mallorn.costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, input_gradients
+from mallorn.searchers.base import MUTATION, RANDOM
+from mallorn.searchers.decision_vector_encoding import Genes, Points, genes_of
+from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.tile_factorizations import Rows
 
 HIDDEN: Final = (48, 48)
 STEPS: Final = 300

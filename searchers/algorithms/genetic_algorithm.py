@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column, Indices, Vector
-from searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
-from searchers.batch_searcher import Request
-from searchers.bounded_trial_history import fastest
-from searchers.decision_features import places_by_sketch
-from searchers.pooled_searcher import PooledSearcher, score
-from searchers.space import Candidate, Space
+from mallorn.costmodels.base import Column, Indices, Vector
+from mallorn.searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.bounded_trial_history import fastest
+from mallorn.searchers.decision_features import places_by_sketch
+from mallorn.searchers.pooled_searcher import PooledSearcher, score
+from mallorn.searchers.space import Candidate, Space
 
 LEAST_SHARE = 0.25  # least share of births of an island, relative to equal shares
 

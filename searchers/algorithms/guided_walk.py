@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column
-from searchers.base import WALK
-from searchers.batch_searcher import Request
-from searchers.bounded_trial_history import TimedCandidates, fastest
-from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.decision_vector_encoding import Points, genes_of
-from searchers.feature_scaling import squared_distances
-from searchers.pooled_searcher import PooledSearcher, score
-from searchers.roller.rank_candidates import log_slowdowns
-from searchers.space import Candidate, Space
+from mallorn.costmodels.base import Column
+from mallorn.searchers.base import WALK
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.bounded_trial_history import TimedCandidates, fastest
+from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.decision_vector_encoding import Points, genes_of
+from mallorn.searchers.feature_scaling import squared_distances
+from mallorn.searchers.pooled_searcher import PooledSearcher, score
+from mallorn.searchers.roller.rank_candidates import log_slowdowns
+from mallorn.searchers.space import Candidate, Space
 
 NEIGHBOURS = 3  # steps taken from each measured candidate
 DOUBT = 1.0  # weight of the prior that a step has no gain
@@ -82,7 +82,7 @@ class Guided(PooledSearcher):
     """Walks from the best measured candidates, each time to the best of random neighbours.
 
     Steps are rated by the gains of similar measured steps and by the analytic time model of
-    `searchers.roller`. If there is a cost model, its score is used, and these two only add
+    `mallorn.searchers.roller`. If there is a cost model, its score is used, and these two only add
     hints.
     """
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodels.base import Column, Indices
-from searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
-from searchers.learning.knobs import Mask, frequency_logits, knobs_of, softmax
-from searchers.space import Sketch
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.base import Column, Indices
+from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
+from mallorn.searchers.learning.knobs import Mask, frequency_logits, knobs_of, softmax
+from mallorn.searchers.space import Sketch
+from mallorn.searchers.tile_factorizations import Rows
 
 Nodes = Indices
 

@@ -6,13 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import CostModel, Indices
 from mallorn.core.registry import resolve
-from searchers.algorithms.arm_credit import compute_arm_credit
-from searchers.base import Proposal, Searcher, Trial, prefix_origin, searcher_of
-from searchers.batch_sampler import BatchSampler
-from searchers.fill_batch import Filter, as_pending_trials, propose_defaults, random_fill
-from searchers.space import Space
+from mallorn.costmodels.base import CostModel, Indices
+from mallorn.searchers.algorithms.arm_credit import compute_arm_credit
+from mallorn.searchers.base import Proposal, Searcher, Trial, prefix_origin, searcher_of
+from mallorn.searchers.batch_sampler import BatchSampler
+from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_defaults, random_fill
+from mallorn.searchers.space import Space
 
 ARMS: Final = ("evolutionary", "ga", "sa", "roller", "random")
 NAME: Final = "portfolio"

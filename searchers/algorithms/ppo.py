@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.base import Indices
-from searchers.learning.decision_moves import STAY, moves_of, reward
-from searchers.learning.dense_network import Array, DenseNetwork, Parameters
-from searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
-from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
-from searchers.space import Matrix
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.base import Indices
+from mallorn.searchers.learning.decision_moves import STAY, moves_of, reward
+from mallorn.searchers.learning.dense_network import Array, DenseNetwork, Parameters
+from mallorn.searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
+from mallorn.searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
+from mallorn.searchers.space import Matrix
+from mallorn.searchers.tile_factorizations import Rows
 
 DOWN, KEEP, UP = 0, 1, 2
 HIDDEN = (64,)

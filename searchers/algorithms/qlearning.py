@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from costmodels.base import Indices
-from searchers.base import WALK
-from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.learning.decision_moves import (
+from mallorn.costmodels.base import Indices
+from mallorn.searchers.base import WALK
+from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.learning.decision_moves import (
     STAY,
     Moves,
     Transitions,
@@ -18,10 +18,10 @@ from searchers.learning.decision_moves import (
     moves_of,
     reward,
 )
-from searchers.learning.dense_network import Array, DenseNetwork, Parameters
-from searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
-from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
-from searchers.space import Matrix
+from mallorn.searchers.learning.dense_network import Array, DenseNetwork, Parameters
+from mallorn.searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
+from mallorn.searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
+from mallorn.searchers.space import Matrix
 
 HIDDEN = (64, 64)
 BATCH = 128

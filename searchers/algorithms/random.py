@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from searchers.base import Proposal
-from searchers.batch_searcher import BatchSearcher, Request
-from searchers.fill_batch import Filter
+from mallorn.searchers.base import Proposal
+from mallorn.searchers.batch_searcher import BatchSearcher, Request
+from mallorn.searchers.fill_batch import Filter
 
 
 @dataclass(eq=False)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column
-from searchers.learning.dense_network import Parameters, has_shapes
-from searchers.learning.exploring_learner import HistorySample, Scorer
-from searchers.learning.knobs import Draw, KnobDistributions, frequency_logits, knobs_of, softmax
-from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
-from searchers.space import Sketch
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.base import Column
+from mallorn.searchers.learning.dense_network import Parameters, has_shapes
+from mallorn.searchers.learning.exploring_learner import HistorySample, Scorer
+from mallorn.searchers.learning.knobs import Draw, KnobDistributions, frequency_logits, knobs_of, softmax
+from mallorn.searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
+from mallorn.searchers.space import Sketch
+from mallorn.searchers.tile_factorizations import Rows
 
 POLICY = "policy"
 SMALLEST_SPREAD = 1e-6

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
-from searchers.base import MUTATION, Proposal
-from searchers.batch_searcher import BatchSearcher, Request
-from searchers.bounded_trial_history import fastest
-from searchers.fill_batch import Filter, propose_first_valid
-from searchers.roller.rank_candidates import ranked
-from searchers.space import Candidate
+from mallorn.searchers.base import MUTATION, Proposal
+from mallorn.searchers.batch_searcher import BatchSearcher, Request
+from mallorn.searchers.bounded_trial_history import fastest
+from mallorn.searchers.fill_batch import Filter, propose_first_valid
+from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.searchers.space import Candidate
 
 RANKED: Final = "ranked"
 BESIDE: Final = 0.25  # share of neighbours in a batch, if there are measurements

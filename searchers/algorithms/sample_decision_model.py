@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.decision_columns_and_prefixes import ProposesDecisions, mask_undecided_columns
-from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
-from searchers.learning.knobs import KnobOrder, draw_legal_options, knob_order_of
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.decision_columns_and_prefixes import ProposesDecisions, mask_undecided_columns
+from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, Scorer
+from mallorn.searchers.learning.knobs import KnobOrder, draw_legal_options, knob_order_of
+from mallorn.searchers.tile_factorizations import Rows
 
 GENERATED = "generated"
 BRED = "bred"

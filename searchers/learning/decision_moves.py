@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Indices
-from searchers.learning.dense_network import Array
-from searchers.space import Choice, ChoiceKind, Matrix, Sketch
-from searchers.tile_factorizations import Rows, prime_powers
+from mallorn.costmodels.base import Indices
+from mallorn.searchers.learning.dense_network import Array
+from mallorn.searchers.space import Choice, ChoiceKind, Matrix, Sketch
+from mallorn.searchers.tile_factorizations import Rows, prime_powers
 
 STAY = -1
 UNLIMITED = np.iinfo(np.int32).max

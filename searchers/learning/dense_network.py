@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.dense_layers import Adam
+from mallorn.costmodels.dense_layers import Adam
 
 Array = NDArray[np.float64]
 Parameters = Mapping[str, Array]  # the parameters of one sketch's policy, by name

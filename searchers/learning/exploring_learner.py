@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.labels import bounded_sample, is_informative, labels
-from searchers.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
-from searchers.batch_searcher import Request
-from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.fill_batch import Filter
-from searchers.learning.dense_network import multiply_in_blocks
-from searchers.pooled_searcher import PooledSearcher, score
-from searchers.space import Candidate, Sketch, Space
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
+from mallorn.costmodels.labels import bounded_sample, is_informative, labels
+from mallorn.searchers.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.fill_batch import Filter
+from mallorn.searchers.learning.dense_network import multiply_in_blocks
+from mallorn.searchers.pooled_searcher import PooledSearcher, score
+from mallorn.searchers.space import Candidate, Sketch, Space
+from mallorn.searchers.tile_factorizations import Rows
 
 
 @dataclass(frozen=True, slots=True)

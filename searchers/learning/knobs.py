@@ -6,8 +6,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Column, Indices
-from costmodels.decision_columns_and_prefixes import (
+from mallorn.costmodels.base import Column, Indices
+from mallorn.costmodels.decision_columns_and_prefixes import (
     LAST,
     STEP,
     listed_column,
@@ -15,11 +15,11 @@ from costmodels.decision_columns_and_prefixes import (
     reduction_column,
     spatial_column,
 )
-from costmodels.dense_layers import Adam
-from searchers.decision_features import group_choices
-from searchers.learning.decision_moves import positive_weight_values
-from searchers.space import ChoiceKind, Sketch
-from searchers.tile_factorizations import Rows, divisors
+from mallorn.costmodels.dense_layers import Adam
+from mallorn.searchers.decision_features import group_choices
+from mallorn.searchers.learning.decision_moves import positive_weight_values
+from mallorn.searchers.space import ChoiceKind, Sketch
+from mallorn.searchers.tile_factorizations import Rows, divisors
 
 Mask = NDArray[np.bool_]
 
@@ -124,7 +124,10 @@ def _knobs(sketch: Sketch) -> list[Knob]:
 
 
 class KnobOrder:
-    """The knobs (decisions) of a sketch, ordered by step (`costmodels.decision_columns_and_prefixes`)."""
+    """The knobs (decisions) of a sketch, in the order of steps.
+
+    `mallorn.costmodels.decision_columns_and_prefixes` defines the steps.
+    """
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch

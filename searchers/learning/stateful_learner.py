@@ -9,15 +9,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel
-from costmodels.serialization import pack, unpack
 from mallorn.core.errors import InvalidRequest
-from searchers.base import Proposal, Trial
-from searchers.batch_searcher import BatchSearcher
-from searchers.learning.dense_network import Parameters
-from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
-from searchers.space import Space
-from searchers.stateful_searcher import MOST_BYTES, State, StatefulSearcher
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.serialization import pack, unpack
+from mallorn.searchers.base import Proposal, Trial
+from mallorn.searchers.batch_searcher import BatchSearcher
+from mallorn.searchers.learning.dense_network import Parameters
+from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, Scorer
+from mallorn.searchers.space import Space
+from mallorn.searchers.stateful_searcher import MOST_BYTES, State, StatefulSearcher
 
 SPARE: Final = 1 << 16  # bytes for names and headers
 

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
-from searchers.loop_nest import FLOAT_BYTES, Access, Nest
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.base import Column, Indices
+from mallorn.searchers.loop_nest import FLOAT_BYTES, Access, Nest
+from mallorn.searchers.tile_factorizations import Rows
 
 LINE_BYTES = 64
 

@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Column
 from mallorn.core.compute_capability import (
     REGISTERS_PER_THREAD,
     SHARED_PER_BLOCK,
@@ -22,10 +21,11 @@ from mallorn.core.compute_capability import (
     WARP_SIZE,
 )
 from mallorn.core.values.machine import Machine, peak_gflops
-from searchers.loop_nest import Access, Nest, matrix_product_nest
-from searchers.roller.sketch_blocks import Block, blocks, placed_choices
-from searchers.space import ChoiceKind, Sketch
-from searchers.tile_factorizations import Rows, divisors
+from mallorn.costmodels.base import Column
+from mallorn.searchers.loop_nest import Access, Nest, matrix_product_nest
+from mallorn.searchers.roller.sketch_blocks import Block, blocks, placed_choices
+from mallorn.searchers.space import ChoiceKind, Sketch
+from mallorn.searchers.tile_factorizations import Rows, divisors
 
 Table = NDArray[np.int64]
 

@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
-from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.loop_nest import Nest, is_read_across_rows
-from searchers.roller.cpu_time_model import (
+from mallorn.costmodels.base import Column, Indices
+from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.loop_nest import Nest, is_read_across_rows
+from mallorn.searchers.roller.cpu_time_model import (
     Loops,
     block_us,
     computing_us,
@@ -22,10 +22,10 @@ from searchers.roller.cpu_time_model import (
     register_cost,
     result_us,
 )
-from searchers.roller.propose_gpu_candidates import gpu_time_us, propose_gpu_candidates
-from searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, placed_choices
-from searchers.space import Candidate, ChoiceKind, Sketch, Space
-from searchers.tile_factorizations import Rows, divisors, largest_factor
+from mallorn.searchers.roller.propose_gpu_candidates import gpu_time_us, propose_gpu_candidates
+from mallorn.searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, placed_choices
+from mallorn.searchers.space import Candidate, ChoiceKind, Sketch, Space
+from mallorn.searchers.tile_factorizations import Rows, divisors, largest_factor
 
 Table = NDArray[np.int64]
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from searchers.loop_nest import Nest, fold_nest, matrix_product_nest
-from searchers.space import Choice, ChoiceKind, Sketch
+from mallorn.searchers.loop_nest import Nest, fold_nest, matrix_product_nest
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 
 SPATIAL_LEVELS, REDUCTION_LEVELS = 4, 2
 

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import Indices
-from searchers.batch_sampler import ScoredPool, Synthesiser
-from searchers.feature_scaling import Points, squared_distances, standardize_features
-from searchers.space import Candidate, Sketch, Space
+from mallorn.costmodels.base import Indices
+from mallorn.searchers.batch_sampler import ScoredPool, Synthesiser
+from mallorn.searchers.feature_scaling import Points, squared_distances, standardize_features
+from mallorn.searchers.space import Candidate, Sketch, Space
 
 STEPS: Final = 12
 

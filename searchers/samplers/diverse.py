@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from costmodels.base import Indices
-from searchers.batch_sampler import BatchSampler, ScoredPool
-from searchers.feature_scaling import squared_distances, standardize_features
+from mallorn.costmodels.base import Indices
+from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool
+from mallorn.searchers.feature_scaling import squared_distances, standardize_features
 
 
 class Diverse(BatchSampler):

@@ -7,14 +7,14 @@ from typing import Final
 
 from celery import Celery
 
-from db.session import Database
 from mallorn.core import queues
 from mallorn.core.log_loop_errors import Turn
 from mallorn.core.queues import celery_settings
 from mallorn.core.settings import settings
+from mallorn.db.session import Database
 
 TIMER_STEP_SEC: Final = 0.5
-app = Celery("mallorn-control", include=["services.control.celery_tasks"])
+app = Celery("mallorn-control", include=["mallorn.services.control.celery_tasks"])
 app.conf.update(celery_settings(settings().redis_url))
 
 

@@ -7,23 +7,23 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 
-from db.backups import take_daily_backup
-from db.repositories.control_loop_ticks import LoopTicks
 from mallorn.core import queues
 from mallorn.core.device_wait_hint import ServiceAddress
 from mallorn.core.errors import StorageFull
 from mallorn.core.log_loop_errors import Turn
 from mallorn.core.log_setup import log_context
 from mallorn.core.settings import settings
-from services.control.app import app, database, send
-from services.control.periodic_tasks import (
+from mallorn.db.backups import take_daily_backup
+from mallorn.db.repositories.control_loop_ticks import LoopTicks
+from mallorn.services.control.app import app, database, send
+from mallorn.services.control.periodic_tasks import (
     collect_overdue_messages,
     delete_expired_data,
     requeue_expired_leases,
 )
-from services.control.plan_target import plan_target
-from services.control.wait_for_device import WaitLimit
-from services.control.wake_messages import Message
+from mallorn.services.control.plan_target import plan_target
+from mallorn.services.control.wait_for_device import WaitLimit
+from mallorn.services.control.wake_messages import Message
 
 log = logging.getLogger(__name__)
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"

@@ -6,23 +6,23 @@ It resends lost messages, takes back the work of dead workers, and deletes expir
 from contextlib import suppress
 from typing import Final
 
-from db.repositories.access_control import Audit
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
-from db.repositories.dataset_statistics import Counts
-from db.repositories.fair_shares import FairShares
-from db.repositories.leases import Leases
-from db.repositories.rounds import Rounds
-from db.repositories.workers import FRESH_SEC, Workers
-from db.session import Database
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.log_loop_errors import Turn
 from mallorn.core.settings import Settings
 from mallorn.core.states import WorkKind
-from services.artifact_removal import delete_model, remove_export, remove_old_batch_records
-from services.control.wake_messages import TASKS, Message, message_of
+from mallorn.db.repositories.access_control import Audit
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
+from mallorn.db.repositories.dataset_statistics import Counts
+from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.leases import Leases
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.workers import FRESH_SEC, Workers
+from mallorn.db.session import Database
+from mallorn.services.artifact_removal import delete_model, remove_export, remove_old_batch_records
+from mallorn.services.control.wake_messages import TASKS, Message, message_of
 
 # Longer than a round waits in a healthy queue, and short enough for waiting users.
 STALE_SEC = 20.0

@@ -8,18 +8,6 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import machine_key_of
-from db.repositories.fair_shares import FairShares
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_transitions import ReplacedCode, fail_job
-from db.repositories.jobs import Jobs
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.rounds import Rounds
-from db.repositories.targets import Targets
-from db.repositories.tasks import TaskHistories, TaskHistory, Tasks, WorkloadRound
-from db.repositories.workers import Workers
-from db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
-from db.tables import Device, Job
 from mallorn.core import queues
 from mallorn.core.check_plugin_classes import check_allowed_classes, convert_plugin_errors
 from mallorn.core.cost_model_name import has_family_prefix, private_family_prefix
@@ -32,11 +20,23 @@ from mallorn.core.states import ZERO_SHOT, JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import machine_limit_us
-from services.control.wait_for_device import WaitLimit, wait_for_device
-from services.control.wake_messages import Message
-from services.planner.families.base import Families, Member, Ranking
-from services.planner.plan_rounds import plan_rounds
-from services.planner.planner_values import JobPlan, JobView, Point, TaskView
+from mallorn.db.repositories.devices import machine_key_of
+from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.job_transitions import ReplacedCode, fail_job
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import TaskHistories, TaskHistory, Tasks, WorkloadRound
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
+from mallorn.db.tables import Device, Job
+from mallorn.services.control.wait_for_device import WaitLimit, wait_for_device
+from mallorn.services.control.wake_messages import Message
+from mallorn.services.planner.families.base import Families, Member, Ranking
+from mallorn.services.planner.plan_rounds import plan_rounds
+from mallorn.services.planner.planner_values import JobPlan, JobView, Point, TaskView
 
 
 def iterate_curve_points(job: Job, task: TaskHistory) -> Iterator[Point]:

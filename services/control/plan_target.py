@@ -9,25 +9,25 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import Devices
-from db.repositories.fair_shares import FairShares
-from db.repositories.job_transitions import pause_job
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, WorkItem
-from db.repositories.rounds import Rounds
-from db.repositories.targets import Targets
-from db.repositories.workers import Workers
-from db.session import Database
-from db.tables import Device
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.log_loop_errors import Turn, log_survived_error
 from mallorn.core.log_setup import log_context
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.targets import Target
-from services.control.plan_job import plan_job
-from services.control.wait_for_device import USUAL, WaitLimit
-from services.control.wake_messages import Message
-from services.planner.fair_share import JobShare, charge_job, deal_slots
+from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.job_transitions import pause_job
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, WorkItem
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.session import Database
+from mallorn.db.tables import Device
+from mallorn.services.control.plan_job import plan_job
+from mallorn.services.control.wait_for_device import USUAL, WaitLimit
+from mallorn.services.control.wake_messages import Message
+from mallorn.services.planner.fair_share import JobShare, charge_job, deal_slots
 
 log = logging.getLogger(__name__)
 FRESH_SEC = 30.0  # a device that was silent for longer counts as offline

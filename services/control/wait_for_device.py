@@ -6,14 +6,6 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.control_loop_ticks import LoopTicks
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs, JobsWaitingForDevice
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.rounds import Rounds
-from db.repositories.targets import Targets
-from db.session import read_clock
-from db.tables import Context, Device, Job
 from mallorn.core import queues
 from mallorn.core.device_wait_hint import (
     ServiceAddress,
@@ -24,6 +16,14 @@ from mallorn.core.device_wait_hint import (
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.event import PausedEvent
+from mallorn.db.repositories.control_loop_ticks import LoopTicks
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs, JobsWaitingForDevice
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.session import read_clock
+from mallorn.db.tables import Context, Device, Job
 
 _FIELDS: Final = Settings.model_fields
 

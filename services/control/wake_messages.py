@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from db.repositories.leases import WorkItem
 from mallorn.core import queues
 from mallorn.core.states import WorkKind
+from mallorn.db.repositories.leases import WorkItem
 
 Message = tuple[str, *tuple[object, ...]]  # a task's name and its arguments
 

@@ -6,16 +6,16 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from db.repositories.access_control import ApiKeys
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_secret
 from mallorn.core.errors import Forbidden
 from mallorn.core.storable_json import check_storable
 from mallorn.core.values.access_control import ApiKey, NewApiKey
-from services.coordinator.audit_log import add_key_to_audit_entry
-from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import required_scopes_extra
-from services.coordinator.web.caller_dependencies import CallerDep, read_credentials
-from services.coordinator.web.response_types import ListOut
+from mallorn.db.repositories.access_control import ApiKeys
+from mallorn.services.coordinator.audit_log import add_key_to_audit_entry
+from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.authenticator import required_scopes_extra
+from mallorn.services.coordinator.web.caller_dependencies import CallerDep, read_credentials
+from mallorn.services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/keys", tags=["keys"])
 ANY: Final = required_scopes_extra(*Scope)

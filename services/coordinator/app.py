@@ -9,36 +9,36 @@ from fastapi.concurrency import run_in_threadpool
 
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
-from services.coordinator.api_docs_page import add_docs
-from services.coordinator.api_key_routes import router as keys
-from services.coordinator.audit_log import AuditMiddleware, JobLogMiddleware
-from services.coordinator.audit_log import router as audit
-from services.coordinator.costmodels import router as cost_models
-from services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
-from services.coordinator.event_stream import router as events
-from services.coordinator.fleet.routes import router as fleet
-from services.coordinator.health import router as health
-from services.coordinator.jobs import list_and_show, pause_resume_cancel, submit
-from services.coordinator.list_job_options import router as options
-from services.coordinator.owner_access import router as owners
-from services.coordinator.records_and_stats import router as records
-from services.coordinator.reports import router as reports
-from services.coordinator.retention_settings import router as retention
-from services.coordinator.schedules import router as schedules
-from services.coordinator.sign_in.browser_sessions import open_router as open_sessions
-from services.coordinator.sign_in.browser_sessions import router as sessions
-from services.coordinator.sign_in.oidc import router as oidc
-from services.coordinator.sign_in.oidc_provider import Provider
-from services.coordinator.uploaded_models import router as models
-from services.coordinator.web import error_responses
-from services.coordinator.web.app_context import AppContext
-from services.coordinator.web.authenticator import set_default_scopes
-from services.coordinator.web.caller_dependencies import get_caller
-from services.coordinator.web.cross_site import CrossSiteMiddleware
-from services.coordinator.web.error_responses import ErrorBody
-from services.coordinator.web.request_limits import RequestLimits, StreamAdmission
-from services.coordinator.web.response_types import Responses
-from services.dashboard.static_pages import add_page
+from mallorn.services.coordinator.api_docs_page import add_docs
+from mallorn.services.coordinator.api_key_routes import router as keys
+from mallorn.services.coordinator.audit_log import AuditMiddleware, JobLogMiddleware
+from mallorn.services.coordinator.audit_log import router as audit
+from mallorn.services.coordinator.costmodels import router as cost_models
+from mallorn.services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
+from mallorn.services.coordinator.event_stream import router as events
+from mallorn.services.coordinator.fleet.routes import router as fleet
+from mallorn.services.coordinator.health import router as health
+from mallorn.services.coordinator.jobs import list_and_show, pause_resume_cancel, submit
+from mallorn.services.coordinator.list_job_options import router as options
+from mallorn.services.coordinator.owner_access import router as owners
+from mallorn.services.coordinator.records_and_stats import router as records
+from mallorn.services.coordinator.reports import router as reports
+from mallorn.services.coordinator.retention_settings import router as retention
+from mallorn.services.coordinator.schedules import router as schedules
+from mallorn.services.coordinator.sign_in.browser_sessions import open_router as open_sessions
+from mallorn.services.coordinator.sign_in.browser_sessions import router as sessions
+from mallorn.services.coordinator.sign_in.oidc import router as oidc
+from mallorn.services.coordinator.sign_in.oidc_provider import Provider
+from mallorn.services.coordinator.uploaded_models import router as models
+from mallorn.services.coordinator.web import error_responses
+from mallorn.services.coordinator.web.app_context import AppContext
+from mallorn.services.coordinator.web.authenticator import set_default_scopes
+from mallorn.services.coordinator.web.caller_dependencies import get_caller
+from mallorn.services.coordinator.web.cross_site import CrossSiteMiddleware
+from mallorn.services.coordinator.web.error_responses import ErrorBody
+from mallorn.services.coordinator.web.request_limits import RequestLimits, StreamAdmission
+from mallorn.services.coordinator.web.response_types import Responses
+from mallorn.services.dashboard.static_pages import add_page
 
 FAILURES: Final[Responses] = {
     status: {"model": ErrorBody, "description": words}

@@ -8,15 +8,15 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from db.repositories.access_control import Audit, NewAuditEntry
-from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.log_setup import log_context
 from mallorn.core.values.access_control import ApiKey, AuditEntry
-from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import SAFE_METHODS, Caller
-from services.coordinator.web.caller_dependencies import CallerDep
-from services.coordinator.web.response_types import CursorQuery, LimitQuery, PageOut
+from mallorn.db.repositories.access_control import Audit, NewAuditEntry
+from mallorn.db.session import Database
+from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.authenticator import SAFE_METHODS, Caller
+from mallorn.services.coordinator.web.caller_dependencies import CallerDep
+from mallorn.services.coordinator.web.response_types import CursorQuery, LimitQuery, PageOut
 
 log = logging.getLogger(__name__)
 MOST_CHARS: Final = 200

@@ -4,14 +4,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from db.repositories.cost_models import CostModelVersions
 from mallorn.core.api_keys import Scope
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelVersion
-from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import required_scopes_extra
-from services.coordinator.web.caller_dependencies import OwnerDep
-from services.coordinator.web.response_types import MAX_BIG_INT, MAX_INT, CursorQuery, LimitQuery, PageOut
+from mallorn.db.repositories.cost_models import CostModelVersions
+from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.authenticator import required_scopes_extra
+from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
+from mallorn.services.coordinator.web.response_types import (
+    MAX_BIG_INT,
+    MAX_INT,
+    CursorQuery,
+    LimitQuery,
+    PageOut,
+)
 
 router = APIRouter(prefix="/costmodels", tags=["cost models"])
 IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The version's id.")]

@@ -12,16 +12,16 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.tables import Event
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import FINAL
 from mallorn.core.values.event import EVENT, read_event
-from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.authenticator import AGAIN_SEC
-from services.coordinator.web.caller_dependencies import OwnerDep, read_credentials
-from services.coordinator.web.response_types import MAX_INT, REF, describe_response
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import Event
+from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.authenticator import AGAIN_SEC
+from mallorn.services.coordinator.web.caller_dependencies import OwnerDep, read_credentials
+from mallorn.services.coordinator.web.response_types import MAX_INT, REF, describe_response
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/jobs", tags=["jobs"])

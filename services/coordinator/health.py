@@ -7,12 +7,12 @@ from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
-from db.migrate import NewerTables, check_table_version
-from db.repositories.control_loop_ticks import LoopTicks
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, Unavailable
 from mallorn.core.version import API, VERSION
-from services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.db.migrate import NewerTables, check_table_version
+from mallorn.db.repositories.control_loop_ticks import LoopTicks
+from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
 
 OK: Final = "ok"
 #: Longer than a start of control takes, and short enough to notice a dead control process.

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, JsonValue
 from pydantic.json_schema import JsonSchemaValue
 
 from mallorn.core.job_options import JobOptions, accepted_names
-from services.coordinator.web.response_types import ListOut
+from mallorn.services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/options", tags=["jobs"])
 Kind = Literal["choice", "boolean", "integer", "number", "text", "texts", "shapes", "object"]

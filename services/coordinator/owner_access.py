@@ -5,15 +5,15 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from db.repositories import access_control
 from mallorn.core.api_keys import OwnerAction, Scope
 from mallorn.core.errors import Conflict
 from mallorn.core.values.access_control import OwnerStatus
-from services.coordinator.api_key_routes import Word
-from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import required_scopes_extra
-from services.coordinator.web.caller_dependencies import CallerDep
-from services.coordinator.web.response_types import ListOut
+from mallorn.db.repositories import access_control
+from mallorn.services.coordinator.api_key_routes import Word
+from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.authenticator import required_scopes_extra
+from mallorn.services.coordinator.web.caller_dependencies import CallerDep
+from mallorn.services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/owners", tags=["keys"])
 

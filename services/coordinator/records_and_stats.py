@@ -4,15 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Records
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import DatasetStats, Record
-from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
-from services.coordinator.web.response_types import CursorQuery, LimitQuery, PageOut
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Records
+from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
+from mallorn.services.coordinator.web.response_types import CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(tags=["dataset"])
 

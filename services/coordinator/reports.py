@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
-from db.paging import MAX_LIMIT
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus
+from mallorn.db.paging import MAX_LIMIT
 from mallorn.report.report_page import FAILURES_READ, ReportData, render_report_page
 from mallorn.report.style_and_csp import SERVED
-from services.coordinator.jobs.list_and_show import RoundOrder, get_job, list_rounds, list_tasks
-from services.coordinator.records_and_stats import list_records
-from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
-from services.coordinator.web.response_types import TEXT, describe_response
+from mallorn.services.coordinator.jobs.list_and_show import RoundOrder, get_job, list_rounds, list_tasks
+from mallorn.services.coordinator.records_and_stats import list_records
+from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
+from mallorn.services.coordinator.web.response_types import TEXT, describe_response
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 HTML = describe_response("text/html", "A self-contained page.", TEXT)

@@ -5,15 +5,15 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import StreamingResponse
 
-from db.repositories.jobs import Jobs
-from db.repositories.schedules import Schedules
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
-from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.caller_dependencies import OwnerDep
-from services.coordinator.web.response_types import (
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.schedules import Schedules
+from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
+from mallorn.services.coordinator.web.response_types import (
     BYTES,
     MAX_BIG_INT,
     CursorQuery,

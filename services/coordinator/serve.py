@@ -9,13 +9,13 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from db.repositories.access_control import has_api_keys
 from mallorn.core.address_checks import check_binding
 from mallorn.core.settings import Settings
-from services.coordinator.app import create_app
-from services.coordinator.web.artifact_store import Store
-from services.coordinator.web.authenticator import LocalPeer
-from services.coordinator.web.caller_dependencies import PEER
+from mallorn.db.repositories.access_control import has_api_keys
+from mallorn.services.coordinator.app import create_app
+from mallorn.services.coordinator.web.artifact_store import Store
+from mallorn.services.coordinator.web.authenticator import LocalPeer
+from mallorn.services.coordinator.web.caller_dependencies import PEER
 
 # Time for requests in progress when the process is asked to stop.
 SHUTDOWN_SEC: Final = 5

@@ -8,16 +8,16 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
-from db.repositories.access_control import Usage
-from db.repositories.stored_files import Models
 from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel
-from services import artifact_removal
-from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.artifact_store import Upload
-from services.coordinator.web.caller_dependencies import OwnerDep
-from services.coordinator.web.quotas import check_storage
-from services.coordinator.web.response_types import BYTES, CursorQuery, LimitQuery, PageOut
+from mallorn.db.repositories.access_control import Usage
+from mallorn.db.repositories.stored_files import Models
+from mallorn.services import artifact_removal
+from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.artifact_store import Upload
+from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
+from mallorn.services.coordinator.web.quotas import check_storage
+from mallorn.services.coordinator.web.response_types import BYTES, CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(prefix="/models", tags=["models"])
 WRITE_BYTES: Final = 1 << 20

@@ -8,8 +8,8 @@ random choice that includes retired tasks. Results of earlier jobs count as one 
 from collections.abc import Sequence
 from typing import Final
 
-from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, Policy, TaskChoice, select_lagging_arms
+from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.policy import Arm, Policy, TaskChoice, select_lagging_arms
 
 BACKWARD_SHARE: Final = 0.2
 WINDOW_ROUNDS: Final = 3

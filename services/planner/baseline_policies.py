@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from random import Random
 
-from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, Policy, TaskChoice
+from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.policy import Arm, Policy, TaskChoice
 
 
 class RoundRobin(Policy):

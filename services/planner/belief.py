@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.planner.planner_values import TaskView
+from mallorn.services.planner.planner_values import TaskView
 
 
 @dataclass(frozen=True, slots=True)

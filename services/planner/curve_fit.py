@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.planner.learning_curve_points import MEMO, Curve
+from mallorn.services.planner.learning_curve_points import MEMO, Curve
 
 Array = NDArray[np.float64]
 

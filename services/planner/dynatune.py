@@ -8,8 +8,8 @@ for uncertainty, per second of the round, as a share of the job's total weighted
 from collections.abc import Sequence
 from typing import Final
 
-from services.planner.planner_values import TaskView
-from services.planner.policy import (
+from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.policy import (
     Arm,
     Policy,
     TaskChoice,

@@ -6,10 +6,16 @@ Nothing is stored: a task that rests, as no gain is expected, returns with new e
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from services.planner.belief import Forecast
-from services.planner.learning_curve_points import NOISE, curve_of
-from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, TaskChoice, describe_expected_gain, round_significant, weighted_us
+from mallorn.services.planner.belief import Forecast
+from mallorn.services.planner.learning_curve_points import NOISE, curve_of
+from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.policy import (
+    Arm,
+    TaskChoice,
+    describe_expected_gain,
+    round_significant,
+    weighted_us,
+)
 
 # A task is skipped if its weighted latency is certainly a smaller share of the job's.
 SHARE_THAT_MATTERS: Final = 0.0005

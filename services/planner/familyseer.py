@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from services.planner.ansor_gradient import describe_gradient, gradient_us, steepest
-from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, Policy, TaskChoice, select_lagging_arms
+from mallorn.services.planner.ansor_gradient import describe_gradient, gradient_us, steepest
+from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.policy import Arm, Policy, TaskChoice, select_lagging_arms
 
 FORESEE_SHARE: Final = 4  # a foresee round is this part of a full one
 SMALLEST_FORESEE: Final = 4

@@ -11,7 +11,7 @@ from math import inf, log
 from statistics import NormalDist
 from typing import Final
 
-from services.planner.planner_values import Point
+from mallorn.services.planner.planner_values import Point
 
 STANDARD_SIZE: Final = 16  # the size that curves refer to; others are converted by `draws_shift`
 WARM_TRIALS: Final = 64  # trials assumed behind a best known from elsewhere

@@ -6,8 +6,8 @@ from typing import Final
 from mallorn.core.registry import resolve
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.expected_gain import Outlook
-from services.planner.belief import Belief, Forecast
-from services.planner.budgets import (
+from mallorn.services.planner.belief import Belief, Forecast
+from mallorn.services.planner.budgets import (
     MOST_A_TASK,
     ROUND_SIZE,
     TrialBudget,
@@ -21,7 +21,7 @@ from services.planner.budgets import (
     round_size,
     seconds_per_trial,
 )
-from services.planner.eligible_tasks import (
+from mallorn.services.planner.eligible_tasks import (
     first_visit,
     searcher,
     total_us,
@@ -30,8 +30,8 @@ from services.planner.eligible_tasks import (
     why_task_is_finished,
     why_task_rests,
 )
-from services.planner.planner_values import JobPlan, JobView
-from services.planner.policy import Arm, Policy, build_round_notes
+from mallorn.services.planner.planner_values import JobPlan, JobView
+from mallorn.services.planner.policy import Arm, Policy, build_round_notes
 
 BELIEF: Final = "power-law"
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from services.planner.belief import Belief, Forecast
-from services.planner.curve_fit import REFERENCE, Array, CurvePrior, Figure, Fit, NextBest, fit
-from services.planner.learning_curve_points import NOISE, curve_of, round_size_log_shift
-from services.planner.planner_values import TaskView
+from mallorn.services.planner.belief import Belief, Forecast
+from mallorn.services.planner.curve_fit import REFERENCE, Array, CurvePrior, Figure, Fit, NextBest, fit
+from mallorn.services.planner.learning_curve_points import NOISE, curve_of, round_size_log_shift
+from mallorn.services.planner.planner_values import TaskView
 
 TAIL: Final = 0.1  # probability outside each end of the interval
 # Rounds miss a curve more often than they beat it, so around a known curve the lower side is

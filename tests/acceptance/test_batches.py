@@ -12,11 +12,11 @@ from typing import Any
 from mallorn import Job
 from mallorn.core.states import JobState
 from mallorn.core.values.manifest import MANIFEST, read_manifest
+from mallorn.workers.detached.run_batch import FORMAT
 from tests.fixtures.batches import keep_first_outcome, outcomes
 from tests.fixtures.command_line import clean_environment, typed
 from tests.fixtures.service import Service, bounds, log_key, seldom, trials
 from tests.fixtures.waiting import wait_for
-from workers.detached.run_batch import FORMAT
 
 TRIALS = 4
 PACKAGES = ("tvm", "tvm_ffi", "numpy", "numpy.libs", "ml_dtypes", "typing_extensions.py")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import COMMANDS
+from mallorn.cli.main import COMMANDS
 from tests.fixtures.command_line import assert_refused, mallorn
 
 

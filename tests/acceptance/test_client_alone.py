@@ -14,7 +14,6 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 
-from cli.terminal.explain_error import OURS
 from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
@@ -54,8 +53,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for found in required(list(project["dependencies"])):
         copy_distribution(found, site)
     source = folder / "source"
-    for room in OURS:
-        shutil.copytree(ROOT / room, source / room, ignore=LEFT_OUT)
+    shutil.copytree(ROOT / "mallorn", source / "mallorn", ignore=LEFT_OUT)
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / file, source / file)
     offline = "--no-deps", "--no-index", "--no-build-isolation", "--target", str(site)

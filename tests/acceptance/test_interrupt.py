@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from stack.data_directory import DataDir
+from mallorn.stack.data_directory import DataDir
 from tests.fixtures.command_line import clean_environment, mallorn, typed
 from tests.fixtures.service import JOB_SEC, START_SEC, committed, executions, log_key, measured_well
 from tests.fixtures.waiting import wait_for

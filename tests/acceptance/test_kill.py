@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from mallorn import Job
+from mallorn.workers.device.detect_host import available_cores
+from mallorn.workers.round.batch_commits import BATCH
 from tests.fixtures.service import (
     JOB_SEC,
     Service,
@@ -20,8 +22,6 @@ from tests.fixtures.service import (
     trials,
 )
 from tests.fixtures.waiting import wait_for
-from workers.device.detect_host import available_cores
-from workers.round.batch_commits import BATCH
 
 # So many candidates may run a second time: what waits for its commit, and what was built side by side.
 UNCOMMITTED = BATCH + available_cores()

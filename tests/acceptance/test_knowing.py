@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.values.manifest import RECORDS
+from mallorn.workers.device.detect_host import detect_target
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.workers.tvm.parsed_program_cache import parse_module
 from tests.fixtures.command_line import clean_environment, mallorn
 from tests.fixtures.stock_logs import write_log
-from workers.device.detect_host import detect_target
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
-from workers.tvm.parsed_program_cache import parse_module
 
 TIMEOUT_SEC = 600
 

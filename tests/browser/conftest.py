@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import pytest
 from starlette.responses import PlainTextResponse
 
-from db.session import Database
 from mallorn.core.settings import Settings
-from services.coordinator.app import create_app
-from services.dashboard.static_pages import STATIC
+from mallorn.db.session import Database
+from mallorn.services.coordinator.app import create_app
+from mallorn.services.dashboard.static_pages import STATIC
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.coordinator import OwnedRows, serving
 from tests.fixtures.waiting import PATIENCE

@@ -13,20 +13,20 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.jobs import Jobs, NewJob
-from db.repositories.schedules import NewSchedule, Schedules
-from db.repositories.stored_files import Models
-from db.repositories.targets import Targets
-from db.repositories.workers import Workers
-from db.session import Database
-from db.tables import Device, Job, Measurement, Worker
 from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState, StageKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.job import SuggestedOptions
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.jobs import Jobs, NewJob
+from mallorn.db.repositories.schedules import NewSchedule, Schedules
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.session import Database
+from mallorn.db.tables import Device, Job, Measurement, Worker
 from tests.browser.played import OWNER, TVM, Player, Stage
 from tests.browser.recorded import Recording, recording
 

@@ -30,8 +30,8 @@ def main(folder: Path) -> None:
 
 
 def _imported(file: Path, target: dict[str, Any]) -> dict[str, Any]:
-    from workers.tvm.extract_tasks import extract
-    from workers.tvm.graph_recipes import TUNED, stored_recipe
+    from mallorn.workers.tvm.extract_tasks import extract
+    from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
 
     found = extract(str(file), parse_target(target).text, stored_recipe(TUNED), {})
     graph = found.graph.to_stored_json()

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.page_visit import browser
-from db.migrate import upgrade
-from db.session import Database
 from mallorn.core.settings import Settings
-from services.coordinator.app import create_app
+from mallorn.db.migrate import upgrade
+from mallorn.db.session import Database
+from mallorn.services.coordinator.app import create_app
 from tests.browser.furnished import furnish
 from tests.browser.looks import settle
 from tests.fixtures.coordinator import serving

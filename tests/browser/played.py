@@ -8,22 +8,22 @@ from typing import Any, Final
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
-from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.jobs import Jobs, NewJob
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.stored_files import Models
-from db.repositories.targets import Targets
-from db.repositories.tasks import NewTask, Tasks
-from db.repositories.workloads import NewWorkload, Workloads
-from db.tables import Job, LeaseRow, Measurement, Round, StageRun
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind, WorkKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.decision_log import RoundNotes
+from mallorn.db.measurement_codec import pack_decisions, pack_times
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.jobs import Jobs, NewJob
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.sketches import NewSketch, Sketches
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import NewTask, Tasks
+from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.db.tables import Job, LeaseRow, Measurement, Round, StageRun
 from tests.browser.networks import network
 from tests.browser.recorded import Recording
 

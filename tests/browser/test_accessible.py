@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn.core.artifact_uris import scripts_uri
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
 from tests.browser.conftest import Open
 from tests.browser.looks import SEARCH
 from tests.fixtures.command_line import ROOT

@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from db.repositories.jobs import Jobs
-from db.repositories.tasks import Tasks
-from db.session import Database
-from db.tables import Job
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.session import Database
+from mallorn.db.tables import Job
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 

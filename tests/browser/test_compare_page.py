@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
 from mallorn.core.states import RoundState
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.rounds import Rounds
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 

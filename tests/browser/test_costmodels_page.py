@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy.orm import Session
 
-from db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
+from mallorn.db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 

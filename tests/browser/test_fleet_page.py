@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from db.repositories.workers import StageRuns, Workers
 from mallorn.core.states import StageKind
+from mallorn.db.repositories.workers import StageRuns, Workers
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn.core.states import JobState
 from mallorn.core.values.job import SuggestedOptions
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
 from tests.browser.conftest import Open
 from tests.browser.looks import LOOKS, SEARCH
 from tests.fixtures.coordinator import OwnedRows

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from db.repositories.jobs import Jobs
 from mallorn.core.states import JobState
+from mallorn.db.repositories.jobs import Jobs
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 

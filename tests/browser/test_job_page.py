@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
-from db.repositories.tasks import NewTask, Tasks
-from db.repositories.workloads import Workloads
 from mallorn.core.states import RoundState
 from mallorn.core.values.event import RoundClosedEvent
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.tasks import NewTask, Tasks
+from mallorn.db.repositories.workloads import Workloads
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.rows import new_workload

@@ -9,10 +9,10 @@ from typing import Any
 import onnx
 import pytest
 
-from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn.core.states import JobState
 from mallorn.core.version import VERSION
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.rows import new_job

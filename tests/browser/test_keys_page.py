@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from db.repositories.access_control import ApiKeys
-from db.session import Database
 from mallorn.core.api_keys import Scope
+from mallorn.db.repositories.access_control import ApiKeys
+from mallorn.db.session import Database
 from tests.browser.conftest import Open
 from tests.browser.looks import keep_picture
 from tests.fixtures.issuer import CLIENT, SECRET, issuing

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn.core.settings import Settings
-from services.coordinator.app import create_app
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
+from mallorn.services.coordinator.app import create_app
 from tests.browser.conftest import Open
 from tests.browser.furnished import Furnished, furnish
 from tests.browser.looks import LOOKS, SEARCH, every_look, faults, keep_picture, narrow, settle

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
 from mallorn.core.states import JobState
 from mallorn.core.values.event import PausedEvent
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.schedules import promote

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from db.session import Database
+from mallorn.db.session import Database
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from db.repositories.jobs import Jobs
+from mallorn.db.repositories.jobs import Jobs
 from tests.browser.conftest import Open
 from tests.browser.looks import faults, narrow
 from tests.fixtures.coordinator import OwnedRows

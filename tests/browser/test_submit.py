@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
 from tests.browser.conftest import Open
 from tests.browser.looks import SEARCH
 

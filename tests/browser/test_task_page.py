@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from db.session import Database
-from db.tables import Job
 from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.states import JobState
+from mallorn.db.session import Database
+from mallorn.db.tables import Job
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.schedules import promote

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from typer.main import get_command
 
-from cli.main import app
+from mallorn.cli.main import app
 from tests.fixtures.command_line import ROOT
 
 # The first hours are typed whole (tests/hours).

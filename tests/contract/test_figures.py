@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from cli.costmodels import BEHIND
+from mallorn.cli.costmodels import BEHIND
 from tests.fixtures.command_line import ROOT
 
 RESULTS: Final = ROOT / "docs" / "results"

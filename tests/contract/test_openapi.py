@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.settings import Settings
-from services.coordinator.app import create_app
+from mallorn.services.coordinator.app import create_app
 
 SNAPSHOT = Path(__file__).parents[2] / "services" / "openapi.json"
 UPDATE = "python -m tests.contract.write_openapi services/openapi.json"

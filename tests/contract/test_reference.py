@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import COMMANDS
+from mallorn.cli.main import COMMANDS
 from mallorn.core.job_options import JobOptions
 from mallorn.core.settings import Settings
-from services.coordinator.api_docs_page import JsonSchema
+from mallorn.services.coordinator.api_docs_page import JsonSchema
 from tests.contract.reference.markdown import COMMAND, Undescribed, described, table
 from tests.contract.reference.pages import pages
 from tests.contract.reference.rest import type_of

@@ -31,7 +31,7 @@ def passed() -> dict[str, str]:
     tree = Tree(ROOT)
     found: dict[str, str] = {}
     for letter, start in STAGES.items():
-        for module in sorted(reached(tree, {"workers.celery_tasks": {start}})):
+        for module in sorted(reached(tree, {"mallorn.workers.celery_tasks": {start}})):
             if module.startswith("workers."):
                 file = f"{module.replace('.', '/')}.py"
                 found[file] = found.get(file, "") + letter

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from mallorn.core.api_keys import Scope
-from services.coordinator.app import create_app
-from services.coordinator.web.authenticator import SCOPES
+from mallorn.services.coordinator.app import create_app
+from mallorn.services.coordinator.web.authenticator import SCOPES
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 from tests.fixtures.rows import MODEL
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from mallorn.core.settings import Settings
-from services.coordinator.app import create_app
+from mallorn.services.coordinator.app import create_app
 
 
 def main() -> None:

@@ -9,13 +9,13 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.measure import run_timeout_and_retakes as run_timeout
+from mallorn.workers.measure.tvm_measurer import TvmMeasurer
+from mallorn.workers.subprocesses.process_pool import ChildPool
 from tests.fixtures.faces import Hazards
 from tests.fixtures.fleet import Subject, TestFleet
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.device_runner import Runner
-from workers.measure import run_timeout_and_retakes as run_timeout
-from workers.measure.tvm_measurer import TvmMeasurer
-from workers.subprocesses.process_pool import ChildPool
 
 pytestmark = pytest.mark.usefixtures("ample_time")
 # What is no hazard must not run into a limit, however busy the machine is; a loop lasts as long as its limit.

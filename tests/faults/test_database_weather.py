@@ -11,17 +11,17 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from db.repositories.job_events_and_warnings import Events
-from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.values.event import OtherEvent
-from services.coordinator.web import app_context
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.session import Database
+from mallorn.services.coordinator.web import app_context
+from mallorn.workers.round import batch_commits
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.processes import family
 from tests.fixtures.waiting import wait_for
 from tests.fixtures.workshop import Workshop
-from workers.round import batch_commits
 
 POSTGRES = [pytest.param("postgres", marks=pytest.mark.postgres)]
 pytestmark = pytest.mark.parametrize("database_url", POSTGRES, indirect=True)

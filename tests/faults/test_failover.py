@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import make_url, text
 
 from benchmarks.postgres import Postgres
-from db.migrate import upgrade
-from db.repositories.stored_files import Models
-from db.session import Database
 from mallorn.core.errors import Unavailable
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.session import Database
+from mallorn.workers.round import batch_commits
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.workshop import Workshop
-from workers.round import batch_commits
 
 pytestmark = pytest.mark.postgres
 on_postgres = pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from benchmarks.fuzzing.readers import FIRST_MODELS, READERS
 from benchmarks.fuzzing.trying import READ, REFUSED
 from mallorn.core.errors import InvalidModel, MallornError
 from mallorn.core.registry import REGISTRY, resolve
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.process.unpack_model import unpack
+from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.hostile import models
 from tests.fixtures.hostile.corpus import Hostile, corpus
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.process.unpack_model import unpack
-from workers.tvm.graph_recipes import TUNED, stored_recipe
 
 MEMORY_MB = 4096  # of address space
 GROWTH_MB = 1024  # of what is resident

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.fuzzing import seeds
 from mallorn.core.errors import InvalidRequest, Unschedulable
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, open_sandboxed_compiler
 from tests.fixtures.hostile import programs
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.model_compiler import ModelCompiler, open_sandboxed_compiler
 
 Directory = tuple[str, dict[str, bytes]]
 SHARE = 3  # one in so many without `long`

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from db.engine import create_engine
-from db.migrate import check_table_version, upgrade
-from db.repositories.stored_files import Models
-from db.session import Database
+from mallorn.db.engine import create_engine
+from mallorn.db.migrate import check_table_version, upgrade
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.session import Database
 from tests.fixtures.pooler import Pooler
 from tests.fixtures.service import JOB_SEC, measured_well, start_service, stop_service, trials
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from mallorn.core.states import JobState
-from stack.tcp_ports import free_port
+from mallorn.stack.tcp_ports import free_port
 from tests.fixtures.command_line import assert_refused, clean_environment, mallorn, typed
 from tests.fixtures.processes import end, family, the_one
 from tests.fixtures.service import JOB_SEC, START_SEC, seldom, start_service, stop_service, trials

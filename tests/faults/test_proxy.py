@@ -17,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 import mallorn.model_upload
 from mallorn import Client
 from mallorn.core.errors import TooLarge
-from stack.tcp_ports import free_port
+from mallorn.stack.tcp_ports import free_port
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.debian import program

@@ -19,11 +19,11 @@ from redis.exceptions import RedisError
 
 from benchmarks.broker.weather import ANSWER_SEC
 from mallorn.core.errors import Unavailable
+from mallorn.core.installation import python_path
 from mallorn.core.queues import CONTROL, PLAN, celery_settings
-from services.coordinator.web.app_context import Waker
-from stack.supervised_process import python_path
-from stack.tcp_ports import free_port
-from stack.valkey import valkey_command
+from mallorn.services.coordinator.web.app_context import Waker
+from mallorn.stack.tcp_ports import free_port
+from mallorn.stack.valkey import valkey_command
 from tests.fixtures.waiting import wait_for
 
 pytestmark = pytest.mark.long

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from stack.data_directory import DataDir
+from mallorn.stack.data_directory import DataDir
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.newcomer import LINE_SEC, Newcomer, clone, set_up
 from tests.fixtures.service import committed, executions, measured_well

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.data_directory import DataDir
+from mallorn.stack.data_directory import DataDir
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.newcomer import set_up
 from tests.fixtures.service import committed, dense_network, executions, measured_well

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import tvm
 
+from mallorn.workers.tvm.build_libraries import compile_module
+from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 from tests.unit.tvm_space.programs import matmul
-from workers.tvm.build_libraries import compile_module
-from workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 
 HOST = '{"kind":"llvm","num-cores":2}'
 KERNEL = "main_compute_"

@@ -15,7 +15,7 @@ import pytest
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import settings
 from mallorn.local_service import connected_stack, wait_for_device
-from stack.data_directory import DataDir
+from mallorn.stack.data_directory import DataDir
 from tests.fixtures.command_line import python_path
 from tests.fixtures.waiting import wait_for
 

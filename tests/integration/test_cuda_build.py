@@ -7,18 +7,18 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
-from costmodels.views import LAUNCH
 from mallorn.core.errors import HostFault, InvalidRequest
 from mallorn.core.values.machine import assume_typical_cpu, assume_typical_gpu
-from searchers.roller.rank_candidates import ranked
-from searchers.space import Sketch
+from mallorn.costmodels.views import LAUNCH
+from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.searchers.space import Sketch
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.tvm import compile_cuda
+from mallorn.workers.tvm.build_libraries import compile_module
+from mallorn.workers.tvm.compile_cuda import KernelRefused, Toolchain, load_cuda_compiler
+from mallorn.workers.tvm.cuda_kernel_resources import LAUNCH_COLUMNS, CannotLaunch
 from tests.fixtures.cuda import cuda_target, needs_nvcc
 from tests.unit.tvm_space.programs import TARGET, matmul
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.tvm import compile_cuda
-from workers.tvm.build_libraries import compile_module
-from workers.tvm.compile_cuda import KernelRefused, Toolchain, load_cuda_compiler
-from workers.tvm.cuda_kernel_resources import LAUNCH_COLUMNS, CannotLaunch
 
 ELF_FOR_CUDA = b"\x7fELF\x02\x01\x01\x41"  # the header of a cubin, as nvcc 13 writes it
 MEMORY_BYTES = 8 << 30

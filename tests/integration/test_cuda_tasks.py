@@ -13,16 +13,16 @@ from benchmarks.gpu.programs import module_of
 from benchmarks.gpu.tasks import BATCH, REHEARSAL
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.targets import Target
-from searchers.space import Candidate
+from mallorn.searchers.space import Candidate
+from mallorn.workers.interfaces.model_compiler import ModelTask
+from mallorn.workers.tvm.build_libraries import compile_module
+from mallorn.workers.tvm.cuda_rules import can_launch
+from mallorn.workers.tvm.loop_nests import nests
+from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.rebuild_schedule import rebuild, validate
+from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.tvm_space import TvmSpace
 from tests.fixtures.cuda import cuda_target
-from workers.interfaces.model_compiler import ModelTask
-from workers.tvm.build_libraries import compile_module
-from workers.tvm.cuda_rules import can_launch
-from workers.tvm.loop_nests import nests
-from workers.tvm.parsed_program_cache import parse_tvm_target
-from workers.tvm.rebuild_schedule import rebuild, validate
-from workers.tvm.sketches import design_space
-from workers.tvm.tvm_space import TvmSpace
 
 TARGET: Final = cuda_target("sm_90a")
 MODELS: Final = NETWORKS | QUANTISED

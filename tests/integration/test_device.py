@@ -19,19 +19,19 @@ from mallorn.core.host_id import SEPARATE_LOCKS
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target, parse_target
+from mallorn.workers.device.detect_host import available_cores, read_host_facts
+from mallorn.workers.device.device_class import DeviceClass, Endpoint
+from mallorn.workers.device.serve_device import set_runtime_environment
+from mallorn.workers.device.session_gateway import GatewayClient, SessionGateway
+from mallorn.workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, tracker_key
+from mallorn.workers.host.core_lock import lock_identity
+from mallorn.workers.interfaces.device_runner import LibraryRun, Runner
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.measure.tracked_devices import Fleet
+from mallorn.workers.tvm import remote_device
+from mallorn.workers.tvm.remote_device import CandidateUnheard, RemoteDevice
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.device.detect_host import available_cores, read_host_facts
-from workers.device.device_class import DeviceClass, Endpoint
-from workers.device.serve_device import set_runtime_environment
-from workers.device.session_gateway import GatewayClient, SessionGateway
-from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, tracker_key
-from workers.host.core_lock import lock_identity
-from workers.interfaces.device_runner import LibraryRun, Runner
-from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.tracked_devices import Fleet
-from workers.tvm import remote_device
-from workers.tvm.remote_device import CandidateUnheard, RemoteDevice
 
 EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
 ARGS = Arguments((Tensor("TENSOR", "float32", (64, 64)),) * 3)
@@ -105,10 +105,10 @@ UNDER_A_MASK = """
 import os
 os.sched_setaffinity(0, last := {max(os.sched_getaffinity(0))})
 from mallorn.core.targets import parse_target
-from workers.device.serve_device import set_runtime_environment
-from workers.device.session_gateway import GatewayClient, SessionGateway
+from mallorn.workers.device.serve_device import set_runtime_environment
+from mallorn.workers.device.session_gateway import GatewayClient, SessionGateway
 set_runtime_environment(parse_target({"kind": "llvm", "num-cores": 1}))
-from workers.device.serve_rpc_session import runtime_facts
+from mallorn.workers.device.serve_rpc_session import runtime_facts
 assert runtime_facts(parse_target({"kind": "llvm", "num-cores": 1}))["threads"] == 1
 assert os.sched_getaffinity(0) == last, os.sched_getaffinity(0)
 """
@@ -162,7 +162,7 @@ def test_a_session_goes_before_other_programs_wherever_its_host_lets_it(
     fleet: TestFleet, local_target: Target, runner: Runner, subject: Subject
 ) -> None:
     """Also behind the walls, where no priority changes: beside one program every time would be a bound."""
-    ask = "from workers.host.process_priority import raise_priority; print(raise_priority())"
+    ask = "from mallorn.workers.host.process_priority import raise_priority; print(raise_priority())"
     told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
     measured = run(runner, fleet, local_target, subject.harmful("double"), "first")
     assert measured.disturbance is not None
@@ -231,11 +231,11 @@ def test_a_candidate_that_does_harm_costs_its_own_session_only(
 #: Writes a file whenever the device has found that its session waits for its client.
 TELLING = """
 from pathlib import Path
-from workers.device import serve_device
+from mallorn.workers.device import serve_device
 prepare = serve_device.set_runtime_environment
 def prepare_and_tell(target):
     prepare(target)
-    from workers.device.device_server import Running
+    from mallorn.workers.device.device_server import Running
     record = Running.record_state
     def record_and_tell(self):
         record(self)
@@ -367,13 +367,13 @@ def test_no_device_and_no_tracker_are_told_apart(
 
 
 ANOTHER_CLASS = """
-from workers.device import detect_host
+from mallorn.workers.device import detect_host
 host = detect_host.read_host_facts
 detect_host.read_host_facts = lambda: {**host(), "host_class": "another"}
 """
 #: As the tracker was before clients could ask for a class.
 OLD_TRACKER = """
-from workers.device.authenticated_tracker import Tracker
+from mallorn.workers.device.authenticated_tracker import Tracker
 Tracker.ask = lambda self, key, client, wanted, ask=Tracker.ask: ask(self, key, client, "")
 """
 
@@ -418,7 +418,7 @@ def test_a_tracker_of_an_older_version_gives_no_times_of_another_class(
 #: Which address this host has lies in a file.
 MOVING = """
 from pathlib import Path
-from workers.device import private_sockets
+from mallorn.workers.device import private_sockets
 here = Path({file!r})
 private_sockets.private_address = lambda host: here.read_text()
 private_sockets.is_own_address = lambda address: address == here.read_text()

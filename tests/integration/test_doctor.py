@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from cli.doctor_checks import stored_data as place
-from costmodels.serialization import add_digest, pack
-from db.repositories.cost_models import CostModels
-from stack.data_directory import DataDir, StackInfo
-from stack.temporary_files import PREFIX
+from mallorn.cli.doctor_checks import stored_data as place
+from mallorn.costmodels.serialization import add_digest, pack
+from mallorn.db.repositories.cost_models import CostModels
+from mallorn.stack.data_directory import DataDir, StackInfo
+from mallorn.stack.temporary_files import PREFIX
+from mallorn.workers.sandbox.sandbox_support import require_sandbox_mode
 from tests.fixtures.answers import mallorn
 from tests.fixtures.data_directory import MODEL_ID, cost_model, flipped, looked, whole, write
-from workers.sandbox.sandbox_support import require_sandbox_mode
 
 
 @pytest.fixture

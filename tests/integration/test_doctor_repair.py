@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from costmodels.serialization import add_digest, pack
-from db.backups import folder_of, take_backup
-from db.repositories.cost_models import CostModels
-from db.session import Database
-from db.tables import CostModelRow, Job
-from stack.data_directory import DataDir
-from stack.temporary_files import PREFIX
+from mallorn.costmodels.serialization import add_digest, pack
+from mallorn.db.backups import folder_of, take_backup
+from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.session import Database
+from mallorn.db.tables import CostModelRow, Job
+from mallorn.stack.data_directory import DataDir
+from mallorn.stack.temporary_files import PREFIX
 from tests.fixtures.answers import mallorn
 from tests.fixtures.data_directory import CONTENT, MODEL_ID, cost_model, flipped, looked, url, whole, write
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from db.repositories.control_loop_ticks import LoopTicks
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.workers import Workers
 from mallorn.core import queues
 from mallorn.core.values.fleet import DeviceInfo, WorkerInfo
-from stack.data_directory import DataDir, StackInfo
-from stack.tcp_ports import free_port
+from mallorn.db.repositories.control_loop_ticks import LoopTicks
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.workers import Workers
+from mallorn.stack.data_directory import DataDir, StackInfo
+from mallorn.stack.tcp_ports import free_port
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.data_directory import whole

@@ -10,13 +10,13 @@ import pytest
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
+from mallorn.workers.device import key_agent
+from mallorn.workers.interfaces import candidate_compiler, device_runner, model_compiler, whole_model_engine
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.sandbox.sandbox import allowed_environment
+from mallorn.workers.subprocesses.child_process import Child
 from tests.fixtures.fleet import running_fleet
 from tests.fixtures.waiting import PATIENCE
-from workers.device import key_agent
-from workers.interfaces import candidate_compiler, device_runner, model_compiler, whole_model_engine
-from workers.interfaces.device_runner import Runner
-from workers.sandbox.sandbox import allowed_environment
-from workers.subprocesses.child_process import Child
 
 KEY = "0123456789abcdef" * 4
 SECRETS = (
@@ -96,9 +96,11 @@ def test_what_compilers_and_drivers_need_stays() -> None:
     assert key_agent.DEVICE_VARIABLES[0] not in allowed_environment({"MALLORN_TRACKER": "127.0.0.1:1"})
 
 
-WITHOUT_SECCOMP = "import workers.sandbox.sandbox as s; s.enter_sandbox = lambda _walls: 'without seccomp'\n"
+WITHOUT_SECCOMP = (
+    "import mallorn.workers.sandbox.sandbox as s; s.enter_sandbox = lambda _walls: 'without seccomp'\n"
+)
 REQUIRED = """
-import functools, workers.device.serve_device as d
+import functools, mallorn.workers.device.serve_device as d
 d.serve_device = functools.partial(d.serve_device, sandbox="require")
 """
 

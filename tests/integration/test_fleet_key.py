@@ -15,10 +15,8 @@ import pytest
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
-from tests.fixtures.fleet import TestFleet, running_fleet
-from tests.fixtures.waiting import PATIENCE
-from workers.device.pending_connections import MOST_OF_AN_ADDRESS
-from workers.device.tracker_client import (
+from mallorn.workers.device.pending_connections import MOST_OF_AN_ADDRESS
+from mallorn.workers.device.tracker_client import (
     NO_KEY,
     PUT,
     REFUSED,
@@ -32,8 +30,10 @@ from workers.device.tracker_client import (
     receive_exactly,
     tracker_key,
 )
-from workers.interfaces.device_runner import Runner
-from workers.measure.tracked_devices import Fleet
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.measure.tracked_devices import Fleet
+from tests.fixtures.fleet import TestFleet, running_fleet
+from tests.fixtures.waiting import PATIENCE
 
 KEY, OLD, OTHERS = "k" * 32, "o" * 32, "x" * 32
 
@@ -142,7 +142,9 @@ def test_a_device_without_the_key_cannot_register(tmp_path: Path, local_target: 
 
 
 def test_what_answers_in_a_devices_place_is_not_believed(tmp_path: Path, local_target: Target) -> None:
-    imports = "from mallorn.core.fleet_key import FleetKey\nfrom workers.device.key_agent import KeyAgent\n"
+    imports = (
+        "from mallorn.core.fleet_key import FleetKey\nfrom mallorn.workers.device.key_agent import KeyAgent\n"
+    )
     other = f"{imports}other = [FleetKey({OTHERS!r})]\n"
     with running_fleet(tmp_path, KEY) as fleet:
         fleet.start_device(local_target, before=f"{other}KeyAgent.derive_session_keys = lambda *_: other\n")

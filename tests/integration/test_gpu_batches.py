@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from mallorn.workers.detached.batch_record import read_results
+from mallorn.workers.detached.run_batch import BatchRefused, run_calls
 from tests.fixtures.batches import call, lines, write_batch, write_manifest
 from tests.fixtures.made_up_gpus import UUIDS, MadeUpGpus
-from workers.detached.batch_record import read_results
-from workers.detached.run_batch import BatchRefused, run_calls
 
 HOT = 0x20
 NEEDS = {"kind": "cuda", "arch": "sm_80"}

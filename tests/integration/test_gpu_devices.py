@@ -13,13 +13,13 @@ import pytest
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.interfaces.device_runner import LibraryRun, Runner
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.measure.tracked_devices import Fleet
 from tests.fixtures.fleet import TestFleet, running_fleet
 from tests.fixtures.made_up_gpus import GPU_TARGET, UUIDS, MadeUpGpus
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.device.device_class import Endpoint
-from workers.interfaces.device_runner import LibraryRun, Runner
-from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.tracked_devices import Fleet
 
 EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
 ILLEGAL_ADDRESS, ECC, UNKNOWN = 700, 214, 999

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from db.migrate import upgrade
-from db.session import Database
+from mallorn.db.migrate import upgrade
+from mallorn.db.session import Database
 from tests.fixtures.command_line import clean_environment
 
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from cli import host_checks
+from mallorn.cli import host_checks
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from mallorn.workers.hardware_probe.measure_machine import probe_device_machine
+from mallorn.workers.process.worker_runtime import Runtime
 from tests.fixtures.fleet import TestFleet
-from workers.hardware_probe.measure_machine import probe_device_machine
-from workers.process.worker_runtime import Runtime
 
 
 def test_a_device_is_measured_and_free_again(fleet: TestFleet, local_target: Target, tmp_path: Path) -> None:

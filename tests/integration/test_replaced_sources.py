@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from db.repositories.leases import WorkItem
+from mallorn.db.repositories.leases import WorkItem
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.interfaces.whole_model_engine import Engine
+from mallorn.workers.process.leased_work import leased_work
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
+from mallorn.workers.subprocesses.typed_method import Method
+from mallorn.workers.tvm import code_digest
 from tests.fixtures.workshop import Workshop
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.device_runner import Runner
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.interfaces.whole_model_engine import Engine
-from workers.process.leased_work import leased_work
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.shutdown import STOP, ShutdownRequested
-from workers.subprocesses.typed_method import Method
-from workers.tvm import code_digest
 
 TARGET = '{"kind":"llvm"}'
 

@@ -9,10 +9,10 @@ from types import ModuleType
 import pytest
 from sqlalchemy import make_url
 
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.measurements import Records
-from db.session import Database
 from mallorn.core.settings import Settings
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.measurements import Records
+from mallorn.db.session import Database
 from tests.fixtures.command_line import ROOT, TIMEOUT_SEC, clean_environment, path_with_mallorn
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.rows import MODEL, Rows

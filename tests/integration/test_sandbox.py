@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from mallorn.workers.sandbox import system_paths
+from mallorn.workers.sandbox.sandbox import WHOLE
+from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from tests.fixtures import escapes
-from workers.sandbox import system_paths
-from workers.sandbox.sandbox import WHOLE
-from workers.sandbox.sandbox_support import probe_sandbox_support
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVEL = probe_sandbox_support("best-effort")
@@ -159,8 +159,8 @@ def test_only_a_session_of_a_gpu_gets_its_nodes(
 BESIDE = """
 import sys
 from pathlib import Path
-from workers.sandbox.landlock import READ
-from workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+from mallorn.workers.sandbox.landlock import READ
+from mallorn.workers.sandbox.sandbox import SandboxSpec, enter_sandbox
 room = Path(sys.argv[1])
 enter_sandbox(SandboxSpec(room / "own", others=((str(room), READ),)))
 (room / "own" / "unmeasured_schedules").write_text("mine")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from mallorn.workers.device.rpc_handshake import read_greeting, send_greeting
+from mallorn.workers.device.session_gateway import PACKET_LIMIT_BYTES, _relay
+from mallorn.workers.device.tracker_client import receive_exactly
 from tests.fixtures.waiting import PATIENCE
-from workers.device.rpc_handshake import read_greeting, send_greeting
-from workers.device.session_gateway import PACKET_LIMIT_BYTES, _relay
-from workers.device.tracker_client import receive_exactly
 
 ROOT = Path(__file__).resolve().parents[2]
 # TVM's client, in a process of its own: its destructors wait for answers and hold Python's lock meanwhile.

@@ -13,8 +13,8 @@ import httpx
 import psutil
 import pytest
 
-from stack.data_directory import DataDir, StackInfo
-from stack.temporary_files import find_abandoned_folders
+from mallorn.stack.data_directory import DataDir, StackInfo
+from mallorn.stack.temporary_files import find_abandoned_folders
 from tests.fixtures.command_line import assert_refused, clean_environment, mallorn, typed
 from tests.fixtures.processes import STOP_SEC, end, family, gone, the_one
 from tests.fixtures.service import START_SEC

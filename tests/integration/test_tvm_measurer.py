@@ -10,16 +10,16 @@ from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
-from searchers.space import Candidate
+from mallorn.searchers.space import Candidate
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Library
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.measure import tvm_measurer
+from mallorn.workers.measure.measurer_interface import MeasureInput
+from mallorn.workers.measure.stopping.incremental_timing import ENOUGH
+from mallorn.workers.measure.tvm_measurer import TvmMeasurer
+from mallorn.workers.subprocesses.process_pool import ChildPool
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.kits.measurers import MeasurerTestCase, Workplace
-from workers.interfaces.candidate_compiler import CandidateCompiler, Library
-from workers.interfaces.device_runner import Runner
-from workers.measure import tvm_measurer
-from workers.measure.measurer_interface import MeasureInput
-from workers.measure.stopping.incremental_timing import ENOUGH
-from workers.measure.tvm_measurer import TvmMeasurer
-from workers.subprocesses.process_pool import ChildPool
 
 pytestmark = pytest.mark.usefixtures("ample_time")
 OPTIONS = JobOptions(

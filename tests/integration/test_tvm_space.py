@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from mallorn.core.targets import Target
-from searchers.space import Candidate
+from mallorn.searchers.space import Candidate
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.subprocesses.errors import ChildCrashed
+from mallorn.workers.subprocesses.pending_call import Call
+from mallorn.workers.tvm.tvm_space import TvmSpace
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.measurer_interface import Program
-from workers.subprocesses.errors import ChildCrashed
-from workers.subprocesses.pending_call import Call
-from workers.tvm.tvm_space import TvmSpace
 
 R = TypeVar("R")
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,5 +82,5 @@ def test_a_candidate_that_kills_the_compiler_is_alone_invalid() -> None:
 
 
 def test_the_worker_itself_loads_no_tvm() -> None:
-    script = "import sys, workers.tvm.tvm_space; sys.exit('tvm' in sys.modules)"
+    script = "import sys, mallorn.workers.tvm.tvm_space; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

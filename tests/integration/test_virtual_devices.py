@@ -10,9 +10,6 @@ import pytest
 from onnx import helper
 from sqlalchemy import select
 
-from db.repositories.targets import Targets
-from db.repositories.workers import Workers
-from db.tables import Context, Measurement
 from mallorn import Client, Job
 from mallorn.core import queues
 from mallorn.core.errors import InvalidRequest
@@ -22,16 +19,19 @@ from mallorn.core.settings import settings as own_settings
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.manifest import read_manifest
-from services.control.plan_target import plan_target
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.tables import Context, Measurement
+from mallorn.services.control.plan_target import plan_target
+from mallorn.workers.finish.run import finish
+from mallorn.workers.measure.measurer_interface import Need
+from mallorn.workers.model_import.run import import_job
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.round import run as rounds
+from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import running
 from tests.fixtures.onnx_network import saved
-from workers.finish.run import finish
-from workers.measure.measurer_interface import Need
-from workers.model_import.run import import_job
-from workers.process.worker_runtime import Runtime
-from workers.round import run as rounds
-from workers.round.train_cost_model import train
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 TRIALS = 24
@@ -219,5 +219,5 @@ def test_what_simulates_by_another_name_is_simulated_all_the_same(
 def test_one_of_ours_has_its_name_alone(house: House, model: Path) -> None:
     with pytest.raises(InvalidRequest, match="has a name here"):
         house.client.tune(
-            model, TARGET, TRIALS, measurer="research.simulated_device.measurer:SimulatedMeasurer"
+            model, TARGET, TRIALS, measurer="mallorn.research.simulated_device.measurer:SimulatedMeasurer"
         )

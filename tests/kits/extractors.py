@@ -6,11 +6,11 @@ from typing import Final
 import numpy as np
 import pytest
 
-from costmodels.views import VIEWS
-from searchers.decision_space import SketchRules
-from searchers.space import Candidate, Choice, ChoiceKind, Sketch
-from searchers.synthetic_space import SyntheticSpace
-from workers.features.feature_extractor import Extractor
+from mallorn.costmodels.views import VIEWS
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.workers.features.feature_extractor import Extractor
 
 WORK: Final = (20.0, 5.0, 6.0, 4.0)  # log2 of the operations, then of each axis
 UNROLL: Final = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2), labels=(0, 16, 512))

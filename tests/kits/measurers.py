@@ -10,8 +10,8 @@ from mallorn.core.errors import MallornError
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.device.device_class import Endpoint
-from workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Need, Program
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Need, Program
 
 OPTIONS = JobOptions(
     build_timeout_sec=120, run_timeout_sec=60, evaluator=EvaluatorOptions(number=1, repeat=2, min_repeat_ms=1)

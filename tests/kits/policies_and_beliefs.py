@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from services.planner.belief import Belief, Forecast
-from services.planner.planner_values import JobView, Point, TaskView
-from services.planner.policy import STARVATION_ROUNDS, Arm, Policy
-from services.planner.power_law_belief import PowerLaw
+from mallorn.services.planner.belief import Belief, Forecast
+from mallorn.services.planner.planner_values import JobView, Point, TaskView
+from mallorn.services.planner.policy import STARVATION_ROUNDS, Arm, Policy
+from mallorn.services.planner.power_law_belief import PowerLaw
 
 ROUND = 16
 EXTREMES: tuple[tuple[float | None, ...], ...] = (

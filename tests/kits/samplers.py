@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from costmodels.base import Prediction
-from searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
-from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import assert_well_formed, generator
+from mallorn.costmodels.base import Prediction
+from mallorn.searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.testing import assert_well_formed, generator
 
 SPACE = SyntheticSpace(64, 64, 64)
 

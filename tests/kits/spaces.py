@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from searchers.space import Candidate, Space
-from searchers.testing import SEEDS, assert_well_formed, generator, split_by_choice
+from mallorn.searchers.space import Candidate, Space
+from mallorn.searchers.testing import SEEDS, assert_well_formed, generator, split_by_choice
 
 
 class SpaceTestCase:

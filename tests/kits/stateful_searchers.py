@@ -2,11 +2,11 @@
 
 import pytest
 
-from costmodels.base import CostModel
-from searchers.base import Searcher, Trial
-from searchers.stateful_searcher import MOST_BYTES, StatefulSearcher
-from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import SearcherTestCase, TinySpace, assert_well_formed, generator
+from mallorn.costmodels.base import CostModel
+from mallorn.searchers.base import Searcher, Trial
+from mallorn.searchers.stateful_searcher import MOST_BYTES, StatefulSearcher
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.testing import SearcherTestCase, TinySpace, assert_well_formed, generator
 
 
 class RememberingTestCase(SearcherTestCase):

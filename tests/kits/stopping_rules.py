@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mallorn.core.job_options import EvaluatorOptions
-from workers.measure.stopping.incremental_timing import Patience, Piece, take_timing
-from workers.measure.stopping.stopping_rule import StoppingRule, time_until_rule_stops
+from mallorn.workers.measure.stopping.incremental_timing import Patience, Piece, take_timing
+from mallorn.workers.measure.stopping.stopping_rule import StoppingRule, time_until_rule_stops
 
 EVALUATORS = (
     EvaluatorOptions(),

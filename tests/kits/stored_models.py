@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel
-from costmodels.testing import CostModelTestCase, assert_same
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.testing import CostModelTestCase, assert_same
 
 
 class StoredModelTestCase(CostModelTestCase):

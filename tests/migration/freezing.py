@@ -19,9 +19,9 @@ from typing import Final
 from sqlalchemy import create_engine, insert, make_url, select, text
 
 from benchmarks.postgres import Postgres
-from db.migrate import upgrade
-from db.tables import Base
 from mallorn.core.version import VERSION
+from mallorn.db.migrate import upgrade
+from mallorn.db.tables import Base
 from tests.fixtures.service import tiny_network
 from tests.fixtures.transcript import Terminal, Typed
 

@@ -15,16 +15,16 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, event, func, inspect, select, text, update
 
-from db.migrate import check_table_version, upgrade
-from db.repositories.jobs import Jobs
-from db.repositories.measuring_contexts import Contexts
-from db.session import Database
-from db.tables import Base, Context, Job, Measurement
 from mallorn.core.states import JobState
+from mallorn.db.migrate import check_table_version, upgrade
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.session import Database
+from mallorn.db.tables import Base, Context, Job, Measurement
+from mallorn.workers.device.detect_host import read_host_facts
 from tests.fixtures.database import POSTGRES_LONG
 from tests.fixtures.transcript import Terminal, Typed
 from tests.migration.freezing import FROZEN
-from workers.device.detect_host import read_host_facts
 
 VERSIONS = sorted(path.name for path in FROZEN.iterdir())
 

@@ -9,11 +9,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, select, text
 
-from db.database_clock import now
-from db.migrate import check_table_version, upgrade
-from db.session import Database
-from db.tables import Base, Model
 from mallorn.core.errors import Conflict, Unavailable
+from mallorn.db.database_clock import now
+from mallorn.db.migrate import check_table_version, upgrade
+from mallorn.db.session import Database
+from mallorn.db.tables import Base, Model
 
 
 @pytest.fixture
@@ -55,8 +55,10 @@ def test_a_second_upgrade_changes_nothing(empty):
 
 
 def test_processes_that_upgrade_at_once_all_succeed(empty):
-    patient = "import db.engine; db.engine.BUSY_TIMEOUT_MS *= 10"  # the last waits for all others
-    script = f"{patient}; import sys; from db.migrate import upgrade; upgrade(sys.argv[1])"
+    patient = (
+        "import mallorn.db.engine; mallorn.db.engine.BUSY_TIMEOUT_MS *= 10"  # the last waits for all others
+    )
+    script = f"{patient}; import sys; from mallorn.db.migrate import upgrade; upgrade(sys.argv[1])"
     command = [sys.executable, "-c", script, empty.url]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
     errors = [process.communicate()[1].decode() for process in processes]

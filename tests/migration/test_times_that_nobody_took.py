@@ -8,14 +8,14 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import func, select, update
 
-from db.measurement_codec import pack_times
-from db.repositories.dataset_statistics import Counts
-from db.repositories.schedules import Schedules
-from db.tables import Job, Measurement, Schedule
 from mallorn.core.values.finish_report import FinishReport
+from mallorn.db.measurement_codec import pack_times
+from mallorn.db.repositories.dataset_statistics import Counts
+from mallorn.db.repositories.schedules import Schedules
+from mallorn.db.tables import Job, Measurement, Schedule
 from tests.fixtures.schedules import promote
 
-MIGRATION = import_module("db.migrations.versions.0_2_0_15_delete_untimed_measurements")
+MIGRATION = import_module("mallorn.db.migrations.versions.0_2_0_15_delete_untimed_measurements")
 
 
 def migrate(rows):

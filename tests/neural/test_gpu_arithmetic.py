@@ -8,7 +8,7 @@ import pytest
 from benchmarks.gpu.arithmetic import TorchArithmetic
 from benchmarks.gpu.kernel_batch import right_result
 from benchmarks.gpu.tasks import LARGEST_ERROR, REHEARSAL, Task, shapes
-from workers.detached.run_batch import random_timing_arguments
+from mallorn.workers.detached.run_batch import random_timing_arguments
 
 
 @pytest.mark.parametrize("task", REHEARSAL, ids=lambda task: task.name)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from costmodels.adapted_networks import MTLTLP, MoA
-from costmodels.testing import easy_data
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.tables import CostModelRow
-from searchers.space import Sketch
+from mallorn.costmodels.adapted_networks import MTLTLP, MoA
+from mallorn.costmodels.testing import easy_data
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.tables import CostModelRow
+from mallorn.searchers.space import Sketch
+from mallorn.workers.round.select_cost_model import model_of
+from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.workshop import TARGET, MadeUpCompiler, Workshop
-from workers.round.select_cost_model import model_of
-from workers.round.train_cost_model import train
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 NAME, ELSEWHERE = "base:matmul/mtl-tlp@1", "gpu"

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel
-from costmodels.metrics import coverage
-from costmodels.neural_networks import BUFFERS
-from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.metrics import coverage
+from mallorn.costmodels.neural_networks import BUFFERS
+from mallorn.costmodels.views import STATEMENTS
 from tests.fixtures.cost_models import RegisteredModelTestCase, registered
 
 

@@ -5,14 +5,21 @@ from typing import Final
 import numpy as np
 import pytest
 
-from costmodels.adapted_networks import MTLTLP, TCL, MoA, cross_rows, fine_tune_with_momentum, soften_labels
-from costmodels.base import FAILED_LABEL, CostModel, Vector
-from costmodels.metrics import pairwise_accuracy
-from costmodels.neural_networks import TLP
-from costmodels.residual import Residual
-from costmodels.testing import Data, assert_same, easy_data
-from costmodels.views import PRIMITIVES
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.adapted_networks import (
+    MTLTLP,
+    TCL,
+    MoA,
+    cross_rows,
+    fine_tune_with_momentum,
+    soften_labels,
+)
+from mallorn.costmodels.base import FAILED_LABEL, CostModel, Vector
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.neural_networks import TLP
+from mallorn.costmodels.residual import Residual
+from mallorn.costmodels.testing import Data, assert_same, easy_data
+from mallorn.costmodels.views import PRIMITIVES
 
 FEW: Final = 40
 

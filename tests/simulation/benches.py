@@ -9,12 +9,12 @@ from mallorn.core.errors import HostFault, MallornError, NoDevice, StorageFull, 
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from research.simulated_device.measurer import SimulatedMeasurer, simulate_run
+from mallorn.research.simulated_device.measurer import SimulatedMeasurer, simulate_run
+from mallorn.workers.device.device_class import Endpoint, endpoint_of
+from mallorn.workers.finish.numeric_check import Checker, NumericCheck
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Need, Program
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
-from workers.device.device_class import Endpoint, endpoint_of
-from workers.finish.numeric_check import Checker, NumericCheck
-from workers.measure.measurer_interface import MeasureInput, MeasureResult, Need, Program
 
 NAME: Final = "tests.simulation.benches:Bench"
 USUAL, OTHER = "made-up", "made-up-otherwise"  # classes of hosts
@@ -80,7 +80,7 @@ class Benches:
         device = self.take(like)
         try:
             return device, endpoint_of(self.words(device))  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError) as error:  # as workers.tvm.remote_device has it
+        except (KeyError, TypeError, ValueError) as error:  # as mallorn.workers.tvm.remote_device has it
             raise Unavailable(f"the device is lost: {error}") from None
 
     def ails(self) -> MallornError | None:
@@ -178,7 +178,7 @@ class Check(Checker):
 
 
 def verifier_of(benches: Benches) -> Any:
-    """In place of workers.finish.numeric_check.Verifier."""
+    """In place of mallorn.workers.finish.numeric_check.Verifier."""
 
     def verifier(runtime: Any, target: Target, *_given: Any) -> Checker:
         return Check(benches, runtime, target)

@@ -8,17 +8,17 @@ from unittest.mock import patch
 
 from sqlalchemy import and_, true, update
 
-from db.repositories.base import seconds_from_now
-from db.repositories.leases import Leases, LeaseToken
-from db.tables import LeaseRow
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
-from services.control.plan_job import job_view
+from mallorn.db.repositories.base import seconds_from_now
+from mallorn.db.repositories.leases import Leases, LeaseToken
+from mallorn.db.tables import LeaseRow
+from mallorn.services.control.plan_job import job_view
+from mallorn.workers.finish.numeric_check import NumericCheck
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.round.batch_commits import Commits
 from tests.simulation import old_code
 from tests.simulation.benches import Check
-from workers.finish.numeric_check import NumericCheck
-from workers.measure.measurer_interface import MeasureInput, Program
-from workers.round.batch_commits import Commits
 
 
 def fencing_off() -> AbstractContextManager[object]:
@@ -28,7 +28,7 @@ def fencing_off() -> AbstractContextManager[object]:
         item = hold.item
         return and_(LeaseRow.kind == item.kind, LeaseRow.subject == item.subject, LeaseRow.until.is_not(None))
 
-    return patch("db.repositories.leases.is_row_held_by", mine)
+    return patch("mallorn.db.repositories.leases.is_row_held_by", mine)
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def commit_twice() -> Iterator[None]:
 
 def sweeper_off() -> AbstractContextManager[object]:
     """A message that gets lost is never sent again."""
-    return patch("services.control.celery_tasks.collect_overdue_messages", lambda *_: [])
+    return patch("mallorn.services.control.celery_tasks.collect_overdue_messages", lambda *_: [])
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def budget_off_by_a_round() -> Iterator[None]:
         found = view(*given)
         return replace(found, trials=(found.trials or 0) + (found.round_size or 0))
 
-    with patch("services.control.plan_job.job_view", richer):
+    with patch("mallorn.services.control.plan_job.job_view", richer):
         yield
 
 
@@ -97,12 +97,12 @@ def unchecked_schedule() -> Iterator[None]:
 
 def owners_mixed() -> AbstractContextManager[object]:
     """Everybody's jobs are listed to everybody."""
-    return patch("db.repositories.jobs.is_owned_by", lambda _owner: true())
+    return patch("mallorn.db.repositories.jobs.is_owned_by", lambda _owner: true())
 
 
 def private_shown() -> AbstractContextManager[object]:
     """What private jobs brought is exported like anything else."""
-    return patch("db.repositories.snapshots.is_shared", true)
+    return patch("mallorn.db.repositories.snapshots.is_shared", true)
 
 
 #: By name, with what the law says that finds it.

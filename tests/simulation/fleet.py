@@ -4,9 +4,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from mallorn.core.targets import Target
+from mallorn.workers.device.tracker_client import tracker_key
+from mallorn.workers.process.heartbeat import Heartbeat
 from tests.simulation.benches import Benches, Device
-from workers.device.tracker_client import tracker_key
-from workers.process.heartbeat import Heartbeat
 
 EVERY_SEC: Final = 15.0  # between two roll calls of a worker; devices are fresh for twice as long
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.measurement_codec import unpack_decisions
-from db.repositories.devices import machine_key_of
-from db.tables import Context, Job, Measurement, Round, Schedule, SketchRow, Workload
 from mallorn.core.states import Cause, JobState, MeasurementKind, RoundState
+from mallorn.db.measurement_codec import unpack_decisions
+from mallorn.db.repositories.devices import machine_key_of
+from mallorn.db.tables import Context, Job, Measurement, Round, Schedule, SketchRow, Workload
 from tests.simulation.history import COMMITTED, History
 from tests.simulation.kinds import UNMENDED, Kind
 from tests.simulation.parts import WORKERS

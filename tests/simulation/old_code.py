@@ -8,24 +8,24 @@ from unittest.mock import patch
 
 from sqlalchemy import and_
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.fair_shares import FairShares
-from db.repositories.job_transitions import pause_job
-from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
-from db.tables import LeaseRow
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import MallornError
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import RoundState, WorkKind
 from mallorn.core.values.fleet import DeviceInfo
-from services.control import plan_target
-from services.control.plan_job import plan_job
-from services.planner.fair_share import charge_job
-from workers.device.device_class import Endpoint
-from workers.process.heartbeat import Heartbeat
-from workers.process.retry_rules import OTHER_HOST, RetryRule, retry_rule_for
-from workers.process.worker_health import Health
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.job_transitions import pause_job
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
+from mallorn.db.tables import LeaseRow
+from mallorn.services.control import plan_target
+from mallorn.services.control.plan_job import plan_job
+from mallorn.services.planner.fair_share import charge_job
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.process.heartbeat import Heartbeat
+from mallorn.workers.process.retry_rules import OTHER_HOST, RetryRule, retry_rule_for
+from mallorn.workers.process.worker_health import Health
 
 EXPIRES_SEC: Final = 5.0
 
@@ -45,9 +45,9 @@ def store_is_a_fault() -> Iterator[None]:
     """What an artifact store raises that is away is a fault of ours."""
     with ExitStack() as stack:
         for module in (
-            "workers.process.leased_stage",
-            "workers.finish.export_directory",
-            "workers.finish.build_final_schedules",
+            "mallorn.workers.process.leased_stage",
+            "mallorn.workers.finish.export_directory",
+            "mallorn.workers.finish.build_final_schedules",
         ):
             stack.enter_context(patch(f"{module}.reaching", lambda uri: nullcontext(open_store(uri))))
         yield
@@ -77,9 +77,9 @@ def options_read_strictly() -> Iterator[None]:
     """An option that only a newer version knows raises in whoever reads it."""
     with ExitStack() as stack:
         for module in (
-            "services.control.plan_job",
-            "workers.process.leased_stage",
-            "workers.round.round_context",
+            "mallorn.services.control.plan_job",
+            "mallorn.workers.process.leased_stage",
+            "mallorn.workers.round.round_context",
         ):
             stack.enter_context(patch(f"{module}.KeptOptions", JobOptions))
         yield
@@ -89,7 +89,7 @@ def options_read_strictly() -> Iterator[None]:
 def devices_believed() -> Iterator[None]:
     """What a device says of itself is taken as it is, and the roll call ends where that raises."""
     with ExitStack() as stack:
-        for module in ("workers.measure.tracked_devices", "tests.simulation.benches"):
+        for module in ("mallorn.workers.measure.tracked_devices", "tests.simulation.benches"):
             stack.enter_context(patch(f"{module}.endpoint_of", _endpoint_of))
         stack.enter_context(patch.object(Heartbeat, "_attempt", staticmethod(_tell)))
         yield
@@ -122,7 +122,7 @@ def fenced_by_number() -> AbstractContextManager[object]:
         same = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
         return and_(*same, LeaseRow.attempt == hold.attempt, LeaseRow.until.is_not(None))
 
-    return patch("db.repositories.leases.is_row_held_by", mine)
+    return patch("mallorn.db.repositories.leases.is_row_held_by", mine)
 
 
 @contextmanager
@@ -144,10 +144,10 @@ def host_faults_are_losses() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(Health, "pause_until_healthy", lambda _self: None))
-        stack.enter_context(patch("workers.process.leased_work.retry_rule_for", fate))
+        stack.enter_context(patch("mallorn.workers.process.leased_work.retry_rule_for", fate))
         yield
 
 
 def any_device_times() -> AbstractContextManager[object]:
     """Devices are asked for by their target alone, whatever class a job's times are of."""
-    return patch("workers.round.round_context.class_of_job", lambda *_: None)
+    return patch("mallorn.workers.round.round_context.class_of_job", lambda *_: None)

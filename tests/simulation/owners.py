@@ -6,14 +6,14 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, Final
 
-from db.repositories.jobs import Jobs
-from db.repositories.stored_files import Models
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
-from services.coordinator.jobs.job_request_bodies import JobIn
-from services.coordinator.jobs.submit import create_or_find_job
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.stored_files import Models
+from mallorn.services.coordinator.jobs.job_request_bodies import JobIn
+from mallorn.services.coordinator.jobs.submit import create_or_find_job
 from tests.simulation.benches import NAME
 from tests.simulation.parts import LOOK_SEC, Parts
 from tests.simulation.seams import SETTINGS, TARGET

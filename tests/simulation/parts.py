@@ -7,11 +7,12 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy import select
 
-from db.repositories.snapshots import Selection, SnapshotRows
-from db.tables import Job, Task, Workload
 from mallorn.core import queues
 from mallorn.core.errors import MallornError, NotFound, Unavailable
-from services.control import celery_tasks as control_tasks
+from mallorn.db.repositories.snapshots import Selection, SnapshotRows
+from mallorn.db.tables import Job, Task, Workload
+from mallorn.services.control import celery_tasks as control_tasks
+from mallorn.workers import celery_tasks as worker_tasks
 from tests.simulation.benches import Benches
 from tests.simulation.broker import Broker, Message
 from tests.simulation.clockwork import wall
@@ -19,7 +20,6 @@ from tests.simulation.history import History
 from tests.simulation.loom import Host, Loom, Process
 from tests.simulation.seams import Hand
 from tests.simulation.storage import Shared, Storage
-from workers import celery_tasks as worker_tasks
 
 DOORS: Final[dict[str, Any]] = {
     queues.PLAN: control_tasks.plan_target_of_job,

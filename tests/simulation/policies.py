@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, Policy, TaskChoice
+from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.policy import Arm, Policy, TaskChoice
 
 
 class Raises(Policy):

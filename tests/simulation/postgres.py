@@ -11,8 +11,8 @@ from psycopg.waiting import Ready
 from sqlalchemy import Engine, Integer, event, make_url
 
 from benchmarks.postgres import Postgres
-from db.migrate import upgrade
-from db.tables import Base
+from mallorn.db.migrate import upgrade
+from mallorn.db.tables import Base
 from tests.simulation.loom import Loom
 from tests.simulation.storage import NOT_YET, Storage
 
@@ -101,7 +101,7 @@ class PostgresStorage(Storage):
         def on_clock(
             _connection: Any, _cursor: Any, statement: str, parameters: Any, *_rest: Any
         ) -> tuple[str, Any]:
-            # What db.database_clock asks Postgres for.
+            # What mallorn.db.database_clock asks Postgres for.
             return statement.replace("clock_timestamp()", f"to_timestamp({self.clock():.6f})"), parameters
 
         @event.listens_for(engine, "do_connect")

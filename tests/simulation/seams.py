@@ -9,16 +9,23 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
-from db.repositories.control_loop_ticks import LoopTicks
-from db.repositories.leases import Leases
-from db.repositories.measurements import Measurements
-from db.session import read_clock
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphReport
-from searchers.synthetic_space import SyntheticSpace
-from services.control.plan_target import plan_target
-from services.control.wait_for_device import WaitLimit
+from mallorn.db.repositories.control_loop_ticks import LoopTicks
+from mallorn.db.repositories.leases import Leases
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.session import read_clock
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.services.control.plan_target import plan_target
+from mallorn.services.control.wait_for_device import WaitLimit
+from mallorn.workers.finish.build_final_schedules import FinalSchedules
+from mallorn.workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.tracked_devices import Fleet
+from mallorn.workers.process.leased_stage import StageFolder
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.tvm.code_digest import code_digest, current_builder_name
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
 from tests.simulation.benches import NAME, Bench, Benches, verifier_of
 from tests.simulation.broker import Broker
@@ -30,29 +37,25 @@ from tests.simulation.policies import NAMES
 from tests.simulation.storage import Shared
 from tests.simulation.store import URL, Shelf, stored_at
 from tests.simulation.versions import versions_mixed
-from workers.finish.build_final_schedules import FinalSchedules
-from workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.tracked_devices import Fleet
-from workers.process.leased_stage import StageFolder
-from workers.process.worker_runtime import Runtime
-from workers.tvm.code_digest import code_digest, current_builder_name
 
 COMPILER: Final = MadeUpCompiler(SyntheticSpace(16, 16, 16))
 TARGET: Final = parse_target('{"kind":"llvm","num-cores":2}')
 SETTINGS: Final = Settings(lease_sec=12.0, device_wait_sec=90.0, plugins=[NAME, *NAMES], artifacts=URL)
 IMPORT_SEC: Final = 1.0
 #: Modules that wait, or tell how long something took.
-WAITING: Final = ("workers.process.lease_renewal.threading", "workers.process.heartbeat.threading")
+WAITING: Final = (
+    "mallorn.workers.process.lease_renewal.threading",
+    "mallorn.workers.process.heartbeat.threading",
+)
 TIMED: Final = (
-    "workers.round.run.time",
-    "workers.round.batch_commits.time",
-    "workers.finish.run.time",
-    "workers.finish.decide_tasks.time",
-    "workers.process.time_slice.time",
-    "workers.process.worker_health.time",
-    "workers.process.heartbeat.time",
-    "workers.hardware_probe.run.time",
+    "mallorn.workers.round.run.time",
+    "mallorn.workers.round.batch_commits.time",
+    "mallorn.workers.finish.run.time",
+    "mallorn.workers.finish.decide_tasks.time",
+    "mallorn.workers.process.time_slice.time",
+    "mallorn.workers.process.worker_health.time",
+    "mallorn.workers.process.heartbeat.time",
+    "mallorn.workers.hardware_probe.run.time",
 )
 Extracted = dict[str, tuple[str, ...]]
 
@@ -104,34 +107,43 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
     changes: dict[str, Any] = {
         **dict.fromkeys(WAITING, threads),
         **dict.fromkeys(TIMED, time),
-        "workers.celery_tasks.runtime": lambda: loom.process.runtime,
-        "workers.celery_tasks.send_task": broker.send,
-        "services.control.celery_tasks.plan_target": lambda database, job_id, _holder, patience: plan_target(
-            database, job_id, loom.process.name, patience
+        "mallorn.workers.celery_tasks.runtime": lambda: loom.process.runtime,
+        "mallorn.workers.celery_tasks.send_task": broker.send,
+        "mallorn.services.control.celery_tasks.plan_target": lambda database, job_id, _holder, patience: (
+            plan_target(database, job_id, loom.process.name, patience)
         ),
-        "services.control.celery_tasks.database": lambda: loom.process.runtime,
-        "services.control.celery_tasks.send": broker.send,
-        "services.control.plan_job.settings": lambda: SETTINGS,
-        "services.control.celery_tasks.PATIENCE": WaitLimit(SETTINGS.device_wait_sec),
-        "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
-        "workers.process.leased_stage.check_disk_space": lambda *_: None,
-        "workers.process.leased_stage.unpack": lambda stored, _folder: stored.read(),
-        "workers.model_import.run._extract": _extract(loom, benches),
-        "workers.process.worker_health.find_host_fault": lambda _tunes: benches.ails(),
-        "workers.process.heartbeat.EVERY_SEC": EVERY_SEC,
-        "workers.process.heartbeat.host_id": lambda: loom.process.host.name,
-        "workers.measure.tracked_devices.TrackerClient": lambda *_address, **_key: Tracker(benches, TARGET),
-        "workers.round.run.HostLock": lambda: here,
-        "workers.process.worker_runtime.HostLock": lambda: here,
-        "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
-        "workers.finish.run.Verifier": verifier_of(benches),
+        "mallorn.services.control.celery_tasks.database": lambda: loom.process.runtime,
+        "mallorn.services.control.celery_tasks.send": broker.send,
+        "mallorn.services.control.plan_job.settings": lambda: SETTINGS,
+        "mallorn.services.control.celery_tasks.PATIENCE": WaitLimit(SETTINGS.device_wait_sec),
+        "mallorn.db.repositories.jobs.secrets": SimpleNamespace(
+            token_hex=lambda size: f"{ids.getrandbits(64):016x}"
+        ),
+        "mallorn.workers.process.leased_stage.check_disk_space": lambda *_: None,
+        "mallorn.workers.process.leased_stage.unpack": lambda stored, _folder: stored.read(),
+        "mallorn.workers.model_import.run._extract": _extract(loom, benches),
+        "mallorn.workers.process.worker_health.find_host_fault": lambda _tunes: benches.ails(),
+        "mallorn.workers.process.heartbeat.EVERY_SEC": EVERY_SEC,
+        "mallorn.workers.process.heartbeat.host_id": lambda: loom.process.host.name,
+        "mallorn.workers.measure.tracked_devices.TrackerClient": lambda *_address, **_key: Tracker(
+            benches, TARGET
+        ),
+        "mallorn.workers.round.run.HostLock": lambda: here,
+        "mallorn.workers.process.worker_runtime.HostLock": lambda: here,
+        "mallorn.workers.hardware_probe.run._attempt": lambda *_: (
+            None,
+            "nothing is measured in a simulation",
+        ),
+        "mallorn.workers.finish.run.Verifier": verifier_of(benches),
         "mallorn.core.job_options.ON_DEVICES": frozenset({NAME}),
-        "workers.process.time_slice.TURN_SEC": 0.0,
-        "workers.process.time_slice.WAITED_SEC": 0.0,
-        "workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),
-        "workers.finish.run.JobModel": _Model,
-        "workers.finish.run.write_records_only": lambda model, winners: FinalSchedules(winners, _Nowhere()),
-        "workers.finish.run.complete_export": lambda *_: None,
+        "mallorn.workers.process.time_slice.TURN_SEC": 0.0,
+        "mallorn.workers.process.time_slice.WAITED_SEC": 0.0,
+        "mallorn.workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),
+        "mallorn.workers.finish.run.JobModel": _Model,
+        "mallorn.workers.finish.run.write_records_only": lambda model, winners: FinalSchedules(
+            winners, _Nowhere()
+        ),
+        "mallorn.workers.finish.run.complete_export": lambda *_: None,
     }
     with ExitStack() as stack:
         for name, value in changes.items():

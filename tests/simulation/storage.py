@@ -14,9 +14,9 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import InternalError
 from sqlalchemy.orm import Session
 
-from db.engine import create_engine
-from db.migrate import upgrade
-from db.session import Database
+from mallorn.db.engine import create_engine
+from mallorn.db.migrate import upgrade
+from mallorn.db.session import Database
 from tests.simulation.loom import Died, Loom
 
 MEMORY: Final = Path("/dev/shm")
@@ -125,7 +125,7 @@ class SqliteStorage(Storage):
         return bring_back
 
     def read_only(self, statement: str) -> InternalError:
-        """As SQLAlchemy brings it, once db.engine has seen what it is."""
+        """As SQLAlchemy brings it, once mallorn.db.engine has seen what it is."""
         return InternalError(statement, None, NOT_YET, connection_invalidated=NOTICED)
 
     def unanswered(self) -> sqlite3.OperationalError:
@@ -138,7 +138,7 @@ class SqliteStorage(Storage):
 
         @event.listens_for(engine, "connect")
         def on_connect(connection: Any, _record: Any) -> None:
-            # What db.database_clock asks SQLite for; the rest is its own conversion, undone.
+            # What mallorn.db.database_clock asks SQLite for; the rest is its own conversion, undone.
             connection.create_function("julianday", 1, lambda _when: self.clock() / 86400.0 + 2440587.5)
 
 

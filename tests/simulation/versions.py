@@ -7,12 +7,12 @@ from unittest.mock import patch
 
 from pydantic import BaseModel
 
-from db.repositories.jobs import Jobs
-from db.tables.base import ValueType
 from mallorn.core.job_options import JobOptions
 from mallorn.core.values.event import JobEvent
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables.base import ValueType
+from mallorn.workers.tvm import code_digest
 from tests.simulation.loom import Loom
-from workers.tvm import code_digest
 
 #: What the next version will have thought of.
 NEXT: Final = "that_the_next_version_knows"

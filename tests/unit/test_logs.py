@@ -17,7 +17,7 @@ from mallorn.core.settings import Settings
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 from tests.fixtures.coordinator import Coordinator
 
-log = logging.getLogger("workers.round.run")
+log = logging.getLogger("mallorn.workers.round.run")
 
 
 class Written:
@@ -60,7 +60,7 @@ def test_json_has_level_time_part_and_what_it_is_about(written: Written) -> None
     assert line == {
         "level": "warning",
         "part": "worker",
-        "logger": "workers.round.run",
+        "logger": "mallorn.workers.round.run",
         "message": 'handed back: a "word"\nand another',
         "job": "1f",
         "round": 7,
@@ -85,8 +85,8 @@ def test_text_ends_with_what_it_is_about(written: Written) -> None:
         log.info("begun")
     log.info("idle")
     begun, idle = written.lines()
-    assert begun.endswith("INFO worker workers.round.run: begun (job=1f attempt=1)")
-    assert idle.endswith("INFO worker workers.round.run: idle")
+    assert begun.endswith("INFO worker mallorn.workers.round.run: begun (job=1f attempt=1)")
+    assert idle.endswith("INFO worker mallorn.workers.round.run: idle")
 
 
 def test_facts_end_with_their_block(written: Written) -> None:
@@ -135,7 +135,7 @@ from celery.signals import worker_ready
 from mallorn.core.log_setup import set_up
 from mallorn.core.settings import settings
 set_up("worker", settings())
-from stack.run_celery import run_worker
+from mallorn.stack.run_celery import run_worker
 from celery import Celery
 app = Celery("a", broker="memory://", set_as_current=False)
 app.conf.worker_hijack_root_logger = False

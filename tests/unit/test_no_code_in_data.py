@@ -12,7 +12,7 @@ import pytest
 from kombu.exceptions import ContentDisallowed
 from kombu.serialization import loads, prepare_accept_content
 
-from cli.terminal.explain_error import OURS
+from mallorn.cli.terminal.explain_error import OURS
 from mallorn.core.queues import celery_settings
 from tests.fixtures.command_line import TIMEOUT_SEC
 

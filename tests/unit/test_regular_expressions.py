@@ -19,19 +19,9 @@ from typing import Final
 
 import pytest
 
+from benchmarks.house_tree import ROOMS
+
 ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = (
-    "mallorn",
-    "services",
-    "db",
-    "workers",
-    "cli",
-    "research",
-    "graphc",
-    "searchers",
-    "costmodels",
-    "stack",
-)
 COMPILING: Final = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
 CHARS: Final = 1 << 12
 TIMES_AS_LONG: Final = 8

@@ -13,12 +13,12 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from cli.main import COMMANDS
+from mallorn.cli.main import COMMANDS
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.log_setup import JsonLines, TextLines
 from mallorn.core.redaction import redact
 from mallorn.core.settings import SECRETS, URLS, Settings
-from services.coordinator.app import create_app
+from mallorn.services.coordinator.app import create_app
 from tests.fixtures.answers import mallorn
 from tests.fixtures.command_line import clean_environment, typed
 from tests.fixtures.coordinator import serving

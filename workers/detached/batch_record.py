@@ -14,9 +14,9 @@ from mallorn.core.storable_json import quote_untrusted as printable
 from mallorn.core.storable_json import read_json
 from mallorn.core.values.base import Value
 from mallorn.core.values.disturbance import Disturbance
-from searchers.base import Proposal
-from workers.detached.run_batch import FORMAT
-from workers.device.device_class import MOST_THREADS, Endpoint, endpoint_of
+from mallorn.searchers.base import Proposal
+from mallorn.workers.detached.run_batch import FORMAT
+from mallorn.workers.device.device_class import MOST_THREADS, Endpoint, endpoint_of
 
 LEASE_SEC: Final = 60 * 24 * 3600.0  # of a batch's work: cluster queues are long
 MOST_BYTES: Final = 64 * 1024**2

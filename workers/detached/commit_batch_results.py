@@ -5,19 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, LeaseToken, Token, WorkItem
-from db.repositories.rounds import Rounds
-from db.repositories.sketches import Sketches
 from mallorn.core.errors import Conflict, Unavailable
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from searchers.space import Candidate
-from workers.detached.batch_record import (
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.searchers.space import Candidate
+from mallorn.workers.detached.batch_record import (
     LEASE_SEC,
     BatchResults,
     CallResult,
@@ -29,25 +29,25 @@ from workers.detached.batch_record import (
     lease_holder_name,
     load_batch,
 )
-from workers.device.device_class import Endpoint, no_device_error
-from workers.finish.numeric_check import Checker, NumericCheck
-from workers.finish.run import finish_stage
-from workers.measure.detached_measurer import DetachedMeasurer
-from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
-from workers.measure.roofline_check import reject_implausible, shortest_plausible_us
-from workers.process.lease_renewal import LeaseKeeper
-from workers.process.leased_stage import stage_of
-from workers.process.leased_work import LeasedWork
-from workers.process.match_devices_and_builder import class_of_job
-from workers.process.time_slice import TimeSliceOver
-from workers.process.worker_runtime import Runtime
-from workers.round.batch_commits import Commits
-from workers.round.ranking_evidence import evaluate_ranking
-from workers.round.round_context import load_round
-from workers.round.run import close_round
-from workers.round.store_referenced_rows import get_or_create_context
-from workers.round.train_cost_model import train
-from workers.subprocesses.errors import ChildError
+from mallorn.workers.device.device_class import Endpoint, no_device_error
+from mallorn.workers.finish.numeric_check import Checker, NumericCheck
+from mallorn.workers.finish.run import finish_stage
+from mallorn.workers.measure.detached_measurer import DetachedMeasurer
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
+from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
+from mallorn.workers.process.lease_renewal import LeaseKeeper
+from mallorn.workers.process.leased_stage import stage_of
+from mallorn.workers.process.leased_work import LeasedWork
+from mallorn.workers.process.match_devices_and_builder import class_of_job
+from mallorn.workers.process.time_slice import TimeSliceOver
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.round.batch_commits import Commits
+from mallorn.workers.round.ranking_evidence import evaluate_ranking
+from mallorn.workers.round.round_context import load_round
+from mallorn.workers.round.run import close_round
+from mallorn.workers.round.store_referenced_rows import get_or_create_context
+from mallorn.workers.round.train_cost_model import train
+from mallorn.workers.subprocesses.errors import ChildError
 
 DROPPED: Final = "its batch was dropped"
 NOT_SENT: Final = "the batch did not carry it, or it could not be built"

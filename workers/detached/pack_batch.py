@@ -18,19 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, LeaseToken, WorkItem
-from db.repositories.rounds import Rounds
-from db.repositories.targets import Targets
-from db.repositories.tasks import Tasks
 from mallorn.core.errors import Conflict, InvalidRequest, Unavailable
+from mallorn.core.installation import IMPORT_ROOT
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
-from workers.detached import run_batch
-from workers.detached.batch_record import (
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.workers.detached import run_batch
+from mallorn.workers.detached.batch_record import (
     LEASE_SEC,
     SentBatch,
     SentCall,
@@ -38,45 +39,52 @@ from workers.detached.batch_record import (
     lease_holder_name,
     store_batch,
 )
-from workers.device.detect_host import run_with_tvm
-from workers.device.random_and_saved_arrays import load_arrays
-from workers.device.target_support import LLVM_PROGRAM, needed_flags, target_architecture
-from workers.finish.choose_winner import PASSES
-from workers.finish.final_candidates import Contest, select_final_candidates
-from workers.finish.numeric_check import SEED
-from workers.hardware_probe.run import ensure_machine
-from workers.host.host_lock import HostLock
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.build_candidates import Builds, BuiltCandidate
-from workers.measure.device_runs import must_flush_cache
-from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
-from workers.measure.run_timeout_and_retakes import run_timeout_sec
-from workers.model_import.run import check_import
-from workers.process.lease_renewal import LeaseKeeper
-from workers.process.leased_stage import leased_stage, stage_folder
-from workers.process.leased_work import leased_work
-from workers.process.match_devices_and_builder import class_of_job, ensure_builder
-from workers.process.worker_runtime import Runtime
-from workers.round.batch_commits import Commits
-from workers.round.propose import prepare_round
-from workers.round.run import close_round, fix_round_inputs
-from workers.round.store_referenced_rows import store_sketches
-from workers.sandbox.untrusted_files import open_plain, untrusted_folder
-from workers.subprocesses.errors import ChildError, retry_after_crash
-from workers.tvm.code_digest import TVM_VERSION
-from workers.tvm.compare_outputs import tolerance
+from mallorn.workers.device.detect_host import run_with_tvm
+from mallorn.workers.device.random_and_saved_arrays import load_arrays
+from mallorn.workers.device.target_support import LLVM_PROGRAM, needed_flags, target_architecture
+from mallorn.workers.finish.choose_winner import PASSES
+from mallorn.workers.finish.final_candidates import Contest, select_final_candidates
+from mallorn.workers.finish.numeric_check import SEED
+from mallorn.workers.hardware_probe.run import ensure_machine
+from mallorn.workers.host.host_lock import HostLock
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
+from mallorn.workers.measure.device_runs import must_flush_cache
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
+from mallorn.workers.measure.run_timeout_and_retakes import run_timeout_sec
+from mallorn.workers.model_import.run import check_import
+from mallorn.workers.process.lease_renewal import LeaseKeeper
+from mallorn.workers.process.leased_stage import leased_stage, stage_folder
+from mallorn.workers.process.leased_work import leased_work
+from mallorn.workers.process.match_devices_and_builder import class_of_job, ensure_builder
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.round.batch_commits import Commits
+from mallorn.workers.round.propose import prepare_round
+from mallorn.workers.round.run import close_round, fix_round_inputs
+from mallorn.workers.round.store_referenced_rows import store_sketches
+from mallorn.workers.sandbox.untrusted_files import open_plain, untrusted_folder
+from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
+from mallorn.workers.tvm.code_digest import TVM_VERSION
+from mallorn.workers.tvm.compare_outputs import tolerance
 
 RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
 # Modules for another machine: they import only each other, the standard library, numpy and TVM.
 SHARED: Final = (
     *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
-    *("graphc/export/cuda_toolkit.py", "workers/subprocesses/cgroups.py"),
-    *("workers/device/cpu_speed_limits.py", "workers/device/cuda_clock.py", "workers/device/cuda_driver.py"),
-    *("workers/device/gpu_meter.py", "workers/device/random_and_saved_arrays.py"),
-    *("workers/device/slice_timer.py", "workers/device/slice_timing_result.py"),
-    *("workers/host/load_meter.py", "workers/host/process_priority.py"),
-    *("workers/measure/stopping/incremental_timing.py", "workers/measure/stopping/slice_precision.py"),
+    *("mallorn/graphc/export/cuda_toolkit.py", "mallorn/workers/subprocesses/cgroups.py"),
+    *(
+        "mallorn/workers/device/cpu_speed_limits.py",
+        "mallorn/workers/device/cuda_clock.py",
+        "mallorn/workers/device/cuda_driver.py",
+    ),
+    *("mallorn/workers/device/gpu_meter.py", "mallorn/workers/device/random_and_saved_arrays.py"),
+    *("mallorn/workers/device/slice_timer.py", "mallorn/workers/device/slice_timing_result.py"),
+    *("mallorn/workers/host/load_meter.py", "mallorn/workers/host/process_priority.py"),
+    *(
+        "mallorn/workers/measure/stopping/incremental_timing.py",
+        "mallorn/workers/measure/stopping/slice_precision.py",
+    ),
 )
 MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds are built
 BUILD_POLL_SEC: Final = 0.5
@@ -392,11 +400,11 @@ def make_timing_call(
 
 def zip_shared_modules() -> bytes:
     """Return a zip of the modules that both run_batch.py and device servers use."""
-    root, file = Path(run_batch.__file__).parents[2], BytesIO()
+    file = BytesIO()
     packages = {str(package) for name in SHARED for package in Path(name).parents[:-1]}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in SHARED:
-            archive.write(root / name, name)
+            archive.write(IMPORT_ROOT / name, name)
         for package in sorted(packages):
             archive.writestr(f"{package}/__init__.py", "")
     return file.getvalue()

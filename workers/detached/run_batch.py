@@ -348,8 +348,8 @@ class TargetDevice:
             import tvm
             import tvm_ffi
 
-            from workers.device.slice_timer import NEXT_SLICE, SliceTimer
-            from workers.host.process_priority import raise_priority
+            from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
+            from mallorn.workers.host.process_priority import raise_priority
         except (ImportError, OSError) as error:
             raise BatchRefused(f"TVM's runtime or the batch's modules do not load: {error}") from None
         if tvm.__version__ != batch["tvm"]:
@@ -406,7 +406,7 @@ class TargetDevice:
 
     def _time_library(self, library: Any, tensors: list[Any], call: Json) -> Json:
         """Return the valid run times, and how other programs disturbed them."""
-        from workers.measure.stopping.incremental_timing import CandidateTimes
+        from mallorn.workers.measure.stopping.incremental_timing import CandidateTimes
 
         time_runs = self._timer.time_cold_slices if call.get("cold") else self._timer.time_slices
 
@@ -478,8 +478,8 @@ def _check_processor(needs: Json, cores: int) -> None:
 def _load_cuda(needs: Json) -> tuple[Any, str]:
     """Load CUDA for the first visible GPU. Return its meter and a suffix of `host_class`."""
     from mallorn.core.errors import MallornError
-    from workers.device.cuda_driver import CudaDriver, load_cuda_runtime
-    from workers.device.gpu_meter import GpuMeter
+    from mallorn.workers.device.cuda_driver import CudaDriver, load_cuda_runtime
+    from mallorn.workers.device.gpu_meter import GpuMeter
 
     try:
         gpus = CudaDriver(ctypes.CDLL).gpus()
@@ -500,7 +500,7 @@ def _load_cuda(needs: Json) -> tuple[Any, str]:
 
 def describe_device(tvm_version: str, threads: int, accelerator: str = "", gpu: str = "") -> Json:
     """Describe this device. Devices with comparable times get the same `host_class`."""
-    from workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
+    from mallorn.workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
 
     cpu, cores = _read_cpu_info(), len(os.sched_getaffinity(0))
     model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
@@ -546,7 +546,7 @@ def _read_cpu_info() -> dict[str, str]:
 
 def random_timing_arguments(args: Json) -> list[Any]:
     """Return random arguments for timings, the same that a device server would draw."""
-    from workers.device.random_and_saved_arrays import random_values
+    from mallorn.workers.device.random_and_saved_arrays import random_values
 
     return [
         random_values(tuple(shape), dtype, low, high, seed)
@@ -558,7 +558,7 @@ def random_check_arguments(args: list[Any], seed: int) -> list[Any]:
     """Return a check's arguments, drawn one after the other by one seeded generator."""
     import numpy as np
 
-    from workers.device.random_and_saved_arrays import dtype_of
+    from mallorn.workers.device.random_and_saved_arrays import dtype_of
 
     generator, values = np.random.default_rng(seed), []
     for dtype, shape, low, high in args:
@@ -624,7 +624,7 @@ def next_timing(
     stopping: str, evaluator: Timing, run_us: list[float], best_us: float | None
 ) -> Timing | None:
     """Return the next timing by the named stopping rule, or None if no more are needed."""
-    from workers.measure.stopping.slice_precision import BEHIND, is_known_slower, next_slice_options
+    from mallorn.workers.measure.stopping.slice_precision import BEHIND, is_known_slower, next_slice_options
 
     if stopping == "fixed" or best_us is None:
         return None if run_us else evaluator

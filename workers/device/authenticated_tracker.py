@@ -8,9 +8,9 @@ from typing import Any, Final
 from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.device_class import LONGEST, class_text_of_entry
-from workers.device.pending_connections import Unauthenticated
-from workers.device.tracker_client import HELLO, PROVE, REFUSED, REQUEST, SUCCESS, UPDATE_INFO
+from mallorn.workers.device.device_class import LONGEST, class_text_of_entry
+from mallorn.workers.device.pending_connections import Unauthenticated
+from mallorn.workers.device.tracker_client import HELLO, PROVE, REFUSED, REQUEST, SUCCESS, UPDATE_INFO
 
 log = logging.getLogger(__name__)
 PATIENCE_SEC: Final = 10.0

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from workers.subprocesses.cgroups import cpu_quota
+from mallorn.workers.subprocesses.cgroups import cpu_quota
 
 FREQUENCY: Final = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 #: File -> its content if the clock may not exceed its base rate.

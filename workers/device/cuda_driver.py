@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from graphc.export.cuda_toolkit import CUDART, load_cudart
 from mallorn.core.errors import HostFault
+from mallorn.graphc.export.cuda_toolkit import CUDART, load_cudart
 
 DRIVER: Final = "libcuda.so.1"
 KERNEL_MODULE: Final = Path("/sys/module/nvidia/version")

@@ -13,23 +13,23 @@ from typing import Final
 
 from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
+from mallorn.core.installation import python_path
 from mallorn.core.targets import Target, parse_target
-from workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
-from workers.device.device_class import HostFacts, Identity
-from workers.host.core_lock import lock_identity
-from workers.sandbox.sandbox import allowed_environment
-from workers.sandbox.seccomp import X86_64
-from workers.sandbox.syscall import syscall
-from workers.subprocesses.cgroups import cpu_quota
+from mallorn.workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
+from mallorn.workers.device.device_class import HostFacts, Identity
+from mallorn.workers.host.core_lock import lock_identity
+from mallorn.workers.sandbox.sandbox import allowed_environment
+from mallorn.workers.sandbox.seccomp import X86_64
+from mallorn.workers.sandbox.syscall import syscall
+from mallorn.workers.subprocesses.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
-_ROOT = str(Path(__file__).resolve().parents[2])
 LLVM_CPU_PROGRAM = """
 from tvm.target import Target, codegen
 cpu = str(codegen.llvm_get_system_cpu())
 print(cpu, *codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu})))
 """
-HIDE_TORCH = "from workers.subprocesses.hide_torch import hide_torch\nhide_torch()\n"
+HIDE_TORCH = "from mallorn.workers.subprocesses.hide_torch import hide_torch\nhide_torch()\n"
 SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 IDENTITY_FIELDS = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
@@ -120,7 +120,7 @@ def run_with_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]
     """Run a Python program in a child process that loads all of TVM, not only its runtime.
     A crash of TVM ends only the child. Raises Unavailable on timeout."""
     env = {name: value for name, value in allowed_environment().items() if name != "TVM_USE_RUNTIME_LIB"}
-    env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
+    env["PYTHONPATH"] = python_path(env)
     command = [sys.executable, "-P", "-c", HIDE_TORCH + program, *words]
     try:
         return subprocess.run(

@@ -19,16 +19,16 @@ from mallorn.core.errors import HostFault, InvalidRequest, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS, host_id, share_locks
 from mallorn.core.locked_folders import remove_tree
-from workers.device.detect_host import refresh_host_facts
-from workers.device.device_class import Identity
-from workers.device.forked_process import describe_exit, fork, is_waiting_on_descriptor
-from workers.device.nvidia_driver import gpu_fault
-from workers.device.pending_connections import PendingConnections
-from workers.device.private_sockets import is_own_address
-from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_greeting, host_and_locks
-from workers.device.serve_rpc_session import RpcSession
-from workers.device.tracker_client import NO_KEY, Address, TrackerClient
-from workers.subprocesses.cpu_time import used_cpu_sec
+from mallorn.workers.device.detect_host import refresh_host_facts
+from mallorn.workers.device.device_class import Identity
+from mallorn.workers.device.forked_process import describe_exit, fork, is_waiting_on_descriptor
+from mallorn.workers.device.nvidia_driver import gpu_fault
+from mallorn.workers.device.pending_connections import PendingConnections
+from mallorn.workers.device.private_sockets import is_own_address
+from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_greeting, host_and_locks
+from mallorn.workers.device.serve_rpc_session import RpcSession
+from mallorn.workers.device.tracker_client import NO_KEY, Address, TrackerClient
+from mallorn.workers.subprocesses.cpu_time import used_cpu_sec
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Keeps the fleet's key in its own process: a device forks sessions with untrusted code.
 
-python -P -m workers.device.key_agent SOCKET KEY
+python -P -m mallorn.workers.device.key_agent SOCKET KEY
 
 Both are file descriptors: the socket for the device's requests, and the pipe with the key.
 """
@@ -11,14 +11,14 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE
-from workers.device.forked_process import fork
-from workers.sandbox.sandbox import allowed_environment
+from mallorn.core.installation import python_path
+from mallorn.workers.device.forked_process import fork
+from mallorn.workers.sandbox.sandbox import allowed_environment
 
 KEEPER_VARIABLE: Final = "MALLORN_KEEPER_FD"
 #: Environment variables that a device reads.
@@ -27,7 +27,6 @@ DEVICE_VARIABLES: Final = (
     HOST_FOLDER_VARIABLE,
 )
 _PR_SET_DUMPABLE: Final = 4
-_ROOT: Final = str(Path(__file__).resolve().parents[2])
 
 
 class KeyAgent(FleetKey):
@@ -89,7 +88,7 @@ def isolate_fleet_key(read: Callable[[], FleetKey]) -> FleetKey:
             for number in numbers:
                 os.set_inheritable(number, True)
             keeper_env = allowed_environment()
-            keeper_env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [keeper_env.get("PYTHONPATH")])])
+            keeper_env["PYTHONPATH"] = python_path(keeper_env)
             command = [sys.executable, "-P", "-m", __name__, *map(str, numbers)]
             os.execve(sys.executable, command, keeper_env)  # noqa: S606 - this module
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import tvm_ffi
 
-from workers.device.cuda_clock import CudaClock
+from mallorn.workers.device.cuda_clock import CudaClock
 
 FEWEST_RUNS: Final = 5
 _BUILTIN: Final = "vm.builtin."

@@ -14,16 +14,16 @@ from typing import Final
 
 from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.targets import CUDA_EXAMPLE
-from workers.device.cuda_driver import CudaDriver, Gpu, Load
-from workers.device.detect_host import run_with_tvm
-from workers.device.forked_process import ask_in_fork
+from mallorn.workers.device.cuda_driver import CudaDriver, Gpu, Load
+from mallorn.workers.device.detect_host import run_with_tvm
+from mallorn.workers.device.forked_process import ask_in_fork
 
 #: Prints the first GPU as a JSON list, or as a JSON string the reason why there is none.
 GPU_PROGRAM: Final = """
 import json
 from dataclasses import astuple
 from mallorn.core.errors import MallornError
-from workers.device.nvidia_driver import choose_gpu, visible_gpus
+from mallorn.workers.device.nvidia_driver import choose_gpu, visible_gpus
 try:
     print(json.dumps(astuple(choose_gpu(visible_gpus(), ""))))
 except MallornError as error:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from workers.device.tracker_client import RPC_MAGIC
+from mallorn.workers.device.tracker_client import RPC_MAGIC
 
 MOST: Final = 64
 MOST_OF_AN_ADDRESS: Final = 16

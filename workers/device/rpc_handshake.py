@@ -8,8 +8,8 @@ from typing import Final
 
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import host_id
-from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, Address, receive_exactly
-from workers.host.core_lock import lock_identity
+from mallorn.workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, Address, receive_exactly
+from mallorn.workers.host.core_lock import lock_identity
 
 log = logging.getLogger(__name__)
 

@@ -11,17 +11,17 @@ from pathlib import Path
 from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
-from workers.device.cuda_driver import Gpu
-from workers.device.detect_host import available_cores, read_host_facts, refresh_host_facts
-from workers.device.device_class import Identity
-from workers.device.forked_process import ask_in_fork
-from workers.device.private_sockets import listen
-from workers.device.serve_tracker import OnReady, log_ready
-from workers.device.tracker_client import NO_KEY, Address, tracker_key
-from workers.host.core_lock import CoreLock
-from workers.sandbox.sandbox import BEST_EFFORT
-from workers.sandbox.sandbox_support import probe_sandbox_support
-from workers.subprocesses.hide_torch import hide_torch
+from mallorn.workers.device.cuda_driver import Gpu
+from mallorn.workers.device.detect_host import available_cores, read_host_facts, refresh_host_facts
+from mallorn.workers.device.device_class import Identity
+from mallorn.workers.device.forked_process import ask_in_fork
+from mallorn.workers.device.private_sockets import listen
+from mallorn.workers.device.serve_tracker import OnReady, log_ready
+from mallorn.workers.device.tracker_client import NO_KEY, Address, tracker_key
+from mallorn.workers.host.core_lock import CoreLock
+from mallorn.workers.sandbox.sandbox import BEST_EFFORT
+from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
+from mallorn.workers.subprocesses.hide_torch import hide_torch
 
 PORTS = range(9091, 9200)
 
@@ -56,7 +56,7 @@ def serve_device(
     listener = make_listener()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Imported late: it loads TVM, which reads its environment variables when it is loaded.
-    from workers.device.device_server import DeviceServer, Registration
+    from mallorn.workers.device.device_server import DeviceServer, Registration
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
         identity = describe(name, target, listener, is_local, probe_sandbox_support(sandbox), gpu)
@@ -99,7 +99,7 @@ def describe(
 ) -> Identity:
     """Return this device's description of itself. Raises InvalidTarget if the host has no
     GPU of the target's kind, HostFault if the GPU cannot be used."""
-    from workers.device.serve_rpc_session import runtime_facts
+    from mallorn.workers.device.serve_rpc_session import runtime_facts
 
     # In a fork: the query starts threads and a GPU context, which forked sessions could not use.
     facts = ask_in_fork(lambda: runtime_facts(target, gpu))

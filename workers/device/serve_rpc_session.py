@@ -20,21 +20,21 @@ from tvm.runtime import Module, Tensor, load_module, num_threads
 from mallorn.core.errors import HostFault
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
-from workers.device.cuda_driver import Gpu, load_cuda_runtime
-from workers.device.device_class import Identity, RuntimeFacts
-from workers.device.gpu_meter import GpuLoad, GpuMeter
-from workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
-from workers.device.random_and_saved_arrays import random_values
-from workers.device.rpc_handshake import NO_SESSION
-from workers.device.slice_timer import NEXT_SLICE, SliceTimer
-from workers.host.core_lock import CoreLock
-from workers.host.host_memory import free_bytes
-from workers.host.load_meter import LoadMeter
-from workers.host.process_priority import raise_priority
-from workers.sandbox.landlock import APPEND, READ_FILE
-from workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
-from workers.sandbox.sandbox_support import require_sandbox_mode
-from workers.sandbox.system_paths import accelerator_paths
+from mallorn.workers.device.cuda_driver import Gpu, load_cuda_runtime
+from mallorn.workers.device.device_class import Identity, RuntimeFacts
+from mallorn.workers.device.gpu_meter import GpuLoad, GpuMeter
+from mallorn.workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
+from mallorn.workers.device.random_and_saved_arrays import random_values
+from mallorn.workers.device.rpc_handshake import NO_SESSION
+from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
+from mallorn.workers.host.core_lock import CoreLock
+from mallorn.workers.host.host_memory import free_bytes
+from mallorn.workers.host.load_meter import LoadMeter
+from mallorn.workers.host.process_priority import raise_priority
+from mallorn.workers.sandbox.landlock import APPEND, READ_FILE
+from mallorn.workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
+from mallorn.workers.sandbox.sandbox_support import require_sandbox_mode
+from mallorn.workers.sandbox.system_paths import accelerator_paths
 
 log = logging.getLogger(__name__)
 #: Exit code of a session whose CUDA context is broken.

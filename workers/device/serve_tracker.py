@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.private_sockets import listen
-from workers.device.tracker_client import NO_KEY
-from workers.subprocesses.hide_torch import hide_torch
+from mallorn.workers.device.private_sockets import listen
+from mallorn.workers.device.tracker_client import NO_KEY
+from mallorn.workers.subprocesses.hide_torch import hide_torch
 
 log = logging.getLogger(__name__)
 OnReady = Callable[[str, int], None]
@@ -24,7 +24,7 @@ def serve_tracker(
     InvalidRequest if the address is public or in use, or not loopback and `key` is empty."""
     listener = listen(host, range(port, port + 1), key)
     hide_torch()
-    from workers.device.authenticated_tracker import Tracker
+    from mallorn.workers.device.authenticated_tracker import Tracker
 
     asyncio.set_event_loop(asyncio.new_event_loop())
     handler = Tracker(listener, key)

@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.os_errors import explain_os_error
-from workers.device.device_class import DeviceClass, class_text_of_entry, no_device_error
-from workers.device.rpc_handshake import enable_keepalive, open_session, read_greeting, send_greeting
-from workers.device.tracker_client import NO_KEY, Address, TrackerClient, wait_for_data
-from workers.subprocesses.errors import pack_error, unpack_error
+from mallorn.workers.device.device_class import DeviceClass, class_text_of_entry, no_device_error
+from mallorn.workers.device.rpc_handshake import enable_keepalive, open_session, read_greeting, send_greeting
+from mallorn.workers.device.tracker_client import NO_KEY, Address, TrackerClient, wait_for_data
+from mallorn.workers.subprocesses.errors import pack_error, unpack_error
 
 log = logging.getLogger(__name__)
 #: Environment variable that holds the file descriptor of a runner's socket.

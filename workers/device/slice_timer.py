@@ -10,10 +10,10 @@ from typing import Final
 import tvm
 from tvm.runtime import Module
 
-from workers.device.cuda_clock import CudaClock
-from workers.device.gpu_meter import GpuLoad, GpuMeter
-from workers.device.slice_timing_result import Slice, SliceTimes
-from workers.host.load_meter import ContentionReading, LoadMeter
+from mallorn.workers.device.cuda_clock import CudaClock
+from mallorn.workers.device.gpu_meter import GpuLoad, GpuMeter
+from mallorn.workers.device.slice_timing_result import Slice, SliceTimes
+from mallorn.workers.host.load_meter import ContentionReading, LoadMeter
 
 #: The function that TVM calls before every slice.
 NEXT_SLICE: Final = "mallorn.next_slice"

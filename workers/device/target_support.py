@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.compute_capability import arch_of_gpu, runs_on
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
-from workers.device.detect_host import (
+from mallorn.workers.device.detect_host import (
     PRODUCTS,
     available_cores,
     cpu_info,
@@ -17,7 +17,7 @@ from workers.device.detect_host import (
     run_with_tvm,
     usable_flags,
 )
-from workers.device.nvidia_driver import first_gpu
+from mallorn.workers.device.nvidia_driver import first_gpu
 
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 # LLVM feature that kernels may use -> the kernel's flag. Other features are for tuning or systems.

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.views import CODE
-from searchers.space import Matrix
-from workers.features.assembly_parser import functions_of
-from workers.features.instruction_sets import Does, instruction_set
+from mallorn.costmodels.views import CODE
+from mallorn.searchers.space import Matrix
+from mallorn.workers.features.assembly_parser import functions_of
+from mallorn.workers.features.instruction_sets import Does, instruction_set
 
 RUNS_OF_A_LOOP: Final = 8.0
 DEEPEST: Final = 6

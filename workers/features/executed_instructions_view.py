@@ -14,11 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.views import ACCESSES, EXECUTED, STATEMENTS, Count
-from searchers.space import Matrix
-from workers.features.assembly_counts_view import ARITHMETIC
-from workers.features.assembly_parser import MachineFunction, functions_of
-from workers.features.instruction_sets import ARM64, X86, Does, instruction_set
+from mallorn.costmodels.views import ACCESSES, EXECUTED, STATEMENTS, Count
+from mallorn.searchers.space import Matrix
+from mallorn.workers.features.assembly_counts_view import ARITHMETIC
+from mallorn.workers.features.assembly_parser import MachineFunction, functions_of
+from mallorn.workers.features.instruction_sets import ARM64, X86, Does, instruction_set
 
 FLOAT_BYTES: Final = 4
 # Columns of MetaSchedule's features of a statement; column 0 marks lines that are used.

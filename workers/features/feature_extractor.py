@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from costmodels.views import DECISIONS, View
-from searchers.decision_features import compute_sketch_features, decision_rows, places_by_sketch
-from searchers.space import Candidate, Matrix, Sketch
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.views import DECISIONS, View
+from mallorn.searchers.decision_features import compute_sketch_features, decision_rows, places_by_sketch
+from mallorn.searchers.space import Candidate, Matrix, Sketch
+from mallorn.searchers.tile_factorizations import Rows
 
 
 class Extractor(ABC):
-    """Computes one set of features (a view, see `costmodels.views`) of a workload's
+    """Computes one set of features (a view, see `mallorn.costmodels.views`) of a workload's
     candidates.
 
     - A row is `view.width` wide, finite, and a pure function of sketch, descriptors and

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from workers.features.assembly_parser import MachineInstruction
+from mallorn.workers.features.assembly_parser import MachineInstruction
 
 
 class Does(StrEnum):

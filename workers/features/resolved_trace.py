@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.base import Column
-from searchers.space import ChoiceKind, Sketch
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.base import Column
+from mallorn.searchers.space import ChoiceKind, Sketch
+from mallorn.searchers.tile_factorizations import Rows
 
 _SAMPLES = "Sample"
 

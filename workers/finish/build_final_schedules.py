@@ -12,22 +12,28 @@ from typing import Final, NoReturn
 
 from pydantic import TypeAdapter
 
-from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
-from db.repositories.job_transitions import ReplacedCode
-from db.repositories.jobs import Jobs
 from mallorn.core.artifact_uris import open_artifact, scripts_uri
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unavailable
 from mallorn.core.values.finish_report import ModelContests
-from workers.finish.choose_winner import Winner
-from workers.finish.decide_inside_model import choose_build_inside_model
-from workers.finish.job_model import JobModel, TunedModel
-from workers.finish.numeric_check import Checker
-from workers.finish.step_log import StepLog
-from workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
-from workers.model_import.run import CHECK
-from workers.process.leased_stage import StageContext
-from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed, retry_after_crash
-from workers.tvm.graph_recipes import faulty_parts, skippable_passes, with_skipped_passes
+from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from mallorn.db.repositories.job_transitions import ReplacedCode
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.finish.decide_inside_model import choose_build_inside_model
+from mallorn.workers.finish.job_model import JobModel, TunedModel
+from mallorn.workers.finish.numeric_check import Checker
+from mallorn.workers.finish.step_log import StepLog
+from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
+from mallorn.workers.model_import.run import CHECK
+from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.subprocesses.errors import (
+    HOSTS_DOING,
+    ChildCrashed,
+    ChildError,
+    ChildFailed,
+    retry_after_crash,
+)
+from mallorn.workers.tvm.graph_recipes import faulty_parts, skippable_passes, with_skipped_passes
 
 log = logging.getLogger(__name__)
 _SCRIPTS: Final = TypeAdapter(Scripts)

@@ -8,22 +8,22 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.base import ERROR_CHARS
-from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
-from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.schedules import NewSchedule, Schedules
-from db.tables import Job
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import UNTIMED_SEC
 from mallorn.core.values.trial import Trial
+from mallorn.db.repositories.base import ERROR_CHARS
+from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement
+from mallorn.db.repositories.schedules import NewSchedule, Schedules
+from mallorn.db.tables import Job
 from mallorn.results.speedup import median_confidence_interval
-from searchers.base import DEFAULT
-from workers.finish.final_candidates import Contest
-from workers.finish.numeric_check import Checker, NumericCheck
-from workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult
-from workers.measure.roofline_check import reject_implausible, shortest_plausible_us
-from workers.process.leased_stage import StageContext
-from workers.round.store_referenced_rows import store_sites, store_sketches
+from mallorn.searchers.base import DEFAULT
+from mallorn.workers.finish.final_candidates import Contest
+from mallorn.workers.finish.numeric_check import Checker, NumericCheck
+from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult
+from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
+from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
 
 PASSES: Final = 3
 # At most RIVALS rivals within this factor of the winner are compiled into the model.

@@ -12,12 +12,12 @@ from typing import Final
 
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.finish_report import Conditions, PointTimes
-from workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, place_or_fail
-from workers.finish.step_log import ReportDraft, StepLog
-from workers.subprocesses.errors import retry_after_crash
-from workers.whole_model.compiled_model import ONNXRUNTIME
-from workers.whole_model.engines import TUNED, UNTUNED, Engines, title
-from workers.whole_model.interleaved_timing import FairRace
+from mallorn.workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, place_or_fail
+from mallorn.workers.finish.step_log import ReportDraft, StepLog
+from mallorn.workers.subprocesses.errors import retry_after_crash
+from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
+from mallorn.workers.whole_model.engines import TUNED, UNTUNED, Engines, title
+from mallorn.workers.whole_model.interleaved_timing import FairRace
 
 BESIDE = "Other work of this service went on while the points were timed."
 BESIDE_IT: Final = "time onnxruntime beside it"

@@ -19,14 +19,14 @@ from typing import Final, Self
 
 from pydantic import TypeAdapter
 
-from db.repositories.stored_files import Models
-from db.session import Database
 from mallorn.core.locked_folders import lock_abandoned_folders, locked_folder, remove_tree
-from workers.finish.choose_winner import Winner
-from workers.interfaces.model_compiler import Compiled
-from workers.process.leased_stage import StageContext
-from workers.sandbox.untrusted_files import CHUNK_BYTES, TamperedFile, copy_out
-from workers.tvm.code_digest import current_builder_name
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.session import Database
+from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.interfaces.model_compiler import Compiled
+from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.sandbox.untrusted_files import CHUNK_BYTES, TamperedFile, copy_out
+from mallorn.workers.tvm.code_digest import current_builder_name
 
 MOST_BYTES: Final = 1 << 30  # of all entries; the least recently used are removed first
 LIBRARIES: Final = "libraries"  # in a worker's data directory

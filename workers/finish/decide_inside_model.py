@@ -21,20 +21,20 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.measuring_contexts import Contexts
-from db.session import read_clock
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BeforeAfter, Contention, LoadedLatency, ModelContests, Swap
 from mallorn.core.values.manifest import DATABASE, Version
 from mallorn.core.values.trial import Trial
-from workers.finish.choose_winner import Winner
-from workers.finish.final_candidates import inside_timing_settings
-from workers.finish.job_model import JobModel, TunedModel, place_on_device, require_local_device
-from workers.finish.numeric_check import Checker
-from workers.finish.step_log import StepLog
-from workers.round.store_referenced_rows import store_sketches
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.session import read_clock
+from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.finish.final_candidates import inside_timing_settings
+from mallorn.workers.finish.job_model import JobModel, TunedModel, place_on_device, require_local_device
+from mallorn.workers.finish.numeric_check import Checker
+from mallorn.workers.finish.step_log import StepLog
+from mallorn.workers.round.store_referenced_rows import store_sketches
 
 # Limits for compiling the rivals and the first guesses, as shares of the time spent on tuning.
 LARGEST_SHARE: Final = 0.25

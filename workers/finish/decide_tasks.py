@@ -11,38 +11,38 @@ from typing import Final, Self
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_progress import progress
-from db.repositories.jobs import Jobs
-from db.repositories.search_and_finish_states import FinishSteps
-from db.repositories.sketches import Sketches
-from db.repositories.tasks import Tasks
-from db.tables import Task, Workload
 from mallorn.core.errors import Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import UnmeasuredSchedule
 from mallorn.core.values.trial import DecidedTask, DecidedWinner, KeptCandidate, Trial
-from searchers.roller.rank_candidates import modelled_us
-from workers.finish.build_final_schedules import FinalSchedules
-from workers.finish.choose_winner import Winner, choose_winner
-from workers.finish.final_candidates import (
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.job_progress import progress
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.search_and_finish_states import FinishSteps
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.tables import Task, Workload
+from mallorn.searchers.roller.rank_candidates import modelled_us
+from mallorn.workers.finish.build_final_schedules import FinalSchedules
+from mallorn.workers.finish.choose_winner import Winner, choose_winner
+from mallorn.workers.finish.final_candidates import (
     Contest,
     derive_search_space,
     select_final_candidates,
     select_replacement_candidates,
 )
-from workers.finish.numeric_check import Checker
-from workers.measure.measurer_interface import MeasureInput, Measurer
-from workers.process.leased_stage import StageContext
-from workers.process.time_slice import TimeSlice
-from workers.round.round_context import program_of
-from workers.tvm.code_digest import code_digest
-from workers.tvm.tvm_space import TvmSpace
-from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
-from workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
-from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
+from mallorn.workers.finish.numeric_check import Checker
+from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer
+from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.time_slice import TimeSlice
+from mallorn.workers.round.round_context import program_of
+from mallorn.workers.tvm.code_digest import code_digest
+from mallorn.workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
+from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
+from mallorn.workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.tasks import Tasks
-from db.session import read_clock
-from graphc.export.zip_graphc import ARCHIVE, SCRIPT, write_archive
 from mallorn.core.artifact_uris import export_uri, open_artifact
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic_shapes import Dynamic
@@ -31,12 +25,18 @@ from mallorn.core.values.manifest import (
     read_manifest,
 )
 from mallorn.core.version import VERSION
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.session import read_clock
+from mallorn.graphc.export.zip_graphc import ARCHIVE, SCRIPT, write_archive
 from mallorn.results.speedup import compare_with_rival
-from workers.finish.choose_winner import Winner
-from workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules
-from workers.interfaces.model_compiler import ModelCompiler, Tuned
-from workers.process.leased_stage import StageContext
-from workers.whole_model.engines import TUNED
+from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, Tuned
+from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.whole_model.engines import TUNED
 
 # All packages that apply.py and its archive import. onnxruntime, if installed, is for --check.
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "ml_dtypes", "numpy", "onnx", "protobuf")

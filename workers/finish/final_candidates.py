@@ -9,21 +9,21 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
-from db.repositories.sketches import Sketches
-from db.repositories.trials import Trials
-from db.tables import Context, Task, Workload
 from mallorn.core.errors import Unschedulable
 from mallorn.core.values.trial import Trial
-from searchers.base import DEFAULT, proposal_method_of
-from searchers.space import Candidate, Sketch
-from workers.measure.measurer_interface import MeasureInput, Program
-from workers.process.leased_stage import StageContext
-from workers.process.match_devices_and_builder import limits_of
-from workers.round.feature_lookup import FeatureLookup
-from workers.round.round_context import descriptors_of, program_of, work_of
-from workers.subprocesses.errors import HOSTS_DOING, ChildError
-from workers.tvm.tvm_space import TvmSpace
+from mallorn.db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.tables import Context, Task, Workload
+from mallorn.searchers.base import DEFAULT, proposal_method_of
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.process.match_devices_and_builder import limits_of
+from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn.workers.round.round_context import descriptors_of, program_of, work_of
+from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildError
+from mallorn.workers.tvm.tvm_space import TvmSpace
 
 log = logging.getLogger(__name__)
 

@@ -15,39 +15,39 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.schedules import Schedules
-from db.repositories.tasks import Tasks
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BeforeAfter, FinishReport, ModelContests, ModelLatency
 from mallorn.core.values.trial import Trial
-from workers.device.device_class import no_device_error
-from workers.finish.build_final_schedules import FinalSchedules
-from workers.finish.choose_winner import Winner
-from workers.finish.decide_inside_model import (
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.schedules import Schedules
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.workers.device.device_class import no_device_error
+from mallorn.workers.finish.build_final_schedules import FinalSchedules
+from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.finish.decide_inside_model import (
     InsideChoice,
     Times,
     alternative_sets,
     fastest_schedules_inside,
     list_swaps,
 )
-from workers.finish.decide_tasks import TaskDecisions
-from workers.finish.export_directory import ExportFailed, upload_first_export
-from workers.finish.final_candidates import Contest, inside_timing_settings, select_final_candidates
-from workers.finish.job_model import JobModel, TunedModel, place_on_device
-from workers.finish.numeric_check import Checker
-from workers.finish.step_log import StepLog
-from workers.measure.tracked_devices import of_class
-from workers.process.leased_stage import StageContext
-from workers.round.store_referenced_rows import get_or_create_context, store_sketches
-from workers.subprocesses.errors import ChildError
-from workers.subprocesses.pending_call import PendingCall
-from workers.whole_model.compiled_model import ONNXRUNTIME
-from workers.whole_model.engines import TUNED, Engines
+from mallorn.workers.finish.decide_tasks import TaskDecisions
+from mallorn.workers.finish.export_directory import ExportFailed, upload_first_export
+from mallorn.workers.finish.final_candidates import Contest, inside_timing_settings, select_final_candidates
+from mallorn.workers.finish.job_model import JobModel, TunedModel, place_on_device
+from mallorn.workers.finish.numeric_check import Checker
+from mallorn.workers.finish.step_log import StepLog
+from mallorn.workers.measure.tracked_devices import of_class
+from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.round.store_referenced_rows import get_or_create_context, store_sketches
+from mallorn.workers.subprocesses.errors import ChildError
+from mallorn.workers.subprocesses.pending_call import PendingCall
+from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
+from mallorn.workers.whole_model.engines import TUNED, Engines
 
 CHOOSE: Final = "choose among first guesses inside the whole model"
 FEW: Final = 3  # bursts; few, because a user waits

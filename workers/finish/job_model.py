@@ -9,20 +9,20 @@ from typing import Final, Self
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.values.manifest import DATABASE
-from workers.finish.choose_winner import Winner
-from workers.finish.compiled_library_cache import KnownLibraries
-from workers.finish.export_directory import ExportFailed, largest_shapes, write_records
-from workers.finish.shape_dispatch import dispatch_to_next_size
-from workers.host.background_load import run_load_programs
-from workers.host.host_lock import HostLock
-from workers.host.host_memory import is_large
-from workers.interfaces.model_compiler import Compiled, ModelCompiler
-from workers.measure.tracked_devices import of_class, shares_locks
-from workers.process.leased_stage import StageContext, StageFolder
-from workers.sandbox.untrusted_files import copy_out
-from workers.whole_model.compiled_model import IdleEngines, WholeModel
-from workers.whole_model.device_engine import DevicePool
-from workers.whole_model.engines import Engines
+from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.finish.compiled_library_cache import KnownLibraries
+from mallorn.workers.finish.export_directory import ExportFailed, largest_shapes, write_records
+from mallorn.workers.finish.shape_dispatch import dispatch_to_next_size
+from mallorn.workers.host.background_load import run_load_programs
+from mallorn.workers.host.host_lock import HostLock
+from mallorn.workers.host.host_memory import is_large
+from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler
+from mallorn.workers.measure.tracked_devices import of_class, shares_locks
+from mallorn.workers.process.leased_stage import StageContext, StageFolder
+from mallorn.workers.sandbox.untrusted_files import copy_out
+from mallorn.workers.whole_model.compiled_model import IdleEngines, WholeModel
+from mallorn.workers.whole_model.device_engine import DevicePool
+from mallorn.workers.whole_model.engines import Engines
 
 KERNELS_SEC: Final = 1.5
 LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records

@@ -8,15 +8,15 @@ from typing import Final
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.device.device_class import DeviceClass
-from workers.interfaces.device_runner import LibraryRun
-from workers.interfaces.model_compiler import ModelCompiler, Reference
-from workers.measure.measurer_interface import MeasureInput, Program
-from workers.measure.tracked_devices import of_class
-from workers.measure.tvm_measurer import LEAST_SPREAD
-from workers.process.leased_stage import StageFolder
-from workers.process.worker_runtime import Runtime
-from workers.subprocesses.errors import ChildError, retry_after_crash
+from mallorn.workers.device.device_class import DeviceClass
+from mallorn.workers.interfaces.device_runner import LibraryRun
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, Reference
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.measure.tracked_devices import of_class
+from mallorn.workers.measure.tvm_measurer import LEAST_SPREAD
+from mallorn.workers.process.leased_stage import StageFolder
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
 
 INVALID: Final = "it can no longer be rebuilt"
 SEED: Final = 20_260_101

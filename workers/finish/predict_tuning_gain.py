@@ -13,14 +13,14 @@ from typing import Final
 
 import numpy as np
 
-from db.repositories.jobs import Jobs
 from mallorn.core.values.expected_gain import TaskGap, TuningGain
 from mallorn.core.values.machine import Machine, machine_limit_us
-from workers.finish.choose_winner import Winner
-from workers.finish.step_log import ReportDraft
-from workers.hardware_probe.run import load_measured_machine
-from workers.interfaces.tensor_arguments import unpack_arguments
-from workers.process.leased_stage import StageContext
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.finish.step_log import ReportDraft
+from mallorn.workers.hardware_probe.run import load_measured_machine
+from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
+from mallorn.workers.process.leased_stage import StageContext
 
 # One entry per network and machine: docs/results/tuning_gain.json, by `python -m
 # benchmarks.tuning_gain`.

@@ -8,45 +8,45 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_progress import progress
-from db.repositories.jobs import Jobs
-from db.repositories.rounds import Rounds
-from db.repositories.search_and_finish_states import FinishSteps
-from db.repositories.workers import StageRuns
-from db.session import read_clock
 from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import DoneEvent, FinishingEvent
 from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds
-from workers.finish.build_final_schedules import (
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.job_progress import progress
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.search_and_finish_states import FinishSteps
+from mallorn.db.repositories.workers import StageRuns
+from mallorn.db.session import read_clock
+from mallorn.workers.finish.build_final_schedules import (
     FinalSchedules,
     build_final_schedules,
     store_scripts,
     write_records_only,
 )
-from workers.finish.choose_winner import Winner
-from workers.finish.compare_engines import compare_and_time_engines
-from workers.finish.decide_inside_model import choose_schedules_under_load
-from workers.finish.decide_tasks import TaskDecisions, decide_all_tasks
-from workers.finish.export_directory import complete_export, rewrite_dispatch_rules, upload
-from workers.finish.final_candidates import Contest
-from workers.finish.guess_inside_model import decide_by_first_guesses
-from workers.finish.job_model import JobModel, TunedModel
-from workers.finish.numeric_check import Checker, Unchecked, Verifier
-from workers.finish.predict_tuning_gain import fill_trials_gain
-from workers.finish.step_log import ReportDraft, StepLog
-from workers.hardware_probe.run import PROBES_SEC, ensure_machine, load_measured_machine
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.measure.measurer_interface import Measurer, Need
-from workers.model_import.run import check_import
-from workers.process.leased_stage import StageContext, StageFolder, leased_stage, stage_folder
-from workers.process.match_devices_and_builder import ensure_builder
-from workers.process.worker_runtime import Runtime
-from workers.subprocesses.errors import ChildError
-from workers.whole_model.compiled_model import IdleEngines
-from workers.whole_model.engines import TUNED
+from mallorn.workers.finish.choose_winner import Winner
+from mallorn.workers.finish.compare_engines import compare_and_time_engines
+from mallorn.workers.finish.decide_inside_model import choose_schedules_under_load
+from mallorn.workers.finish.decide_tasks import TaskDecisions, decide_all_tasks
+from mallorn.workers.finish.export_directory import complete_export, rewrite_dispatch_rules, upload
+from mallorn.workers.finish.final_candidates import Contest
+from mallorn.workers.finish.guess_inside_model import decide_by_first_guesses
+from mallorn.workers.finish.job_model import JobModel, TunedModel
+from mallorn.workers.finish.numeric_check import Checker, Unchecked, Verifier
+from mallorn.workers.finish.predict_tuning_gain import fill_trials_gain
+from mallorn.workers.finish.step_log import ReportDraft, StepLog
+from mallorn.workers.hardware_probe.run import PROBES_SEC, ensure_machine, load_measured_machine
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.measure.measurer_interface import Measurer, Need
+from mallorn.workers.model_import.run import check_import
+from mallorn.workers.process.leased_stage import StageContext, StageFolder, leased_stage, stage_folder
+from mallorn.workers.process.match_devices_and_builder import ensure_builder
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.subprocesses.errors import ChildError
+from mallorn.workers.whole_model.compiled_model import IdleEngines
+from mallorn.workers.whole_model.engines import TUNED
 
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
 

@@ -15,9 +15,9 @@ from pydantic import ConfigDict
 
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from mallorn.core.values.finish_report import FinishReport, SkippedStep, StepSeconds
-from workers.process.leased_stage import StageContext
-from workers.subprocesses.errors import ChildCrashed, suggest_next_step
-from workers.subprocesses.shutdown import STOP
+from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.subprocesses.errors import ChildCrashed, suggest_next_step
+from mallorn.workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -16,15 +16,15 @@ from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import is_disturbed
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Cache, Machine
-from workers.device.device_class import DeviceClass, Endpoint
-from workers.device.slice_timing_result import Slice
-from workers.host.host_lock import HostLock
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.hardware_probes import Finds, Probe, group_by_library
-from workers.interfaces.whole_model_engine import Engine
-from workers.process.worker_runtime import Runtime
-from workers.sandbox.untrusted_files import untrusted_folder
-from workers.subprocesses.errors import ChildError
+from mallorn.workers.device.device_class import DeviceClass, Endpoint
+from mallorn.workers.device.slice_timing_result import Slice
+from mallorn.workers.host.host_lock import HostLock
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.hardware_probes import Finds, Probe, group_by_library
+from mallorn.workers.interfaces.whole_model_engine import Engine
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.sandbox.untrusted_files import untrusted_folder
+from mallorn.workers.subprocesses.errors import ChildError
 
 LIBRARY_SEC: Final = 60.0
 PAYS: Final = 1.05  # narrower vectors are preferred only if they are faster by this factor

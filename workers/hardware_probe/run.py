@@ -8,29 +8,29 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import Devices, MachineKey, machine_key_of
-from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken, WorkItem
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.targets import Targets
-from db.repositories.tasks import Tasks
-from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads
-from db.tables import Job
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, peak_gflops
-from workers.hardware_probe.measure_machine import probe_device_machine
-from workers.interfaces.tensor_arguments import unpack_arguments
-from workers.measure.roofline_check import REFUSED
-from workers.process.lease_renewal import LeaseKeeper
-from workers.process.match_devices_and_builder import class_of
-from workers.process.worker_runtime import Runtime
-from workers.subprocesses.shutdown import STOP, ShutdownRequested
-from workers.tvm.code_digest import current_builder_name
-from workers.tvm.tvm_space import assume_machine
+from mallorn.db.repositories.devices import Devices, MachineKey, machine_key_of
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import MAX_LOSSES, Leases, LeaseToken, WorkItem
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.tables import Job
+from mallorn.workers.hardware_probe.measure_machine import probe_device_machine
+from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
+from mallorn.workers.measure.roofline_check import REFUSED
+from mallorn.workers.process.lease_renewal import LeaseKeeper
+from mallorn.workers.process.match_devices_and_builder import class_of
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
+from mallorn.workers.tvm.code_digest import current_builder_name
+from mallorn.workers.tvm.tvm_space import assume_machine
 
 AGAIN_SEC: Final = 3600.0  # time until a failed or disturbed measurement is repeated
 PATIENCE_SEC: Final = 120.0  # longest wait for another worker that measures the machine

@@ -4,14 +4,14 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.typed_method import method
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.typed_method import method
 
 
 class Stressor(Child):
     """A program that keeps one core and the memory bus busy until it is killed."""
 
-    MODULE = "workers.host.background_load_child"
+    MODULE = "mallorn.workers.host.background_load_child"
 
     @method(limit_sec=60.0)
     def keep_busy(self) -> None:

@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from workers.host.background_load import Stressor
-from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import collect_handlers
+from mallorn.workers.host.background_load import Stressor
+from mallorn.workers.subprocesses.serve_calls import serve
+from mallorn.workers.subprocesses.typed_method import collect_handlers
 
 STREAMED: Final = 1 << 22  # float32 numbers: twice as many exceed most last-level caches
 COMPUTED: Final = 1 << 12  # float32 numbers that fit in the first-level cache

@@ -8,7 +8,7 @@ releases the locks of a process that dies.
 - `shared` is for work of any kind, `alone` for timing a whole model.
 - A process that wants to be alone locks the gate first, so that newcomers wait and it gets its turn.
 - A process that shares for long makes way at the gate: it stops its builds while another is alone.
-- A process that is alone also has the cores (`workers.host.core_lock`): no device of this host times
+- A process that is alone also has the cores (`mallorn.workers.host.core_lock`): no device of this host times
   meanwhile, and imports, which do not use this lock, pause.
 - A process takes a device before it shares the host, and never while it is alone: no deadlock.
 - Every wait has a limit. A process that reaches it goes on without the lock and logs a warning.
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.host_id import host_folder
-from workers.host.core_lock import LOCK_NAME, CoreLock, open_lock
-from workers.subprocesses.shutdown import STOP
+from mallorn.workers.host.core_lock import LOCK_NAME, CoreLock, open_lock
+from mallorn.workers.subprocesses.shutdown import STOP
 
 # Longer than a compilation that cannot be suspended, and shorter than users wait for a report.
 ALONE_PATIENCE_SEC: Final = 120.0

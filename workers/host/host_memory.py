@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from workers.subprocesses.cgroups import memory_left, memory_limit
+from mallorn.workers.subprocesses.cgroups import memory_left, memory_limit
 
 COPIES_OF_ONE: Final = 3  # of a model in memory while it loads
 # Three engines may hold COPIES_OF_ONE copies each, and a quarter of memory is left for all else.

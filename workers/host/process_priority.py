@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from workers.subprocesses.cgroups import cpu_quota
+from mallorn.workers.subprocesses.cgroups import cpu_quota
 
 HIGHEST: Final = -20
 # If the kernel groups processes by session, priorities only count in the group, which has its own.

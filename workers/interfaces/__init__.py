@@ -1,1 +1,1 @@
-"""Declared methods of child processes, for callers and workers.tvm; they need no TVM."""
+"""Declared methods of child processes, for callers and mallorn.workers.tvm; they need no TVM."""

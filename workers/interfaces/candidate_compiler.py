@@ -4,13 +4,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from costmodels.views import VIEWS
-from searchers.loop_nest import Nest
-from searchers.space import Sketch
-from workers.interfaces.hardware_probes import Probe
-from workers.interfaces.tensor_arguments import Tensor
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.typed_method import Given, method
+from mallorn.costmodels.views import VIEWS
+from mallorn.searchers.loop_nest import Nest
+from mallorn.searchers.space import Sketch
+from mallorn.workers.interfaces.hardware_probes import Probe
+from mallorn.workers.interfaces.tensor_arguments import Tensor
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.typed_method import Given, method
 
 Candidates = Sequence[tuple[str, Sequence[int]]]  # (trace of the sketch, decisions)
 Validate = Callable[[str, str, Candidates], list[bool]]  # as CandidateCompiler.validate
@@ -39,7 +39,7 @@ class CandidateCompiler(Child):
     as `tvm.ir.save_json` text, targets as canonical text. For an invalid candidate, methods
     return False or None, and `build` raises InvalidRequest."""
 
-    MODULE = "workers.tvm.candidate_compiler_child"
+    MODULE = "mallorn.workers.tvm.candidate_compiler_child"
     SPAWNS = True
 
     @method(limit_sec=20.0)

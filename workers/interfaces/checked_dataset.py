@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from db.dataset.dataset_reader import BATCH_ROWS
-from db.dataset.export_schema import Row, Table
-from workers.interfaces.model_compiler import ModelCompiler
+from mallorn.db.dataset.dataset_reader import BATCH_ROWS
+from mallorn.db.dataset.export_schema import Row, Table
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
 
 
 class CheckedDataset:

@@ -11,16 +11,16 @@ from mallorn.core.fleet_key import FleetKey
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.disturbance import Disturbance
-from workers.device.device_class import DeviceClass, Endpoint
-from workers.device.session_gateway import GATEWAY_VARIABLE, SessionGateway
-from workers.device.slice_timing_result import Slice
-from workers.device.tracker_client import NO_KEY
-from workers.host.load_meter import Load
-from workers.interfaces.hardware_probes import Probe
-from workers.interfaces.tensor_arguments import Arguments
-from workers.interfaces.whole_model_engine import LoadedEngine
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.typed_method import Given, method
+from mallorn.workers.device.device_class import DeviceClass, Endpoint
+from mallorn.workers.device.session_gateway import GATEWAY_VARIABLE, SessionGateway
+from mallorn.workers.device.slice_timing_result import Slice
+from mallorn.workers.device.tracker_client import NO_KEY
+from mallorn.workers.host.load_meter import Load
+from mallorn.workers.interfaces.hardware_probes import Probe
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.typed_method import Given, method
 
 DEVICE_WAIT_SEC: Final = 300.0
 # Added to a wait or a candidate's own timeout: upload, arguments, a slow network.
@@ -68,7 +68,7 @@ class Runner(Child):
     the host's load raise CannotRun, or Unavailable if the device was lost.
     """
 
-    MODULE = "workers.tvm.runner_child"
+    MODULE = "mallorn.workers.tvm.runner_child"
     CONNECTS = True
 
     def __init__(

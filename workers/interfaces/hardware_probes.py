@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.interfaces.tensor_arguments import Arguments
 
 
 class Finds(StrEnum):

@@ -8,14 +8,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from graphc.phases import PassEntry
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import GraphReport, RemainingCopy, StoredRecipe, TensorSpec
-from workers.interfaces.tensor_arguments import Arguments
-from workers.sandbox.landlock import READ
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.typed_method import method
+from mallorn.graphc.phases import PassEntry
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.sandbox.landlock import READ
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.typed_method import method
 
 Shapes = dict[str, list[int]]  # by input, for inputs with free dimensions
 Bounds = dict[str, list[int]]  # by free dimension: smallest and largest size
@@ -195,7 +195,7 @@ class ModelCompiler(Child):
     canonical texts, libraries shared objects, arrays npz files. Methods that read a model
     raise InvalidModel; methods that run passes also raise InvalidRequest."""
 
-    MODULE = "workers.tvm.model_compiler_child"
+    MODULE = "mallorn.workers.tvm.model_compiler_child"
     SPAWNS = True
 
     @method(limit_sec=600.0)

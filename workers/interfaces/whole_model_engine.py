@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from workers.device.slice_timing_result import Slice
-from workers.interfaces.hardware_probes import Probe
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.typed_method import method
+from mallorn.workers.device.slice_timing_result import Slice
+from mallorn.workers.interfaces.hardware_probes import Probe
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.typed_method import method
 
 RUN_TIMEOUT_SEC: Final = 600.0
 
@@ -31,7 +31,7 @@ class Engine(Child):
     slow down other processes.
     """
 
-    MODULE = "workers.tvm.engine_child"
+    MODULE = "mallorn.workers.tvm.engine_child"
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def load_library(self, library: str, target: str, inputs_npz: str) -> LoadedEngine:

@@ -10,12 +10,12 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.redaction import redact
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from workers.interfaces.candidate_compiler import CandidateCompiler, Library
-from workers.interfaces.tensor_arguments import Tensor
-from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
-from workers.measure.validate_candidates import choose_builder
-from workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
-from workers.subprocesses.process_pool import ChildPool, Finished
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Library
+from mallorn.workers.interfaces.tensor_arguments import Tensor
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
+from mallorn.workers.measure.validate_candidates import choose_builder
+from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
+from mallorn.workers.subprocesses.process_pool import ChildPool, Finished
 
 TEXT_LIMIT = 1000
 HEAD_LIMIT = 400

@@ -5,7 +5,7 @@ from collections.abc import Generator, Sequence
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target
-from workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Need, Program
+from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Need, Program
 
 
 class DetachedMeasurer(Measurer):

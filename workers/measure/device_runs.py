@@ -12,14 +12,14 @@ from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.machine import element_bytes
 from mallorn.core.values.trial import Trial
-from workers.device.device_class import DeviceClass, Endpoint
-from workers.interfaces.device_runner import DEVICE_WAIT_SEC, LibraryRun, Runner
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.build_candidates import Builds, BuiltCandidate, shorten
-from workers.measure.measurer_interface import MeasureResult, Program
-from workers.measure.run_timeout_and_retakes import Retakes
-from workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
-from workers.subprocesses.pending_call import PendingCall
+from mallorn.workers.device.device_class import DeviceClass, Endpoint
+from mallorn.workers.interfaces.device_runner import DEVICE_WAIT_SEC, LibraryRun, Runner
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate, shorten
+from mallorn.workers.measure.measurer_interface import MeasureResult, Program
+from mallorn.workers.measure.run_timeout_and_retakes import Retakes
+from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
+from mallorn.workers.subprocesses.pending_call import PendingCall
 
 # Length of the part of a program's key that is written to the device's log.
 KEY_CHARS: Final = 16

@@ -13,12 +13,12 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
-from searchers.space import Candidate, Sketch
-from workers.device.device_class import DeviceClass, Endpoint
-from workers.interfaces.candidate_compiler import Library
-from workers.interfaces.device_runner import Runner
-from workers.interfaces.tensor_arguments import Arguments
-from workers.subprocesses.process_pool import ChildPool
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.device.device_class import DeviceClass, Endpoint
+from mallorn.workers.interfaces.candidate_compiler import Library
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.subprocesses.process_pool import ChildPool
 
 UNDECLARED: Final = "the measurer returns times of a virtual device, and its class does not declare one"
 DECLARE: Final = f"virtual_device = NAME in its class; names: {', '.join(sorted(VIRTUAL_DEVICES))}"

@@ -6,7 +6,7 @@ from typing import Final
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import Machine, peak_gflops
 from mallorn.core.values.trial import Trial
-from workers.measure.measurer_interface import MeasureResult, Program
+from mallorn.workers.measure.measurer_interface import MeasureResult, Program
 
 #: A time that implies more than this multiple of the peak is rejected. Winograd computes up to four
 #: times less than is counted, a type of unknown peak runs up to four times faster than float32, and a

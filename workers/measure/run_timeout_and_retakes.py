@@ -4,9 +4,9 @@ import time
 from math import exp, prod
 from typing import Final
 
-from costmodels.base import FAILED_LABEL
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
-from workers.measure.measurer_interface import Program
+from mallorn.costmodels.base import FAILED_LABEL
+from mallorn.workers.measure.measurer_interface import Program
 
 # Time that is not the candidate's own: upload, a slow network, waiting for cores that are in use.
 OVERHEAD_SEC: Final = 5.0

@@ -10,9 +10,9 @@ from mallorn.core.host_id import host_id, share_locks
 from mallorn.core.settings import Settings
 from mallorn.core.storable_json import quote_untrusted
 from mallorn.core.targets import Target, parse_target
-from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
-from workers.device.tracker_client import TrackerClient, tracker_key
-from workers.host.core_lock import lock_identity
+from mallorn.workers.device.device_class import DeviceClass, Endpoint, endpoint_of
+from mallorn.workers.device.tracker_client import TrackerClient, tracker_key
+from mallorn.workers.host.core_lock import lock_identity
 
 log = logging.getLogger(__name__)
 REMEMBERED: Final = 64  # most recent warnings about ignored devices, each of which is logged once

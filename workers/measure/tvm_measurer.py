@@ -12,17 +12,17 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
-from workers.device.device_class import DeviceClass, no_device_error
-from workers.host.host_lock import HostLock
-from workers.interfaces.candidate_compiler import Library
-from workers.interfaces.device_runner import Runner
-from workers.measure.build_candidates import Builds, BuiltCandidate
-from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
-from workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Program, Tools
-from workers.measure.run_timeout_and_retakes import run_timeout_sec
-from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class, shares_locks
-from workers.sandbox.untrusted_files import untrusted_folder
-from workers.subprocesses.process_pool import ChildPool
+from mallorn.workers.device.device_class import DeviceClass, no_device_error
+from mallorn.workers.host.host_lock import HostLock
+from mallorn.workers.interfaces.candidate_compiler import Library
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
+from mallorn.workers.measure.device_runs import DeviceRuns, TimingDriftDetector
+from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, MeasureResult, Program, Tools
+from mallorn.workers.measure.run_timeout_and_retakes import run_timeout_sec
+from mallorn.workers.measure.tracked_devices import Fleet, TrackedDevice, of_class, shares_locks
+from mallorn.workers.sandbox.untrusted_files import untrusted_folder
+from mallorn.workers.subprocesses.process_pool import ChildPool
 
 BUILD_POLL_SEC = 0.5
 # Longest delay in noticing that a library is ready, or that a device on another host is idle.

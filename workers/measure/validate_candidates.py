@@ -8,8 +8,8 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 from mallorn.core.errors import MallornError
-from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
-from workers.subprocesses.process_pool import ChildPool
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
+from mallorn.workers.subprocesses.process_pool import ChildPool
 
 POLL_SEC: Final = 1.0
 

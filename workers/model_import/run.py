@@ -8,31 +8,31 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
-from db.repositories.job_transitions import IMPORTED_ANEW, ReplacedCode
-from db.repositories.jobs import Jobs
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.targets import Targets
-from db.repositories.tasks import NewTask, Tasks
-from db.repositories.trials import Trials
-from db.repositories.workers import Workers
-from db.repositories.workloads import NewWorkload, Workloads, tir_of
 from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest, Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.virtual_devices import add_virtual_device
-from workers.host.pause_while_timing import paused_while_timing
-from workers.interfaces.model_compiler import Extraction, ModelTask
-from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
-from workers.measure.measurer_interface import DECLARE, UNDECLARED
-from workers.process.leased_stage import StageContext, leased_stage, stage_folder
-from workers.process.match_devices_and_builder import builder_of, context_without_builder
-from workers.process.worker_runtime import Runtime
-from workers.subprocesses.errors import ChildFailed
-from workers.tvm.code_digest import code_digest
-from workers.tvm.graph_recipes import is_reduced_form_of, recipe_for, skipped_passes, stored_recipe
+from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from mallorn.db.repositories.job_transitions import IMPORTED_ANEW, ReplacedCode
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import NewTask, Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.repositories.workloads import NewWorkload, Workloads, tir_of
+from mallorn.workers.host.pause_while_timing import paused_while_timing
+from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask
+from mallorn.workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
+from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
+from mallorn.workers.process.leased_stage import StageContext, leased_stage, stage_folder
+from mallorn.workers.process.match_devices_and_builder import builder_of, context_without_builder
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.subprocesses.errors import ChildFailed
+from mallorn.workers.tvm.code_digest import code_digest
+from mallorn.workers.tvm.graph_recipes import is_reduced_form_of, recipe_for, skipped_passes, stored_recipe
 
 MOST_NAMES: Final = 12
 NAMES_COMPARED: Final = 200

@@ -6,21 +6,21 @@ import threading
 import time
 from collections.abc import Callable
 
-from db.repositories.base import ERROR_CHARS
-from db.repositories.devices import Devices, MachineKey, SeenDevice, machine_key_of
-from db.repositories.jobs import JobsWaitingForDevice
-from db.repositories.targets import Targets
-from db.repositories.workers import Workers
-from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.log_loop_errors import log_survived_error
 from mallorn.core.registry import list_runnable_cost_models
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo
-from workers.host.core_lock import lock_identity
-from workers.measure.tracked_devices import Fleet
-from workers.tvm.code_digest import TVM_VERSION, current_builder_name
+from mallorn.db.repositories.base import ERROR_CHARS
+from mallorn.db.repositories.devices import Devices, MachineKey, SeenDevice, machine_key_of
+from mallorn.db.repositories.jobs import JobsWaitingForDevice
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.session import Database
+from mallorn.workers.host.core_lock import lock_identity
+from mallorn.workers.measure.tracked_devices import Fleet
+from mallorn.workers.tvm.code_digest import TVM_VERSION, current_builder_name
 
 log = logging.getLogger(__name__)
 

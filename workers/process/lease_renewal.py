@@ -7,7 +7,7 @@ from contextvars import copy_context
 from typing import Self
 
 from mallorn.core.errors import LeaseLost, MallornError
-from workers.subprocesses.shutdown import STOP
+from mallorn.workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,6 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import STAGES, Jobs
-from db.repositories.leases import LeaseToken, WorkItem
-from db.repositories.stored_files import Models
-from db.repositories.targets import Targets
-from db.tables import Job
 from mallorn.core.artifact_uris import model_uri, open_artifact
 from mallorn.core.errors import LeaseLost
 from mallorn.core.job_options import JobOptions, KeptOptions
@@ -22,14 +16,20 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph_report import GraphReport
-from workers.device.device_class import DeviceClass
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.process.lease_renewal import LeaseKeeper
-from workers.process.leased_work import LeasedWork, leased_work
-from workers.process.match_devices_and_builder import class_of_job
-from workers.process.unpack_model import check_disk_space, unpack
-from workers.process.worker_runtime import Runtime
-from workers.sandbox.untrusted_files import untrusted_folder
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import STAGES, Jobs
+from mallorn.db.repositories.leases import LeaseToken, WorkItem
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.tables import Job
+from mallorn.workers.device.device_class import DeviceClass
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.process.lease_renewal import LeaseKeeper
+from mallorn.workers.process.leased_work import LeasedWork, leased_work
+from mallorn.workers.process.match_devices_and_builder import class_of_job
+from mallorn.workers.process.unpack_model import check_disk_space, unpack
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.sandbox.untrusted_files import untrusted_folder
 
 log = logging.getLogger(__name__)
 

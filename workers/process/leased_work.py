@@ -9,21 +9,21 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.jobs import STATES, Jobs
-from db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.core.check_plugin_classes import check_allowed_classes, check_base_classes
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, Unavailable, UnknownName
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.log_setup import add_to_log_context
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.states import WorkKind
-from workers.process.lease_renewal import LeaseKeeper
-from workers.process.retry_rules import PROPOSING, retry_rule_for
-from workers.process.worker_runtime import Runtime
-from workers.subprocesses.errors import ChildError, suggest_next_step
-from workers.subprocesses.shutdown import STOP
-from workers.tvm.code_digest import have_sources_changed
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.jobs import STATES, Jobs
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
+from mallorn.workers.process.lease_renewal import LeaseKeeper
+from mallorn.workers.process.retry_rules import PROPOSING, retry_rule_for
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.subprocesses.errors import ChildError, suggest_next_step
+from mallorn.workers.subprocesses.shutdown import STOP
+from mallorn.workers.tvm.code_digest import have_sources_changed
 
 MEASURED: Final = (WorkKind.ROUND, WorkKind.FINISH)
 DETACHED: Final = "its device is detached: its candidates are carried there in batches"

@@ -5,18 +5,18 @@ A builder is the code that compiles candidates, identified by TVM's version and 
 
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import MachineKey, machine_key_of
-from db.repositories.job_transitions import ReplacedCode
-from db.repositories.jobs import Jobs
-from db.repositories.measurement_filters import TrialLimits
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.workers import Workers
-from db.tables import Context, Job
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import JobOptions, KeptOptions
-from workers.device.device_class import DeviceClass
-from workers.process.worker_runtime import Runtime
-from workers.tvm.code_digest import current_builder_name
+from mallorn.db.repositories.devices import MachineKey, machine_key_of
+from mallorn.db.repositories.job_transitions import ReplacedCode
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurement_filters import TrialLimits
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.tables import Context, Job
+from mallorn.workers.device.device_class import DeviceClass
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.tvm.code_digest import current_builder_name
 
 
 def class_of(key: MachineKey) -> DeviceClass:

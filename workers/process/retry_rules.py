@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.leases import LeaseToken
 from mallorn.core.errors import (
     HostFault,
     LeaseLost,
@@ -19,9 +17,11 @@ from mallorn.core.errors import (
     Unschedulable,
 )
 from mallorn.core.states import WorkKind
-from workers.process.time_slice import TimeSliceOver
-from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
-from workers.subprocesses.shutdown import ShutdownRequested
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.leases import LeaseToken
+from mallorn.workers.process.time_slice import TimeSliceOver
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
+from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 
 PROPOSING: Final = ("search", "sampler", "cost_model")
 

@@ -3,10 +3,10 @@
 import time
 from typing import Final
 
-from db.repositories.leases import Leases
-from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.states import WorkKind
+from mallorn.db.repositories.leases import Leases
+from mallorn.db.session import Database
 
 #: Several times the cost of resuming from stored steps, and not much longer than a round.
 TURN_SEC: Final = 30.0

@@ -11,31 +11,31 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from db.repositories.jobs import Jobs
-from db.repositories.targets import Targets
-from db.repositories.workers import StageRuns
-from db.session import Database
 from mallorn.core.job_options import LARGEST_ROUND, JobOptions
 from mallorn.core.locked_folders import remove_tree
 from mallorn.core.registry import resolve
 from mallorn.core.settings import Settings, settings
 from mallorn.core.states import StageKind
 from mallorn.core.targets import Target
-from workers.device.detect_host import available_cores
-from workers.device.device_class import DeviceClass
-from workers.host.host_lock import HostLock
-from workers.host.host_memory import total_bytes
-from workers.interfaces.candidate_compiler import CandidateCompiler, Validate
-from workers.interfaces.device_runner import Runner
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.measure.measurer_interface import Measurer, Tools
-from workers.measure.tracked_devices import Fleet
-from workers.measure.validate_candidates import validate_in_builders
-from workers.process.heartbeat import Heartbeat
-from workers.process.worker_health import Health
-from workers.sandbox.landlock import READ, WRITE
-from workers.sandbox.sandbox_support import probe_sandbox_support
-from workers.subprocesses.process_pool import ChildPool
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workers import StageRuns
+from mallorn.db.session import Database
+from mallorn.workers.device.detect_host import available_cores
+from mallorn.workers.device.device_class import DeviceClass
+from mallorn.workers.host.host_lock import HostLock
+from mallorn.workers.host.host_memory import total_bytes
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Validate
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.measure.measurer_interface import Measurer, Tools
+from mallorn.workers.measure.tracked_devices import Fleet
+from mallorn.workers.measure.validate_candidates import validate_in_builders
+from mallorn.workers.process.heartbeat import Heartbeat
+from mallorn.workers.process.worker_health import Health
+from mallorn.workers.sandbox.landlock import READ, WRITE
+from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
+from mallorn.workers.subprocesses.process_pool import ChildPool
 
 # The folders of the builders and of the runner, and zig's cache for model compiler processes.
 BUILDS, RUNS, ZIG = "builds", "runs", "zig"
@@ -184,7 +184,7 @@ class Runtime:
 
         A training holds a share of the host lock throughout. A finish takes it step by
         step, because it waits for devices in between. An import takes no share and pauses
-        during timing (workers.host.pause_while_timing).
+        during timing (mallorn.workers.host.pause_while_timing).
         """
         trains = kind is StageKind.TRAIN
         share: AbstractContextManager[object] = HostLock().hold_shared() if trains else nullcontext()

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from db.repositories.base import ERROR_CHARS
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Token
-from db.repositories.measurements import Measurements, NewMeasurement
-from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent
-from searchers.base import Proposal
-from workers.measure.measurer_interface import MeasureInput, MeasureResult
-from workers.process.match_devices_and_builder import limits_of
-from workers.round.round_context import RoundContext
-from workers.round.store_referenced_rows import store_sites, store_sketches
-from workers.subprocesses.shutdown import STOP
+from mallorn.db.repositories.base import ERROR_CHARS
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Token
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement
+from mallorn.db.session import Database
+from mallorn.searchers.base import Proposal
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
+from mallorn.workers.process.match_devices_and_builder import limits_of
+from mallorn.workers.round.round_context import RoundContext
+from mallorn.workers.round.store_referenced_rows import store_sites, store_sketches
+from mallorn.workers.subprocesses.shutdown import STOP
 
 # Results per commit: a killed worker loses at most these and the running candidate.
 BATCH: Final = 4

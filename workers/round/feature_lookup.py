@@ -8,15 +8,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Matrix
-from costmodels.views import VIEWS
-from db.repositories.feature_cache import Features, FeatureSource
-from db.session import Database
 from mallorn.core.registry import REGISTRY, resolve
-from searchers.space import Candidate, Sketch
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed, is_out_of_memory
-from workers.tvm.code_digest import current_builder_name
+from mallorn.costmodels.base import Matrix
+from mallorn.costmodels.views import VIEWS
+from mallorn.db.repositories.feature_cache import Features, FeatureSource
+from mallorn.db.session import Database
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.subprocesses.errors import (
+    HOSTS_DOING,
+    ChildCrashed,
+    ChildError,
+    ChildFailed,
+    is_out_of_memory,
+)
+from mallorn.workers.tvm.code_digest import current_builder_name
 
 LOWERED: Final = REGISTRY["lowered_features"]  # the views that need lowering
 # Candidates per call of the compiler.

@@ -6,26 +6,26 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from costmodels.analytic_models import Draft
-from costmodels.base import CostModel
-from costmodels.views import WrongRows
-from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
-from db.repositories.leases import Token
-from db.repositories.rounds import Rounds
 from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
 from mallorn.core.registry import WORDS, resolve
 from mallorn.core.values.decision_log import SkippedPart
-from searchers.base import DEFAULT, Proposal, Searcher, Trial, prefix_origin
-from searchers.fill_batch import Filter, as_pending_trials, propose_first_valid, was_tried
-from searchers.space import Space
-from searchers.stateful_searcher import MOST_BYTES, State, StatefulSearcher
-from workers.interfaces.candidate_compiler import Validate
-from workers.measure.measurer_interface import MeasureInput
-from workers.process.worker_runtime import Runtime
-from workers.round.feature_lookup import LOWERED, FeatureLookup
-from workers.round.round_context import RoundContext, load_round
-from workers.tvm.tvm_space import TvmSpace
+from mallorn.costmodels.analytic_models import Draft
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.views import WrongRows
+from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from mallorn.db.repositories.leases import Token
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.searchers.base import DEFAULT, Proposal, Searcher, Trial, prefix_origin
+from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_first_valid, was_tried
+from mallorn.searchers.space import Space
+from mallorn.searchers.stateful_searcher import MOST_BYTES, State, StatefulSearcher
+from mallorn.workers.interfaces.candidate_compiler import Validate
+from mallorn.workers.measure.measurer_interface import MeasureInput
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.round.feature_lookup import LOWERED, FeatureLookup
+from mallorn.workers.round.round_context import RoundContext, load_round
+from mallorn.workers.tvm.tvm_space import TvmSpace
 
 SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
 WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses

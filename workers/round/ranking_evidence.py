@@ -6,21 +6,21 @@ from typing import Final
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel, Vector
-from costmodels.metrics import pairwise_accuracy
-from db.repositories.cost_models import CostModels
-from db.repositories.sketches import Sketches
-from db.repositories.tasks import Tasks
-from db.repositories.trials import Trials
 from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.errors import PluginFailed
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
-from workers.process.worker_runtime import Runtime
-from workers.round.feature_lookup import FeatureLookup
-from workers.round.propose import warn
-from workers.round.round_context import RoundContext
-from workers.round.select_cost_model import model_of, reads_current_view
+from mallorn.costmodels.base import CostModel, Vector
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn.workers.round.propose import warn
+from mallorn.workers.round.round_context import RoundContext
+from mallorn.workers.round.select_cost_model import model_of, reads_current_view
 
 FEWEST: Final = 4  # valid candidates that a rank needs
 MOST_OTHERS: Final = 3  # models of other families per round, to bound its time

@@ -6,28 +6,28 @@ from math import log2
 
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel
-from db.repositories.cost_models import CostModels
-from db.repositories.jobs import Jobs
-from db.repositories.rounds import Rounds
-from db.repositories.search_and_finish_states import SearchStates
-from db.repositories.targets import Targets
-from db.repositories.tasks import Tasks
-from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads, tir_of
-from db.tables import CostModelRow, Round, Workload
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
-from searchers.base import Trial
-from searchers.space import Sketch
-from workers.device.device_class import DeviceClass
-from workers.interfaces.tensor_arguments import unpack_arguments
-from workers.measure.measurer_interface import Program
-from workers.process.match_devices_and_builder import class_of_job, limits_of
-from workers.round.feature_lookup import WorkloadOnTarget
-from workers.round.select_cost_model import model_of, reads_current_view
+from mallorn.costmodels.base import CostModel
+from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.search_and_finish_states import SearchStates
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.tables import CostModelRow, Round, Workload
+from mallorn.searchers.base import Trial
+from mallorn.searchers.space import Sketch
+from mallorn.workers.device.device_class import DeviceClass
+from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
+from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.process.match_devices_and_builder import class_of_job, limits_of
+from mallorn.workers.round.feature_lookup import WorkloadOnTarget
+from mallorn.workers.round.select_cost_model import model_of, reads_current_view
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,29 +8,29 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.leases import LeaseToken, Token, WorkItem
-from db.repositories.rounds import Rounds
-from db.repositories.search_and_finish_states import SearchStates
-from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost, Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import RoundClosedEvent
-from workers.hardware_probe.run import ensure_machine
-from workers.host.host_lock import HostLock
-from workers.measure.roofline_check import reject_implausible, shortest_plausible_us
-from workers.model_import.run import check_import
-from workers.process.leased_work import leased_work
-from workers.process.match_devices_and_builder import ensure_builder
-from workers.process.worker_runtime import Runtime
-from workers.round.batch_commits import Commits
-from workers.round.propose import prepare_round
-from workers.round.ranking_evidence import evaluate_ranking
-from workers.round.round_context import RoundContext
-from workers.round.select_cost_model import select_ranking_model
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import LeaseToken, Token, WorkItem
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.search_and_finish_states import SearchStates
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.workers.hardware_probe.run import ensure_machine
+from mallorn.workers.host.host_lock import HostLock
+from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
+from mallorn.workers.model_import.run import check_import
+from mallorn.workers.process.leased_work import leased_work
+from mallorn.workers.process.match_devices_and_builder import ensure_builder
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.round.batch_commits import Commits
+from mallorn.workers.round.propose import prepare_round
+from mallorn.workers.round.ranking_evidence import evaluate_ranking
+from mallorn.workers.round.round_context import RoundContext
+from mallorn.workers.round.select_cost_model import select_ranking_model
 
 RESTORED: Final = "the database was restored: what was measured since then is measured again"
 log = logging.getLogger(__name__)

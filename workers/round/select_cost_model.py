@@ -6,13 +6,6 @@ from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel
-from costmodels.transfer_model_base import ManyDomains, TransferModel
-from costmodels.views import VIEWS
-from db.repositories.cost_models import BaseHead, CostModels
-from db.repositories.targets import Targets
-from db.repositories.workloads import Workloads
-from db.tables import CostModelRow, Round
 from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import InvalidRequest, MallornError, PluginFailed
@@ -20,7 +13,14 @@ from mallorn.core.registry import resolve
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
-from workers.tvm.code_digest import current_builder_name
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.transfer_model_base import ManyDomains, TransferModel
+from mallorn.costmodels.views import VIEWS
+from mallorn.db.repositories.cost_models import BaseHead, CostModels
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.tables import CostModelRow, Round
+from mallorn.workers.tvm.code_digest import current_builder_name
 
 
 def model_of(row: CostModelRow) -> CostModel:

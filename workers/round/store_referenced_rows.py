@@ -6,20 +6,20 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.targets import Targets
-from db.tables import Context
 from mallorn.core.errors import ClassRefused
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.targets import Target
-from searchers.space import Sketch
-from workers.device.device_class import Endpoint
-from workers.measure.measurer_interface import DECLARE, UNDECLARED
-from workers.process.match_devices_and_builder import builder_of
-from workers.tvm.code_digest import TVM_VERSION
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.sketches import NewSketch, Sketches
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.tables import Context
+from mallorn.searchers.space import Sketch
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.measure.measurer_interface import DECLARE, UNDECLARED
+from mallorn.workers.process.match_devices_and_builder import builder_of
+from mallorn.workers.tvm.code_digest import TVM_VERSION
 
 SPACE: Final = "post-order-apply/1"  # name and version: another version's sketches may not rebuild
 

@@ -8,16 +8,6 @@ from typing import Final
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel, Groups, Vector
-from costmodels.labels import bounded_sample, is_informative, is_time_label, labels
-from costmodels.views import VIEWS
-from db.repositories.cost_models import CostModels, Head, NewCostModel
-from db.repositories.jobs import Jobs
-from db.repositories.sketches import Sketches
-from db.repositories.targets import Targets
-from db.repositories.tasks import Tasks
-from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads
 from mallorn.core.check_plugin_classes import check_allowed_classes, convert_plugin_errors
 from mallorn.core.cost_model_name import CostModelName, has_family_prefix
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
@@ -26,11 +16,25 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import StageKind
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
-from workers.process.worker_runtime import Runtime
-from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
-from workers.round.propose import warn
-from workers.round.round_context import work_of
-from workers.round.select_cost_model import create_untrained_model, current_feature_view, reads_current_view
+from mallorn.costmodels.base import CostModel, Groups, Vector
+from mallorn.costmodels.labels import bounded_sample, is_informative, is_time_label, labels
+from mallorn.costmodels.views import VIEWS
+from mallorn.db.repositories.cost_models import CostModels, Head, NewCostModel
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.workers.process.worker_runtime import Runtime
+from mallorn.workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
+from mallorn.workers.round.propose import warn
+from mallorn.workers.round.round_context import work_of
+from mallorn.workers.round.select_cost_model import (
+    create_untrained_model,
+    current_feature_view,
+    reads_current_view,
+)
 
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8  # least number of timed rows; a model of fewer would only fit noise

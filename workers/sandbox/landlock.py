@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from workers.sandbox.syscall import syscall
+from mallorn.workers.sandbox.syscall import syscall
 
 # The numbers are the same on all architectures.
 _CREATE_RULESET: Final = 444

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workers.sandbox import landlock, seccomp
-from workers.sandbox.syscall import renounce_privileges
-from workers.sandbox.system_paths import system_paths
+from mallorn.workers.sandbox import landlock, seccomp
+from mallorn.workers.sandbox.syscall import renounce_privileges
+from mallorn.workers.sandbox.system_paths import system_paths
 
 WHOLE: Final = "full"
 #: Modes of Settings.sandbox.

@@ -1,21 +1,20 @@
 """Tests in a child process how much of the sandbox this host supports, because no process
 can leave a sandbox.
 
-python -P -m workers.sandbox.sandbox_support
+python -P -m mallorn.workers.sandbox.sandbox_support
 """
 
 import logging
 import subprocess
 import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import HostFault
-from workers.sandbox.sandbox import OFF, REQUIRE, WHOLE, SandboxSpec, enter_sandbox
+from mallorn.core.installation import IMPORT_ROOT
+from mallorn.workers.sandbox.sandbox import OFF, REQUIRE, WHOLE, SandboxSpec, enter_sandbox
 
 log = logging.getLogger(__name__)
-_ROOT: Final = str(Path(__file__).resolve().parents[2])
 HINT: Final = "MALLORN_SANDBOX=best-effort takes what there is   (docs/security.md)"
 
 
@@ -29,9 +28,9 @@ def probe_sandbox_support(mode: str) -> str:
     if that is the mode. Raises NoSandbox if `mode` requires it and something is missing."""
     if mode == OFF:
         return OFF
-    command = [sys.executable, "-P", "-m", "workers.sandbox.sandbox_support"]
+    command = [sys.executable, "-P", "-m", "mallorn.workers.sandbox.sandbox_support"]
     report = subprocess.run(
-        command, env={"PYTHONPATH": _ROOT}, capture_output=True, text=True, check=False
+        command, env={"PYTHONPATH": str(IMPORT_ROOT)}, capture_output=True, text=True, check=False
     ).stdout.strip()
     report = require_sandbox_mode(report or "without all: it could not be tried", mode)
     if report != WHOLE:
@@ -51,4 +50,4 @@ def require_sandbox_mode(report: str, mode: str) -> str:
 
 
 if __name__ == "__main__":
-    print(enter_sandbox(SandboxSpec(room=Path(_ROOT))))  # noqa: T201 - the answer
+    print(enter_sandbox(SandboxSpec(room=IMPORT_ROOT)))  # noqa: T201 - the answer

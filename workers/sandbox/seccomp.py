@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from workers.sandbox.syscall import prctl
+from mallorn.workers.sandbox.syscall import prctl
 
 X86_64, AARCH64 = "x86_64", "aarch64"
 ARCHITECTURES: Final = {X86_64: (0xC000003E, 0), AARCH64: (0xC00000B7, 1)}

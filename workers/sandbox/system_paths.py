@@ -7,8 +7,8 @@ from glob import glob
 from pathlib import Path
 from typing import Final
 
-from graphc.export.cuda_toolkit import cuda_folders
-from workers.sandbox.landlock import READ, RUN, TRUNCATE, USE, WRITE_FILE
+from mallorn.graphc.export.cuda_toolkit import cuda_folders
+from mallorn.workers.sandbox.landlock import READ, RUN, TRUNCATE, USE, WRITE_FILE
 
 _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt")
 _FACTS: Final = ("/proc", "/sys")

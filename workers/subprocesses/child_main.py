@@ -1,6 +1,6 @@
 """Entry point of a child: ties its life to the parent, enters the sandbox, runs a module.
 
-python -P -m workers.subprocesses.child_main PARENT_PID LAUNCH_SPEC_AS_JSON
+python -P -m mallorn.workers.subprocesses.child_main PARENT_PID LAUNCH_SPEC_AS_JSON
 """
 
 import ctypes
@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
-from workers.sandbox.sandbox_support import require_sandbox_mode
-from workers.subprocesses.hide_torch import hide_torch
+from mallorn.workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
+from mallorn.workers.sandbox.sandbox_support import require_sandbox_mode
+from mallorn.workers.subprocesses.hide_torch import hide_torch
 
 #: Environment variable that tells the module which sandbox level was reached.
 REACHED_VARIABLE: Final = "MALLORN_CHILD_SANDBOX"

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import ClassVar, Final, Self, TypeVar
 
 from mallorn.core.errors import CodeReplaced
+from mallorn.core.installation import IMPORT_ROOT, python_path
 from mallorn.core.redaction import redact
-from workers.sandbox.sandbox import SandboxSpec, allowed_environment
-from workers.subprocesses.cgroups import count_memory_kills
-from workers.subprocesses.child_main import LaunchSpec
-from workers.subprocesses.cpu_time import ProcessorShare
-from workers.subprocesses.errors import (
+from mallorn.workers.sandbox.sandbox import SandboxSpec, allowed_environment
+from mallorn.workers.subprocesses.cgroups import count_memory_kills
+from mallorn.workers.subprocesses.child_main import LaunchSpec
+from mallorn.workers.subprocesses.cpu_time import ProcessorShare
+from mallorn.workers.subprocesses.errors import (
     ChildCrashed,
     ChildError,
     ChildKilled,
@@ -35,16 +36,21 @@ from workers.subprocesses.errors import (
     ChildTimeout,
     unpack_error,
 )
-from workers.subprocesses.frame_channel import FRAME_LIMIT_BYTES, Channel, ChannelClosed, Frame, FrameTooLarge
-from workers.subprocesses.pending_call import Call, PendingCall
-from workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
-from workers.subprocesses.shutdown import STOP
+from mallorn.workers.subprocesses.frame_channel import (
+    FRAME_LIMIT_BYTES,
+    Channel,
+    ChannelClosed,
+    Frame,
+    FrameTooLarge,
+)
+from mallorn.workers.subprocesses.pending_call import Call, PendingCall
+from mallorn.workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
+from mallorn.workers.subprocesses.shutdown import STOP
 
 # How long a child may take to exit after its connection closed; a busy host is slow.
 END_TIMEOUT_SEC: Final = 30.0
 _TAIL_BYTES = 2000
 _LIMIT_BYTES = 1 << 20
-_ROOT = str(Path(__file__).resolve().parents[2])
 # The kernel kills a child when the thread that started it ends: one lasting thread starts all.
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
 R = TypeVar("R")
@@ -77,7 +83,7 @@ class ChildLog:
 def compile_child_bytecode() -> None:
     """Write the bytecode of modules that only children import; their sandbox forbids it."""
     for folder in ("graphc", "workers/tvm"):
-        compileall.compile_dir(Path(_ROOT, folder), quiet=2)
+        compileall.compile_dir(IMPORT_ROOT / "mallorn" / folder, quiet=2)
 
 
 def start_process(
@@ -85,14 +91,13 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start a child that logs to `log`; `fds` maps environment variables to inherited files."""
     compile_child_bytecode()
-    path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     room = orders.walls.room
     scratch = {} if room is None else {"TMPDIR": str(room), "ZIG_GLOBAL_CACHE_DIR": str(room / ".zig")}
     # TVM would bind threads to the machine's first CPUs, whatever CPUs this process may use.
     child_env = {
         "TVM_BIND_THREADS": "0",
         **allowed_environment(),
-        "PYTHONPATH": path,
+        "PYTHONPATH": python_path(),
         **scratch,
         **env,
         **{name: str(fd) for name, fd in fds.items()},
@@ -100,7 +105,7 @@ def start_process(
 
     def spawn() -> subprocess.Popen[bytes]:
         # -P: do not import files of the user's working directory that are named like a module.
-        module = "workers.subprocesses.child_main"
+        module = "mallorn.workers.subprocesses.child_main"
         return subprocess.Popen(
             [sys.executable, "-P", "-m", module, str(os.getpid()), orders.text],
             env=child_env,
@@ -118,7 +123,7 @@ class Child:
     """Runs `MODULE` in its own process and process group. A subclass declares the methods
     it serves.
 
-    The process is sandboxed (workers.sandbox): it may write only to the folder `room`, read
+    The process is sandboxed (mallorn.workers.sandbox): it may write only to the folder `room`, read
     `room` and system folders, and use `others` with the rights given. If `room` is None, it
     may use all files, for commands on a user's own files. No child may write to the parent
     folder of `room`: a link in place of `room` would open another folder. Set SPAWNS if the

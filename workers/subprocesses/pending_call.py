@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
-from workers.subprocesses.errors import ChildError, ChildFailed
+from mallorn.workers.subprocesses.errors import ChildError, ChildFailed
 
 R = TypeVar("R")
 START_TIMEOUT_SEC: Final = 300.0  # about six children may start at once, and each loads all of TVM

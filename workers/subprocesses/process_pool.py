@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from mallorn.core.errors import MallornError
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.pending_call import Call, PendingCall
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.pending_call import Call, PendingCall
 
 R = TypeVar("R")
 

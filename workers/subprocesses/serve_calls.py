@@ -6,10 +6,10 @@ import signal
 import socket
 from typing import Final
 
-from workers.subprocesses.child_main import REACHED_VARIABLE
-from workers.subprocesses.errors import pack_error
-from workers.subprocesses.frame_channel import Channel, ChannelClosed, Frame
-from workers.subprocesses.typed_method import Served
+from mallorn.workers.subprocesses.child_main import REACHED_VARIABLE
+from mallorn.workers.subprocesses.errors import pack_error
+from mallorn.workers.subprocesses.frame_channel import Channel, ChannelClosed, Frame
+from mallorn.workers.subprocesses.typed_method import Served
 
 FD_VARIABLE: Final = "MALLORN_CHILD_FD"
 READY: Final = "ready"  # its body is the sandbox level

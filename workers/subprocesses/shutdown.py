@@ -12,7 +12,7 @@ import signal
 import threading
 
 from mallorn.core.errors import LeaseLost
-from workers.subprocesses.cpu_time import used_cpu_sec
+from mallorn.workers.subprocesses.cpu_time import used_cpu_sec
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Typed methods of helper processes, declared once for the side that calls and the side that serves.
 
     class Compiler(Child):
-        MODULE = "workers.tvm.candidate_compiler_child"
+        MODULE = "mallorn.workers.tvm.candidate_compiler_child"
 
         @method(limit_sec=120.0)
         def full_trace(self, tir: str, trace: str) -> str | None:
@@ -30,7 +30,7 @@ from typing import (
 
 from pydantic import ConfigDict, create_model
 
-from workers.subprocesses.pending_call import Call, PendingCall
+from mallorn.workers.subprocesses.pending_call import Call, PendingCall
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -17,9 +17,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from graphc.quant import llvm_byte_dot_products, tile_instructions
-from graphc.quant.llvm_byte_dot_products import build_block_dot_product, build_input_quantizer
 from mallorn.core.errors import InvalidRequest, Unschedulable
+from mallorn.graphc.quant import llvm_byte_dot_products, tile_instructions
+from mallorn.graphc.quant.llvm_byte_dot_products import build_block_dot_product, build_input_quantizer
 
 HINT: Final = "delete what you imported from a source that you do not trust   (docs/security.md)"
 MOST_NODES: Final = 1 << 20

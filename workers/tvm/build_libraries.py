@@ -26,15 +26,15 @@ from tvm.ir.instrument import pass_instrument
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.tirx import BufferStore
 
-from graphc.export.code_generation import compile_to_library
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import NOT_COMPILED
-from workers.interfaces.candidate_compiler import Library
-from workers.tvm.cuda_kernel_resources import compile_for_cuda
-from workers.tvm.linker import link_shared, raise_if_disk_unusable
-from workers.tvm.parsed_program_cache import instructions, parse_tvm_target
-from workers.tvm.program_arguments import tensor_args
-from workers.tvm.rebuild_schedule import rebuild
+from mallorn.graphc.export.code_generation import compile_to_library
+from mallorn.workers.interfaces.candidate_compiler import Library
+from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.linker import link_shared, raise_if_disk_unusable
+from mallorn.workers.tvm.parsed_program_cache import instructions, parse_tvm_target
+from mallorn.workers.tvm.program_arguments import tensor_args
+from mallorn.workers.tvm.rebuild_schedule import rebuild
 
 COMPARED_ACCESSES: Final = 200
 FEWEST: Final = 5  # candidates of a program from which a median size is known

@@ -6,18 +6,18 @@ from typing import Final
 # The compiler runs nothing in parallel, and spinning threads would disturb measurements.
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import collect_handlers
-from workers.tvm.build_libraries import build
-from workers.tvm.code_digest import refuse_if_code_changed
-from workers.tvm.cpu_probes import build_one_probe, build_probes
-from workers.tvm.linker import prepare_linking
-from workers.tvm.loop_nests import nests
-from workers.tvm.lowered_views import compute_lowered_features
-from workers.tvm.parsed_program_cache import vector_lanes
-from workers.tvm.rebuild_schedule import full_trace, validate
-from workers.tvm.sketches import design_space
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.subprocesses.serve_calls import serve
+from mallorn.workers.subprocesses.typed_method import collect_handlers
+from mallorn.workers.tvm.build_libraries import build
+from mallorn.workers.tvm.code_digest import refuse_if_code_changed
+from mallorn.workers.tvm.cpu_probes import build_one_probe, build_probes
+from mallorn.workers.tvm.linker import prepare_linking
+from mallorn.workers.tvm.loop_nests import nests
+from mallorn.workers.tvm.lowered_views import compute_lowered_features
+from mallorn.workers.tvm.parsed_program_cache import vector_lanes
+from mallorn.workers.tvm.rebuild_schedule import full_trace, validate
+from mallorn.workers.tvm.sketches import design_space
 
 ANSWERS: Final = (
     CandidateCompiler.vector_lanes.make_handler(vector_lanes),

@@ -11,17 +11,17 @@ from typing import Final
 
 import tvm
 
-from db.dataset.dataset_reader import DatasetReader, open_export
-from db.dataset.export_schema import SKETCH_TABLE, TABLES, WORKLOAD_TABLE, Row
 from mallorn.core.values.candidate import ChoiceKind, unpack_choices
-from workers.interfaces.model_compiler import DatasetRows, OpenedDataset
-from workers.interfaces.tensor_arguments import pack_arguments
-from workers.tvm.allowed_programs import read_trace
-from workers.tvm.extract_tasks import describe_task
-from workers.tvm.parsed_program_cache import TILES, parse_module
-from workers.tvm.sketches import sketch_key
-from workers.tvm.tuning_database import BROKEN, describe_error
-from workers.tvm.workload_key import rename_blocks_canonically
+from mallorn.db.dataset.dataset_reader import DatasetReader, open_export
+from mallorn.db.dataset.export_schema import SKETCH_TABLE, TABLES, WORKLOAD_TABLE, Row
+from mallorn.workers.interfaces.model_compiler import DatasetRows, OpenedDataset
+from mallorn.workers.interfaces.tensor_arguments import pack_arguments
+from mallorn.workers.tvm.allowed_programs import read_trace
+from mallorn.workers.tvm.extract_tasks import describe_task
+from mallorn.workers.tvm.parsed_program_cache import TILES, parse_module
+from mallorn.workers.tvm.sketches import sketch_key
+from mallorn.workers.tvm.tuning_database import BROKEN, describe_error
+from mallorn.workers.tvm.workload_key import rename_blocks_canonically
 
 ANOTHER: Final = "another key than its text has"
 CHOICES: Final = "other choices than its trace has"

@@ -9,11 +9,11 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from graphc.onnx import inline_functions, lower_contrib_operators, unroll_loops
-from graphc.onnx import read_with_weights_on_disk as weights
 from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
 from mallorn.core.errors import InvalidModel
 from mallorn.core.storable_json import quote_untrusted
+from mallorn.graphc.onnx import inline_functions, lower_contrib_operators, unroll_loops
+from mallorn.graphc.onnx import read_with_weights_on_disk as weights
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"

@@ -13,17 +13,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from graphc.export.cuda_toolkit import find_nvcc
-from graphc.export.zip_graphc import digest
 from mallorn.core.errors import CodeReplaced, HostFault
-from workers.subprocesses.typed_method import Served
-from workers.tvm.linker import find_c_compiler, link_command
+from mallorn.graphc.export.cuda_toolkit import find_nvcc
+from mallorn.graphc.export.zip_graphc import digest
+from mallorn.workers.subprocesses.typed_method import Served
+from mallorn.workers.tvm.linker import find_c_compiler, link_command
 
 CHARS: Final = 12
 VARIABLE: Final = "MALLORN_CODE"
 TVM_VERSION: Final = version("apache-tvm")
 ABSENT: Final = "absent"
-_PACKAGES: Final = ("graphc", "workers.tvm", "workers.features")
+_PACKAGES: Final = ("mallorn.graphc", "mallorn.workers.tvm", "mallorn.workers.features")
 _WHEELS: Final = ("apache-tvm", "apache-tvm-ffi")
 
 

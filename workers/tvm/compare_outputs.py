@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.export.compare_with_onnxruntime import relative_error, worst_error
-from workers.device.random_and_saved_arrays import load_arrays
-from workers.interfaces.model_compiler import Agreement, Reference
+from mallorn.graphc.export.compare_with_onnxruntime import relative_error, worst_error
+from mallorn.workers.device.random_and_saved_arrays import load_arrays
+from mallorn.workers.interfaces.model_compiler import Agreement, Reference
 
 Array = NDArray[Any]
 # Reordered sums of floats differ by rounding; real faults are orders of magnitude larger.

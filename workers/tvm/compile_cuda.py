@@ -17,12 +17,12 @@ from shutil import which
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from graphc.export.cuda_toolkit import CUDART, find_nvcc, load_cudart
 from mallorn.core.errors import HostFault, InvalidRequest, MallornError
-from mallorn.core.install_command import pip_install_command
+from mallorn.core.installation import pip_install_command
 from mallorn.core.os_errors import explain_os_error
-from workers.device.cuda_driver import DRIVER, load_tvms_cuda_library
-from workers.tvm.linker import INSTALL, find_c_compiler, raise_if_disk_unusable
+from mallorn.graphc.export.cuda_toolkit import CUDART, find_nvcc, load_cudart
+from mallorn.workers.device.cuda_driver import DRIVER, load_tvms_cuda_library
+from mallorn.workers.tvm.linker import INSTALL, find_c_compiler, raise_if_disk_unusable
 
 STUB: Final = Path(__file__).with_name("cuda_driver_stub.c")
 # The same as TVM's own, so that libraries compiled by stock TVM are as fast.

@@ -23,22 +23,22 @@ import tvm
 from tvm import relax
 from tvm.relax import vm_build
 
-from graphc.export import compile_network as stock
-from graphc.export.code_generation import compile_to_library
-from graphc.export.embed_weights import weight_embedding_options
-from graphc.fold import share_equal_constants
-from graphc.ranges import dispatch_by_shape
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
-from workers.device.detect_host import available_cores
-from workers.host.host_memory import is_large
-from workers.interfaces.model_compiler import Compiled, Shapes, Untuned
-from workers.tvm.compile_cuda import collect_device_code
-from workers.tvm.graph_recipes import recipe_of, step_json
-from workers.tvm.import_onnx_to_relax import import_at_point, load_network
-from workers.tvm.linker import find_c_compiler, link_shared
-from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
-from workers.tvm.tuning_database import read_database
+from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.export.code_generation import compile_to_library
+from mallorn.graphc.export.embed_weights import weight_embedding_options
+from mallorn.graphc.fold import share_equal_constants
+from mallorn.graphc.ranges import dispatch_by_shape
+from mallorn.workers.device.detect_host import available_cores
+from mallorn.workers.host.host_memory import is_large
+from mallorn.workers.interfaces.model_compiler import Compiled, Shapes, Untuned
+from mallorn.workers.tvm.compile_cuda import collect_device_code
+from mallorn.workers.tvm.graph_recipes import recipe_of, step_json
+from mallorn.workers.tvm.import_onnx_to_relax import import_at_point, load_network
+from mallorn.workers.tvm.linker import find_c_compiler, link_shared
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
+from mallorn.workers.tvm.tuning_database import read_database
 
 NO_COMPILER: Final = (
     "no C compiler: libraries use TVM's threads, which lose much time beside other programs "

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 import tvm
 from tvm.target.codegen import target_has_features
 
-from graphc.quant import tile_instructions as tiles
-from workers.interfaces.hardware_probes import Finds, Probe
-from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.tvm.linker import link_shared
-from workers.tvm.parsed_program_cache import parse_tvm_target, vector_lanes
+from mallorn.graphc.quant import tile_instructions as tiles
+from mallorn.workers.interfaces.hardware_probes import Finds, Probe
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.tvm.linker import link_shared
+from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target, vector_lanes
 
 COLUMNS: Final = 2  # vectors in a row of the output tile
 ROWS: Final = (1, 4, 5, 6, 7, 8, 12, 13, 14, 15)
@@ -47,8 +47,8 @@ class Dot(NamedTuple):
 def dot_product_instructions(target: Any) -> Iterator[Dot]:
     """Yield the best dot-product instruction, if any, of a target for bfloat16 and int8."""
     # Imported late: `load_intrinsics` registers their intrinsics in a fifth of the time.
-    from graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
-    from graphc.quant.x86_int8_instructions import FEATURES, FUNCTION, QUAD
+    from mallorn.graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
+    from mallorn.graphc.quant.x86_int8_instructions import FEATURES, FUNCTION, QUAD
 
     if target_has_features("avx512bf16", target):
         yield Dot("bfloat16", "float32", 16, PAIR, DOT, LLVM, _ONES["bfloat16"])

@@ -10,13 +10,13 @@ from tvm.ir import Call
 from tvm.ir.instrument import pass_instrument
 from tvm.tirx import IntImm
 
-from graphc.core.graph_rewriting import collect_nodes
-from graphc.export.code_generation import compile_to_library
 from mallorn.core.compute_capability import THREADS_PER_BLOCK, capability
 from mallorn.core.errors import InvalidRequest
-from searchers.space import Matrix
-from workers.features.assembly_parser import functions_of
-from workers.tvm.compile_cuda import DeviceCode, collect_device_code
+from mallorn.graphc.core.graph_rewriting import collect_nodes
+from mallorn.graphc.export.code_generation import compile_to_library
+from mallorn.searchers.space import Matrix
+from mallorn.workers.features.assembly_parser import functions_of
+from mallorn.workers.tvm.compile_cuda import DeviceCode, collect_device_code
 
 # After this pass the host's code contains a call for each kernel.
 LAUNCHES_KNOWN: Final = "tirx.SplitHostDevice"

@@ -21,8 +21,8 @@ from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingTensorCore, Re
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 from tvm.tirx.build import split_host_device_mods
 
-from graphc.matmul.dlight_int8_matmul import LowerableMatmul
 from mallorn.core.compute_capability import capability
+from mallorn.graphc.matmul.dlight_int8_matmul import LowerableMatmul
 
 DYNAMIC: Final = "shared.dyn"
 MMA: Final = "mma_sync_m16n8k8"  # prefix of the names of the second space's instructions

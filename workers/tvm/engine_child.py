@@ -12,15 +12,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime, worst_error
-from graphc.export.export_checks import is_quantised
 from mallorn.core.errors import Unavailable
-from workers.device.detect_host import physical_cores
-from workers.interfaces.whole_model_engine import Engine, LoadedEngine
-from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import collect_handlers
-from workers.tvm.code_digest import refuse_if_code_changed
-from workers.tvm.time_probes import time_probes_here
+from mallorn.graphc.export.compare_with_onnxruntime import make_session, run_onnxruntime, worst_error
+from mallorn.graphc.export.export_checks import is_quantised
+from mallorn.workers.device.detect_host import physical_cores
+from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine
+from mallorn.workers.subprocesses.serve_calls import serve
+from mallorn.workers.subprocesses.typed_method import collect_handlers
+from mallorn.workers.tvm.code_digest import refuse_if_code_changed
+from mallorn.workers.tvm.time_probes import time_probes_here
 
 WARM_UP_CALLS: Final = 2
 ROUGH_CALLS: Final = 20
@@ -32,7 +32,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     import tvm
     from tvm import relax
 
-    from workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
+    from mallorn.workers.device.model_kernel_times import Kernels, clock_of, enable_cuda_graphs
 
     # Only the kind is parsed: parsing a target's CPU features takes long.
     kind = json.loads(target)["kind"]

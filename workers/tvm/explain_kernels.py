@@ -12,20 +12,20 @@ from tvm.ir import TensorLoad
 from tvm.ir.instrument import pass_instrument
 from tvm.tirx import For, ForKind, PrimFunc, Var
 
-from graphc.core.graph_rewriting import collect_nodes, has_static_tir_shapes
-from graphc.export import compile_network as stock
-from graphc.export.code_generation import compile_to_library
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
-from workers.device.model_kernel_times import PREPACKED
-from workers.features.assembly_parser import functions_of
-from workers.features.instruction_sets import Does, instruction_set
-from workers.interfaces.model_compiler import Shapes
-from workers.tvm.compile_model import import_networks
-from workers.tvm.graph_recipes import recipe_of, step_json
-from workers.tvm.loop_nests import RELAID, row_major_offset
-from workers.tvm.run_recipe_passes import as_tvm_target
-from workers.tvm.tuning_database import read_database
+from mallorn.graphc.core.graph_rewriting import collect_nodes, has_static_tir_shapes
+from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.export.code_generation import compile_to_library
+from mallorn.workers.device.model_kernel_times import PREPACKED
+from mallorn.workers.features.assembly_parser import functions_of
+from mallorn.workers.features.instruction_sets import Does, instruction_set
+from mallorn.workers.interfaces.model_compiler import Shapes
+from mallorn.workers.tvm.compile_model import import_networks
+from mallorn.workers.tvm.graph_recipes import recipe_of, step_json
+from mallorn.workers.tvm.loop_nests import RELAID, row_major_offset
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.tuning_database import read_database
 
 UNROLLED: Final = 8  # largest trip count of loops that compilers unroll
 LOOKED_AT: Final = 16  # iterations of a loop that are compared

@@ -10,18 +10,18 @@ from tvm.s_tir import SBlock
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import Evaluate, Let
 
-from graphc.core.graph_rewriting import WORK, collect_nodes
-from graphc.export.compile_network import list_tuning_tasks
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
-from workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
-from workers.interfaces.tensor_arguments import FREE_RANGE
-from workers.tvm.import_onnx_to_relax import ImportedModel, load_network, name_unsized_node_in_errors
-from workers.tvm.program_arguments import arguments
-from workers.tvm.program_blocks import blocks_of, find_main_block, operator_of
-from workers.tvm.remaining_copies import count_remaining_copies
-from workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_passes_skipping_failures
-from workers.tvm.workload_key import rename_blocks_canonically, structure_key, workload_key
+from mallorn.graphc.core.graph_rewriting import WORK, collect_nodes
+from mallorn.graphc.export.compile_network import list_tuning_tasks
+from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
+from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE
+from mallorn.workers.tvm.import_onnx_to_relax import ImportedModel, load_network, name_unsized_node_in_errors
+from mallorn.workers.tvm.program_arguments import arguments
+from mallorn.workers.tvm.program_blocks import blocks_of, find_main_block, operator_of
+from mallorn.workers.tvm.remaining_copies import count_remaining_copies
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_passes_skipping_failures
+from mallorn.workers.tvm.workload_key import rename_blocks_canonically, structure_key, workload_key
 
 
 def count_operations(mod: Any) -> float:

@@ -16,20 +16,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from graphc.export import compile_network as stock
-from graphc.export.compare_with_onnxruntime import make_session, relative_error
-from graphc.ranges import dispatch_by_shape
-from graphc.ranges.dispatch_by_shape import PLUS, dimension_names_of, growing_dimensions, shapes_at
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
-from workers.interfaces.model_compiler import Extraction, Shapes
-from workers.tvm.check_onnx_model import first_line, read_model
-from workers.tvm.compare_outputs import Array
-from workers.tvm.extract_tasks import extract_network_tasks, merge
-from workers.tvm.graph_recipes import skipped_passes, with_skipped_passes
-from workers.tvm.import_onnx_to_relax import import_at_point, name_unsized_node_in_errors
-from workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.export.compare_with_onnxruntime import make_session, relative_error
+from mallorn.graphc.ranges import dispatch_by_shape
+from mallorn.graphc.ranges.dispatch_by_shape import PLUS, dimension_names_of, growing_dimensions, shapes_at
+from mallorn.workers.interfaces.model_compiler import Extraction, Shapes
+from mallorn.workers.tvm.check_onnx_model import first_line, read_model
+from mallorn.workers.tvm.compare_outputs import Array
+from mallorn.workers.tvm.extract_tasks import extract_network_tasks, merge
+from mallorn.workers.tvm.graph_recipes import skipped_passes, with_skipped_passes
+from mallorn.workers.tvm.import_onnx_to_relax import import_at_point, name_unsized_node_in_errors
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 
 # Largest number of tuned sizes, and so of schedules of one task.
 MOST_POINTS: Final = 8

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from graphc.core.pass_registry import OLD_NAMES, OWN_PASSES, Step
-from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
+from mallorn.graphc.core.pass_registry import OLD_NAMES, OWN_PASSES, Step
+from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import tvm
 from onnx import GraphProto, ModelProto, NodeProto, shape_inference
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.export import compile_network as stock
-from graphc.ranges import dispatch_by_shape, generalize_two_lengths
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import TensorSpec
-from workers.interfaces.model_compiler import Shapes
-from workers.tvm.check_onnx_model import (
+from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths
+from mallorn.workers.interfaces.model_compiler import Shapes
+from mallorn.workers.tvm.check_onnx_model import (
     LIST,
     describe_tvm_error,
     graph_inputs,
@@ -26,7 +26,7 @@ from workers.tvm.check_onnx_model import (
     refuse_string_inputs,
     refuse_unknown_operators,
 )
-from workers.tvm.run_recipe_passes import PassFailed
+from mallorn.workers.tvm.run_recipe_passes import PassFailed
 
 # Errors of the ONNX importer's converters for unsupported models (TVMError is a RuntimeError).
 _REFUSALS = (

@@ -10,9 +10,9 @@ from tvm.tirx import Add, IntImm, Mul, Ramp, Sub, Var
 from tvm_ffi import structural_map
 
 from mallorn.core.values.machine import element_bytes
-from searchers.loop_nest import Access, Axis, Index, Nest
-from workers.tvm.parsed_program_cache import parse_module
-from workers.tvm.program_blocks import blocks_of, extent
+from mallorn.searchers.loop_nest import Access, Axis, Index, Nest
+from mallorn.workers.tvm.parsed_program_cache import parse_module
+from mallorn.workers.tvm.program_blocks import blocks_of, extent
 
 RELAID = "layout_free_buffers"
 

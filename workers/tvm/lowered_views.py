@@ -11,17 +11,17 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-from costmodels.views import STATEMENTS
-from graphc.export.code_generation import compile_to_library
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
-from searchers.space import Matrix
-from workers.features.assembly_counts_view import code_features
-from workers.features.executed_instructions_view import executed_features
-from workers.interfaces.candidate_compiler import Candidates
-from workers.tvm.cuda_kernel_resources import compile_for_cuda, launch_features
-from workers.tvm.parsed_program_cache import parse_tvm_target, tune_context
-from workers.tvm.rebuild_schedule import rebuild
+from mallorn.costmodels.views import STATEMENTS
+from mallorn.graphc.export.code_generation import compile_to_library
+from mallorn.searchers.space import Matrix
+from mallorn.workers.features.assembly_counts_view import code_features
+from mallorn.workers.features.executed_instructions_view import executed_features
+from mallorn.workers.interfaces.candidate_compiler import Candidates
+from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda, launch_features
+from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target, tune_context
+from mallorn.workers.tvm.rebuild_schedule import rebuild
 
 MOST, COLUMNS = STATEMENTS.shape
 _EXTRACTOR: Final = PerStoreFeature()

@@ -4,25 +4,25 @@ from typing import Final
 
 import numpy as np
 
-from graphc.export import compile_network as stock
-from graphc.phases import pass_table
-from workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
-from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import collect_handlers
-from workers.tvm.check_dataset import next_rows, open_dataset
-from workers.tvm.check_onnx_model import read_model
-from workers.tvm.code_digest import refuse_if_code_changed
-from workers.tvm.compare_outputs import compare_models, compare_outputs
-from workers.tvm.compile_model import compile_default, compile_model, import_ahead
-from workers.tvm.explain_kernels import explain_kernels
-from workers.tvm.extract_tasks import extract
-from workers.tvm.extract_tasks_of_range import extract_range
-from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
-from workers.tvm.reference_outputs import build_whole_program, write_reference
-from workers.tvm.report_passes import report_passes
-from workers.tvm.restore_records import read_metaschedule_log, read_schedule_directory
-from workers.tvm.tuning_database import apply_trace, write_database
+from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.phases import pass_table
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
+from mallorn.workers.subprocesses.serve_calls import serve
+from mallorn.workers.subprocesses.typed_method import collect_handlers
+from mallorn.workers.tvm.check_dataset import next_rows, open_dataset
+from mallorn.workers.tvm.check_onnx_model import read_model
+from mallorn.workers.tvm.code_digest import refuse_if_code_changed
+from mallorn.workers.tvm.compare_outputs import compare_models, compare_outputs
+from mallorn.workers.tvm.compile_model import compile_default, compile_model, import_ahead
+from mallorn.workers.tvm.explain_kernels import explain_kernels
+from mallorn.workers.tvm.extract_tasks import extract
+from mallorn.workers.tvm.extract_tasks_of_range import extract_range
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
+from mallorn.workers.tvm.reference_outputs import build_whole_program, write_reference
+from mallorn.workers.tvm.report_passes import report_passes
+from mallorn.workers.tvm.restore_records import read_metaschedule_log, read_schedule_directory
+from mallorn.workers.tvm.tuning_database import apply_trace, write_database
 
 
 def make_inputs(

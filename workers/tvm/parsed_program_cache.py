@@ -9,11 +9,11 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 
-from graphc.core.vector_lanes import lanes_of
-from graphc.quant.dot_product_function import PAIRS
-from workers.tvm import cuda_rules
-from workers.tvm.allowed_programs import check_program, read_trace
-from workers.tvm.tensor_intrinsics import load_intrinsics, load_intrinsics_of
+from mallorn.graphc.core.vector_lanes import lanes_of
+from mallorn.graphc.quant.dot_product_function import PAIRS
+from mallorn.workers.tvm import cuda_rules
+from mallorn.workers.tvm.allowed_programs import check_program, read_trace
+from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics, load_intrinsics_of
 
 # Another space generator, or another version of our use of it, makes different sketches.
 SPACE: Final = "post-order-apply"

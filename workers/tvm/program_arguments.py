@@ -6,9 +6,9 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-from graphc.core.graph_rewriting import collect_nodes
-from workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Range, Tensor
-from workers.tvm.program_blocks import ProgramBlock, blocks_of
+from mallorn.graphc.core.graph_rewriting import collect_nodes
+from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Range, Tensor
+from mallorn.workers.tvm.program_blocks import ProgramBlock, blocks_of
 
 
 def arguments(mod: Any) -> Arguments:

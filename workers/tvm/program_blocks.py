@@ -8,7 +8,7 @@ from tvm.ir import Call, Op, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
-from graphc.core.graph_rewriting import OPERATOR, TERMS, collect_nodes
+from mallorn.graphc.core.graph_rewriting import OPERATOR, TERMS, collect_nodes
 
 Names = frozenset[int]
 _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})

@@ -11,10 +11,10 @@ from tvm.s_tir.meta_schedule.postproc import RewriteReductionBlock, RewriteUnbou
 from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import For, IterVar
 
-from graphc.core.graph_rewriting import collect_nodes
-from workers.tvm.allowed_programs import TraceRefused
-from workers.tvm.cuda_rules import DYNAMIC, can_launch
-from workers.tvm.parsed_program_cache import (
+from mallorn.graphc.core.graph_rewriting import collect_nodes
+from mallorn.workers.tvm.allowed_programs import TraceRefused
+from mallorn.workers.tvm.cuda_rules import DYNAMIC, can_launch
+from mallorn.workers.tvm.parsed_program_cache import (
     TILES,
     design_contexts,
     instructions,
@@ -23,8 +23,8 @@ from workers.tvm.parsed_program_cache import (
     parse_tvm_target,
     tune_context,
 )
-from workers.tvm.program_blocks import variables
-from workers.tvm.sketches import to_plain_value
+from mallorn.workers.tvm.program_blocks import variables
+from mallorn.workers.tvm.sketches import to_plain_value
 
 LATEST: Final = 64  # cached schedules, enough for a round: valid candidates are built next
 ANSWERED: Final = 4096  # cached validity: searchers check the same candidates in every round

@@ -25,21 +25,21 @@ from tvm.ir import Call, StringImm, TensorLoad
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.tirx import Add, AttrStmt, Cast, Div, IterVar, Mul, Sub, Var
 
-from graphc.core.graph_rewriting import collect_nodes
-from graphc.export.compare_with_onnxruntime import relative_error
-from graphc.quant.llvm_byte_dot_products import make_portable
-from graphc.quant.tile_instructions import without_tiles
-from workers.device.random_and_saved_arrays import dtype_of, save_arrays
-from workers.interfaces.model_compiler import Reference
-from workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
-from workers.tvm.compare_outputs import Array
-from workers.tvm.compile_cuda import collect_device_code
-from workers.tvm.linker import link_shared
-from workers.tvm.parsed_program_cache import parse_module
-from workers.tvm.program_arguments import tensor_args
-from workers.tvm.program_blocks import blocks_of
-from workers.tvm.run_recipe_passes import as_tvm_target
-from workers.tvm.tuning_database import apply_trace
+from mallorn.graphc.core.graph_rewriting import collect_nodes
+from mallorn.graphc.export.compare_with_onnxruntime import relative_error
+from mallorn.graphc.quant.llvm_byte_dot_products import make_portable
+from mallorn.graphc.quant.tile_instructions import without_tiles
+from mallorn.workers.device.random_and_saved_arrays import dtype_of, save_arrays
+from mallorn.workers.interfaces.model_compiler import Reference
+from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
+from mallorn.workers.tvm.compare_outputs import Array
+from mallorn.workers.tvm.compile_cuda import collect_device_code
+from mallorn.workers.tvm.linker import link_shared
+from mallorn.workers.tvm.parsed_program_cache import parse_module
+from mallorn.workers.tvm.program_arguments import tensor_args
+from mallorn.workers.tvm.program_blocks import blocks_of
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.tuning_database import apply_trace
 
 # Blocks with fewer terms are not scheduled.
 LARGE: Final = 2**22

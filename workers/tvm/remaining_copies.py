@@ -12,11 +12,11 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, Cast, For, Select, Var
 
-from graphc.core.graph_rewriting import collect_nodes, has_static_tir_shapes
 from mallorn.core.values.graph_report import RemainingCopy
-from workers.tvm.loop_nests import row_major_offset
-from workers.tvm.program_blocks import blocks_of, operator_of
-from workers.tvm.run_recipe_passes import callee
+from mallorn.graphc.core.graph_rewriting import collect_nodes, has_static_tir_shapes
+from mallorn.workers.tvm.loop_nests import row_major_offset
+from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
+from mallorn.workers.tvm.run_recipe_passes import callee
 
 # Their layout is the recipe's choice, so the operator at a transpose's other end requires it.
 FOLLOWS: Final = re.compile(r".*conv\dd$|pool$")

@@ -24,13 +24,13 @@ from mallorn.core.fleet_key import HINT
 from mallorn.core.os_errors import reports_too_many_files, too_many_files_error
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.device.device_class import DeviceClass, Identity, endpoint_of
-from workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
-from workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient
-from workers.device.slice_timing_result import SliceTimes
-from workers.device.tracker_client import Address, tracker_key
-from workers.host.load_meter import Load
-from workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.device.device_class import DeviceClass, Identity, endpoint_of
+from mallorn.workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
+from mallorn.workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient
+from mallorn.workers.device.slice_timing_result import SliceTimes
+from mallorn.workers.device.tracker_client import Address, tracker_key
+from mallorn.workers.host.load_meter import Load
+from mallorn.workers.interfaces.tensor_arguments import Arguments
 
 log = logging.getLogger(__name__)
 _HOLD_SEC = 1.0  # longest wait for the cores in one call, which is then repeated

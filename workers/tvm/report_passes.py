@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from graphc.core.graph_pass import Report
-from graphc.core.pass_registry import OWN_PASSES
-from graphc.core.pass_runner import run_passes
-from graphc.phases import BEFORE_SCHEDULES, pass_table
 from mallorn.core.errors import UnknownName
-from workers.interfaces.model_compiler import PassReport, RecipeReport, Shapes
-from workers.tvm.graph_recipes import step_json
-from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.remaining_copies import count_remaining_copies
-from workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
+from mallorn.graphc.core.graph_pass import Report
+from mallorn.graphc.core.pass_registry import OWN_PASSES
+from mallorn.graphc.core.pass_runner import run_passes
+from mallorn.graphc.phases import BEFORE_SCHEDULES, pass_table
+from mallorn.workers.interfaces.model_compiler import PassReport, RecipeReport, Shapes
+from mallorn.workers.tvm.graph_recipes import step_json
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.remaining_copies import count_remaining_copies
+from mallorn.workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
 
 
 def report_passes(

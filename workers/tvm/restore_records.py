@@ -12,15 +12,15 @@ from tvm.target.codegen import llvm_get_system_triple
 
 from mallorn.core.targets import KNOWN_KEYS, parse_target
 from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
-from searchers.space import Sketch
-from workers.interfaces.model_compiler import BadLine, ModelTask, Restored, RestoredLog
-from workers.tvm.allowed_programs import check_trace
-from workers.tvm.extract_tasks import describe_task
-from workers.tvm.parsed_program_cache import instructions, is_choice
-from workers.tvm.rebuild_schedule import full_trace, map_choices_to_decisions
-from workers.tvm.sketches import choices_of, sketch_key, trace_text
-from workers.tvm.tuning_database import good_lines, program
-from workers.tvm.workload_key import canonical_names, rename_blocks_canonically
+from mallorn.searchers.space import Sketch
+from mallorn.workers.interfaces.model_compiler import BadLine, ModelTask, Restored, RestoredLog
+from mallorn.workers.tvm.allowed_programs import check_trace
+from mallorn.workers.tvm.extract_tasks import describe_task
+from mallorn.workers.tvm.parsed_program_cache import instructions, is_choice
+from mallorn.workers.tvm.rebuild_schedule import full_trace, map_choices_to_decisions
+from mallorn.workers.tvm.sketches import choices_of, sketch_key, trace_text
+from mallorn.workers.tvm.tuning_database import good_lines, program
+from mallorn.workers.tvm.workload_key import canonical_names, rename_blocks_canonically
 
 _POSTPROCESSING = "EnterPostproc"
 _FINDS_BLOCK = "GetSBlock"

@@ -8,21 +8,21 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from graphc.core.graph_pass import NOT_THE_PASS, Unsupported
-from graphc.core.pass_registry import OWN_PASSES, resolve_pass
-from graphc.core.pass_runner import run_passes
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphStep, RecipeStep, StoredRecipe
-from workers.tvm.check_onnx_model import describe_tvm_error
-from workers.tvm.graph_recipes import (
+from mallorn.graphc.core.graph_pass import NOT_THE_PASS, Unsupported
+from mallorn.graphc.core.pass_registry import OWN_PASSES, resolve_pass
+from mallorn.graphc.core.pass_runner import run_passes
+from mallorn.workers.tvm.check_onnx_model import describe_tvm_error
+from mallorn.workers.tvm.graph_recipes import (
     faulty_parts,
     recipe_of,
     skippable_passes,
     step_json,
     with_skipped_passes,
 )
-from workers.tvm.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
 
 TargetLike = str | dict[str, object]
 

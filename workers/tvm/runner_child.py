@@ -15,26 +15,26 @@ from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
-from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
-from workers.device.random_and_saved_arrays import load_arrays, save_arrays
-from workers.device.slice_timing_result import Slice, SliceTimes
-from workers.host.host_memory import COPIES_OF_ONE
-from workers.host.load_meter import Load
-from workers.interfaces.device_runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
-from workers.interfaces.hardware_probes import Probe
-from workers.interfaces.tensor_arguments import Arguments
-from workers.interfaces.whole_model_engine import LoadedEngine
-from workers.measure.check_reported_times import ImpossibleTime, check_times
-from workers.measure.stopping import time_until_rule_stops
-from workers.measure.stopping.incremental_timing import SEC_US, CandidateTimes
-from workers.measure.stopping.stopping_rule import NamedRule
-from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import collect_handlers
-from workers.tvm.code_digest import refuse_if_code_changed
-from workers.tvm.time_probes import shortest
+from mallorn.workers.device.device_class import DeviceClass, Endpoint, endpoint_of
+from mallorn.workers.device.random_and_saved_arrays import load_arrays, save_arrays
+from mallorn.workers.device.slice_timing_result import Slice, SliceTimes
+from mallorn.workers.host.host_memory import COPIES_OF_ONE
+from mallorn.workers.host.load_meter import Load
+from mallorn.workers.interfaces.device_runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
+from mallorn.workers.interfaces.hardware_probes import Probe
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
+from mallorn.workers.measure.check_reported_times import ImpossibleTime, check_times
+from mallorn.workers.measure.stopping import time_until_rule_stops
+from mallorn.workers.measure.stopping.incremental_timing import SEC_US, CandidateTimes
+from mallorn.workers.measure.stopping.stopping_rule import NamedRule
+from mallorn.workers.subprocesses.serve_calls import serve
+from mallorn.workers.subprocesses.typed_method import collect_handlers
+from mallorn.workers.tvm.code_digest import refuse_if_code_changed
+from mallorn.workers.tvm.time_probes import shortest
 
 if TYPE_CHECKING:
-    from workers.tvm.remote_device import RemoteDevice, RemoteModel
+    from mallorn.workers.tvm.remote_device import RemoteDevice, RemoteModel
 
 # Duration of the rough timing before the actual one, which takes twenty times as long.
 ROUGH_MS: Final = 5
@@ -185,7 +185,7 @@ def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
 def _run_with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
     """Run `work` with a model on a device, and load the model first if it is not there. The
     host is reserved meanwhile. Raises CannotRun, Unavailable."""
-    from workers.tvm.remote_device import RemoteModel
+    from mallorn.workers.tvm.remote_device import RemoteModel
 
     identity(model.tracker, model.target, hold=True, like=model.like)
     if model not in _models:  # before its upload, check that the device has memory to load it
@@ -211,7 +211,7 @@ def _run_on_device(
     tracker: str, target: str, key: str, timeout_sec: float, work: Callable[["RemoteDevice"], T]
 ) -> T:
     """Run `work` on a device; end the session on failure. Raises CannotRun, Unavailable."""
-    from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
+    from mallorn.workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
     device = _device(tracker, target)
     name = device.identity["name"]
@@ -236,7 +236,7 @@ def release_devices() -> None:
 
 
 def _device(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> "RemoteDevice":
-    from workers.tvm.remote_device import RemoteDevice
+    from mallorn.workers.tvm.remote_device import RemoteDevice
 
     if (tracker, target) not in _devices:
         like = _classes.get((tracker, target))
@@ -254,7 +254,7 @@ def _run_library(
 ) -> LibraryRun:
     """Call `prepare`, without a time limit, then upload a library and run `work`, which
     returns microseconds. A failure ends the session and is returned as an outcome."""
-    from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
+    from mallorn.workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()
     outcome, error, run_us = Outcome.OK, "", None

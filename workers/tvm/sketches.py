@@ -12,12 +12,12 @@ from tvm.s_tir.meta_schedule.schedule_rule import AutoInline, RandomComputeLocat
 from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import FloatImm, IntImm
 
-from graphc.core.graph_rewriting import SUGGESTS, inlines_too_much
 from mallorn.core.errors import Unschedulable
-from searchers.space import Choice, ChoiceKind, Sketch
-from workers.subprocesses.errors import MESSAGE_LIMIT
-from workers.tvm import cuda_rules
-from workers.tvm.parsed_program_cache import (
+from mallorn.graphc.core.graph_rewriting import SUGGESTS, inlines_too_much
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
+from mallorn.workers.subprocesses.errors import MESSAGE_LIMIT
+from mallorn.workers.tvm import cuda_rules
+from mallorn.workers.tvm.parsed_program_cache import (
     design_contexts,
     instructions,
     is_choice,
@@ -26,7 +26,7 @@ from workers.tvm.parsed_program_cache import (
     parse_tvm_target,
     with_rules,
 )
-from workers.tvm.program_blocks import blocks_of
+from mallorn.workers.tvm.program_blocks import blocks_of
 
 # CrossThreadReduction, for one, uses loops that tiling another sum has removed (IndexError).
 _BROKEN_RULE = (IndexError, RuntimeError, TypeError, ValueError)

@@ -14,13 +14,13 @@ _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
 # Modules that register instructions and schedule rules that TVM lacks.
 _OURS: Final = {
     "llvm": (
-        "graphc.quant.block_quantized_matmul_function",
-        "graphc.tasks.mark_reductions",
-        "graphc.tasks.mark_elementwise_rows",
-        "graphc.conv.fuse_pointwise_into_depthwise",
-        "graphc.quant.tile_instructions",
+        "mallorn.graphc.quant.block_quantized_matmul_function",
+        "mallorn.graphc.tasks.mark_reductions",
+        "mallorn.graphc.tasks.mark_elementwise_rows",
+        "mallorn.graphc.conv.fuse_pointwise_into_depthwise",
+        "mallorn.graphc.quant.tile_instructions",
     ),
-    "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.x86_int8_instructions"),
+    "x86": ("mallorn.graphc.quant.bf16_dot_products", "mallorn.graphc.quant.x86_int8_instructions"),
 }
 _OF_TENSOR_CORES: Final = ("wmma_", "mma_sync_")  # parts of names of CUDA's intrinsics
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}

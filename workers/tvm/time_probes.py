@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.outcomes import is_disturbed
-from workers.device.random_and_saved_arrays import random_values
-from workers.device.slice_timing_result import Slice
-from workers.interfaces.hardware_probes import Probe
+from mallorn.workers.device.random_and_saved_arrays import random_values
+from mallorn.workers.device.slice_timing_result import Slice
+from mallorn.workers.interfaces.hardware_probes import Probe
 
 # Seconds of runs per probe, enough for one undisturbed run even on a busy host.
 PROBE_SEC: Final = 0.06
@@ -37,7 +37,7 @@ def time_probes_here(folder: str, probes: Sequence[Probe]) -> list[Slice]:
     import tvm
     import tvm_ffi
 
-    from workers.device.slice_timer import NEXT_SLICE, SliceTimer
+    from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
 
     timer = SliceTimer(on_cores=True, has_priority=False)
     tvm_ffi.register_global_func(NEXT_SLICE, timer.count_slice, override=True)

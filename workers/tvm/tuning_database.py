@@ -18,11 +18,11 @@ from tvm.s_tir.schedule import Schedule, Trace
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound, Unschedulable
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
-from workers.interfaces.model_compiler import BadLine, Skipped, Tuned
-from workers.tvm.allowed_programs import TraceRefused, check_program, check_trace
-from workers.tvm.parsed_program_cache import parse_module
-from workers.tvm.run_recipe_passes import as_tvm_target
-from workers.tvm.tensor_intrinsics import load_intrinsics_of
+from mallorn.workers.interfaces.model_compiler import BadLine, Skipped, Tuned
+from mallorn.workers.tvm.allowed_programs import TraceRefused, check_program, check_trace
+from mallorn.workers.tvm.parsed_program_cache import parse_module
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics_of
 
 FILES: Final = (WORKLOADS, RECORDS)
 _LONGEST: Final = 300  # characters of the error of a line

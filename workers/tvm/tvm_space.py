@@ -5,17 +5,17 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodels.base import Matrix
-from costmodels.views import VIEWS
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
-from searchers.decision_space import DecisionSpace
-from searchers.loop_nest import Nest
-from searchers.roller.rank_candidates import ranked
-from searchers.space import Candidate, Sketch
-from workers.interfaces.candidate_compiler import CandidateCompiler, Validate
-from workers.measure.measurer_interface import Program
-from workers.subprocesses.errors import ChildCrashed, ChildTimeout
+from mallorn.costmodels.base import Matrix
+from mallorn.costmodels.views import VIEWS
+from mallorn.searchers.decision_space import DecisionSpace
+from mallorn.searchers.loop_nest import Nest
+from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Validate
+from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
 See = Callable[[str, Sequence[Candidate]], Matrix]  # rows of candidates in a lowered view
 

@@ -9,20 +9,27 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from graphc.export.export_checks import LARGEST_ERROR_BF16, largest_allowed_error
 from mallorn.core.targets import Target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.machine import Machine
-from workers.host.host_lock import HostLock
-from workers.host.load_meter import LoadMeter
-from workers.interfaces.model_compiler import Compiled, Extraction, ModelCompiler, Ranges, Shapes, Untuned
-from workers.interfaces.whole_model_engine import Engine, LoadedEngine
-from workers.sandbox.landlock import READ
-from workers.subprocesses.pending_call import PendingCall
-from workers.tvm.graph_recipes import precision_of
-from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
-from workers.whole_model.interleaved_timing import KernelRacer, Meter
+from mallorn.graphc.export.export_checks import LARGEST_ERROR_BF16, largest_allowed_error
+from mallorn.workers.host.host_lock import HostLock
+from mallorn.workers.host.load_meter import LoadMeter
+from mallorn.workers.interfaces.model_compiler import (
+    Compiled,
+    Extraction,
+    ModelCompiler,
+    Ranges,
+    Shapes,
+    Untuned,
+)
+from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine
+from mallorn.workers.sandbox.landlock import READ
+from mallorn.workers.subprocesses.pending_call import PendingCall
+from mallorn.workers.tvm.graph_recipes import precision_of
+from mallorn.workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
+from mallorn.workers.whole_model.interleaved_timing import KernelRacer, Meter
 
 # The graph recipe's faster erf and exp cause far smaller errors, a wrong schedule far larger ones.
 # An export's script has another limit: it compares only with onnxruntime, which sums in another order.
@@ -222,6 +229,6 @@ class WholeModel:
     def machine(self) -> Machine:
         """Return this host's peak compute and bandwidths. Raises Unavailable, ChildError."""
         # Imported here because only `profile` may load numpy.
-        from workers.hardware_probe.measure_machine import probe_host_machine
+        from mallorn.workers.hardware_probe.measure_machine import probe_host_machine
 
         return probe_host_machine(self.target, self.env)

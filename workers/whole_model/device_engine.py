@@ -9,11 +9,11 @@ from typing import Final, TypeVar
 
 from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
-from workers.device.device_class import DeviceClass
-from workers.host.load_meter import Load, wait_for_quiet
-from workers.interfaces.device_runner import DeviceModel, Runner
-from workers.interfaces.whole_model_engine import RUN_TIMEOUT_SEC, LoadedEngine
-from workers.subprocesses.errors import ChildError
+from mallorn.workers.device.device_class import DeviceClass
+from mallorn.workers.host.load_meter import Load, wait_for_quiet
+from mallorn.workers.interfaces.device_runner import DeviceModel, Runner
+from mallorn.workers.interfaces.whole_model_engine import RUN_TIMEOUT_SEC, LoadedEngine
+from mallorn.workers.subprocesses.errors import ChildError
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from typing import Final, NoReturn, Protocol, Self, TypeVar
 
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.results import speedup
-from workers.host.host_memory import is_large
-from workers.subprocesses.errors import ChildError, retry_after_crash
-from workers.whole_model.compiled_model import Loading, ModelEngine, WholeModel
-from workers.whole_model.interleaved_timing import (
+from mallorn.workers.host.host_memory import is_large
+from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
+from mallorn.workers.whole_model.compiled_model import Loading, ModelEngine, WholeModel
+from mallorn.workers.whole_model.interleaved_timing import (
     PASSES,
     FairRace,
     time_interleaved,

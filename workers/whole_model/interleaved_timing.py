@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from mallorn.core.values.finish_report import Conditions, ModelLatency
 from mallorn.results.speedup import TUNED, compare_with_rival, median_confidence_interval
-from workers.host.load_meter import Load
-from workers.subprocesses.errors import ChildError
+from mallorn.workers.host.load_meter import Load
+from mallorn.workers.subprocesses.errors import ChildError
 
 PASSES: Final = 5
 BURST_US: Final = 150_000.0

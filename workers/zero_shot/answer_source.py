@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from db.tables import Workload
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import Confidence, Source
-from searchers.space import Candidate, Sketch, Space
+from mallorn.db.tables import Workload
+from mallorn.searchers.space import Candidate, Sketch, Space
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,18 @@ from math import exp2, log2
 
 from sqlalchemy.orm import Session
 
-from db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
-from db.repositories.sketches import Sketches
-from db.repositories.targets import Targets
-from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads
-from db.tables import Context, Workload
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import Confidence, Source
 from mallorn.core.values.trial import Trial
-from searchers.adapt_candidate_to_shape import adapt_candidate
-from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
+from mallorn.db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.tables import Context, Workload
+from mallorn.searchers.adapt_candidate_to_shape import adapt_candidate
+from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 
 FEW = 3  # trials per context
 NEIGHBOURS = 4

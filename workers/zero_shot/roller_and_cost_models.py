@@ -7,16 +7,16 @@ from typing import Final
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel
-from costmodels.views import DECISIONS
-from db.repositories.cost_models import CostModels
 from mallorn.core.registry import resolve
 from mallorn.core.values.finish_report import Confidence, Source
-from searchers.base import DEFAULT, Searcher
-from searchers.fill_batch import Filter, as_pending_trials, propose_first_valid
-from searchers.pooled_searcher import score
-from workers.round.select_cost_model import model_of, own_bases
-from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.views import DECISIONS
+from mallorn.db.repositories.cost_models import CostModels
+from mallorn.searchers.base import DEFAULT, Searcher
+from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_first_valid
+from mallorn.searchers.pooled_searcher import score
+from mallorn.workers.round.select_cost_model import model_of, own_bases
+from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 
 FOUND: Final = 16  # proposals of the searcher, and as many first guesses
 

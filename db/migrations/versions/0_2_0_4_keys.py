@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from db.database_clock import now
+from mallorn.db.database_clock import now
 
 revision: str = "0.2.0.4"
 down_revision: str | None = "0.2.0.3"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from alembic import op
 
-from db.database_clock import now
+from mallorn.db.database_clock import now
 
 revision: str = "0.2.0.9"
 down_revision: str | None = "0.2.0.8"

@@ -9,12 +9,6 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import Devices
-from db.repositories.targets import Targets
-from db.repositories.withdraw_measurements import Withdrawals
-from db.repositories.workers import Activity, StageRuns, Workers
-from db.session import read_clock
-from db.tables import Device, Worker
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import Conflict, InvalidTarget, NoDevice
 from mallorn.core.host_id import host_id
@@ -28,10 +22,16 @@ from mallorn.core.values.fleet import (
     WorkerState,
     WorkerStatus,
 )
-from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import required_scopes_extra
-from services.coordinator.web.caller_dependencies import OwnerDep
-from services.coordinator.web.response_types import ListOut
+from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.withdraw_measurements import Withdrawals
+from mallorn.db.repositories.workers import Activity, StageRuns, Workers
+from mallorn.db.session import read_clock
+from mallorn.db.tables import Device, Worker
+from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.authenticator import required_scopes_extra
+from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
+from mallorn.services.coordinator.web.response_types import ListOut
 
 ONLINE_SEC: Final = 60.0
 SILENT_SEC: Final = 30.0

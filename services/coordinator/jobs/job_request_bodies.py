@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, m
 
 from mallorn.core.job_options import JobOptions
 from mallorn.core.storable_json import check_storable
-from services.coordinator.web.response_types import MAX_INT
+from mallorn.services.coordinator.web.response_types import MAX_INT
 
 LONGEST_OPTIONS: Final = 32_000
 

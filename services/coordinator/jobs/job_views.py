@@ -5,16 +5,16 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_progress import Progress, progress_of
-from db.repositories.targets import Targets
-from db.repositories.tasks import TaskSummary
-from db.tables import Job
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import JobState, TaskState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.job_progress import Progress, progress_of
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import TaskSummary
+from mallorn.db.tables import Job
 from mallorn.results.judge_job import judge_job
 
 PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "state"} | {

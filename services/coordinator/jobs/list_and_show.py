@@ -7,20 +7,20 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from sqlalchemy import make_url
 
-from db.repositories.decision_log import DecisionLog
-from db.repositories.jobs import ACTIVE, Jobs
-from db.repositories.tasks import Tasks
-from db.repositories.tuner_log_records import Stock
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound, StorageFull
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
-from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
-from services.coordinator.web.response_types import MAX_INT, CursorQuery, LimitQuery, ListOut, PageOut
+from mallorn.db.repositories.decision_log import DecisionLog
+from mallorn.db.repositories.jobs import ACTIVE, Jobs
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.tuner_log_records import Stock
+from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
+from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
+from mallorn.services.coordinator.web.response_types import MAX_INT, CursorQuery, LimitQuery, ListOut, PageOut
 
 # With less free space, SQLite may fail to commit.
 LEAST_BYTES: Final = 256 * 1024

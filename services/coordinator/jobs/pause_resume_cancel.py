@@ -6,23 +6,23 @@ from typing import Final
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
-from db.repositories.access_control import Usage
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_transitions import cancel
-from db.repositories.jobs import Jobs, has_incomplete_finish, has_reached_finish
-from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Conflict
 from mallorn.core.states import SEARCH, Cause, JobState
 from mallorn.core.values.event import PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
-from services.artifact_removal import remove_export
-from services.coordinator.jobs.job_request_bodies import ResumeIn
-from services.coordinator.jobs.job_views import hide_private_results, job_out
-from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
-from services.coordinator.web.quotas import check_work_quotas
+from mallorn.db.repositories.access_control import Usage
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.job_transitions import cancel
+from mallorn.db.repositories.jobs import Jobs, has_incomplete_finish, has_reached_finish
+from mallorn.db.tables import Job
+from mallorn.services.artifact_removal import remove_export
+from mallorn.services.coordinator.jobs.job_request_bodies import ResumeIn
+from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out
+from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
+from mallorn.services.coordinator.web.quotas import check_work_quotas
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 # The task to wake after a job is put back into a state.

@@ -8,29 +8,29 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Response
 from sqlalchemy.orm import Session
 
-from db.repositories.access_control import Usage
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs, NewJob
-from db.repositories.stored_files import Models
-from db.repositories.targets import Targets
-from db.repositories.workers import Workers
 from mallorn.core import queues
 from mallorn.core.check_option_kwargs import check_mode, check_options
 from mallorn.core.check_plugin_classes import ANY, check_allowed_classes
 from mallorn.core.errors import MissingPackage
-from mallorn.core.install_command import pip_install_command
+from mallorn.core.installation import pip_install_command
 from mallorn.core.registry import find_pip_extras, libraries_of
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
 from mallorn.core.virtual_devices import add_virtual_device, check_files
-from services.coordinator.fleet.routes import SILENT_SEC, gpu_target, local_target
-from services.coordinator.jobs.job_request_bodies import JobIn
-from services.coordinator.jobs.job_views import job_out
-from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.caller_dependencies import OwnerDep
-from services.coordinator.web.quotas import check_work_quotas
+from mallorn.db.repositories.access_control import Usage
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs, NewJob
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workers import Workers
+from mallorn.services.coordinator.fleet.routes import SILENT_SEC, gpu_target, local_target
+from mallorn.services.coordinator.jobs.job_request_bodies import JobIn
+from mallorn.services.coordinator.jobs.job_views import job_out
+from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
+from mallorn.services.coordinator.web.quotas import check_work_quotas
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 KeyHeader = Annotated[

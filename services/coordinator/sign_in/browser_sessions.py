@@ -9,14 +9,19 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from db.repositories.access_control import SignIns
 from mallorn.core.api_keys import Scope, hash_secret
 from mallorn.core.errors import MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
-from services.coordinator.sign_in.oidc_provider import ProviderDep
-from services.coordinator.web.app_context import PartsDep, get_parts
-from services.coordinator.web.authenticator import Caller, required_scopes_extra
-from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, cookie_name, read_credentials
+from mallorn.db.repositories.access_control import SignIns
+from mallorn.services.coordinator.sign_in.oidc_provider import ProviderDep
+from mallorn.services.coordinator.web.app_context import PartsDep, get_parts
+from mallorn.services.coordinator.web.authenticator import Caller, required_scopes_extra
+from mallorn.services.coordinator.web.caller_dependencies import (
+    COOKIE,
+    CallerDep,
+    cookie_name,
+    read_credentials,
+)
 
 SIGNED_IN_SEC: Final = 12 * 3600.0
 router = APIRouter(prefix="/session", tags=["session"])

@@ -6,21 +6,21 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse
 
-from db.repositories.access_control import Owners, SignIns
 from mallorn.core.api_keys import new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.version import API
-from services.coordinator.sign_in.browser_sessions import (
+from mallorn.db.repositories.access_control import Owners, SignIns
+from mallorn.services.coordinator.sign_in.browser_sessions import (
     SIGNED_IN_SEC,
     OnThePage,
     set_cookie,
     set_session_cookie,
     web_page_url,
 )
-from services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, Refused
-from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import READMIT_HINT
-from services.coordinator.web.caller_dependencies import cookie_name
+from mallorn.services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, Refused
+from mallorn.services.coordinator.web.app_context import PartsDep
+from mallorn.services.coordinator.web.authenticator import READMIT_HINT
+from mallorn.services.coordinator.web.caller_dependencies import cookie_name
 
 #: Cookie with the secrets of a sign-in while the browser is at the provider.
 COOKIE: Final = "mallorn_oidc"

@@ -15,10 +15,10 @@ from pydantic import BaseModel, ValidationError
 
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import MallornError, Unauthorized, Unavailable
-from mallorn.core.install_command import import_optional_module
+from mallorn.core.installation import import_optional_module
 from mallorn.core.settings import Settings
-from services.coordinator.sign_in.allow_list import EMAIL, AllowList
-from services.coordinator.web.quotas import RateLimit
+from mallorn.services.coordinator.sign_in.allow_list import EMAIL, AllowList
+from mallorn.services.coordinator.web.quotas import RateLimit
 
 KEPT_SEC: Final = 3600.0
 AGAIN_SEC: Final = 10.0

@@ -9,14 +9,14 @@ from celery import Celery
 from fastapi import Depends, Request
 from kombu.exceptions import OperationalError
 
-from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.queues import celery_settings
 from mallorn.core.settings import Settings
-from services.coordinator.web.artifact_store import Store
-from services.coordinator.web.authenticator import Authenticator
-from services.coordinator.web.event_poller import EventPoller
-from services.coordinator.web.quotas import ArrivingBytes, FewAtOnce, RateLimit
+from mallorn.db.session import Database
+from mallorn.services.coordinator.web.artifact_store import Store
+from mallorn.services.coordinator.web.authenticator import Authenticator
+from mallorn.services.coordinator.web.event_poller import EventPoller
+from mallorn.services.coordinator.web.quotas import ArrivingBytes, FewAtOnce, RateLimit
 
 CONNECT_TIMEOUT_SEC: Final = 2.0
 # Without these, kombu retries for ever while a request waits.

@@ -19,12 +19,12 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session
 
-from db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
-from db.session import Database, read_clock
 from mallorn.core.address_checks import peer_uid, user_name
 from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, hash_secret
 from mallorn.core.errors import Forbidden, Unauthorized, Unavailable
 from mallorn.core.settings import Settings
+from mallorn.db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
+from mallorn.db.session import Database, read_clock
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SCOPES: Final = "x-scopes"  # key in the OpenAPI document

@@ -8,11 +8,11 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.security.utils import get_authorization_scheme_param
 
-from db.repositories.jobs import Jobs
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound
-from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.authenticator import SCOPES, Caller, LocalPeer
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
+from mallorn.services.coordinator.web.authenticator import SCOPES, Caller, LocalPeer
 
 COOKIE: Final = "mallorn_session"
 PEER: Final = "peer"  # key in a request's state for the connection's LocalPeer

@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
 from mallorn.core.storable_json import quote_untrusted
-from services.coordinator.web.authenticator import SAFE_METHODS, Authenticator
-from services.coordinator.web.error_responses import error_body
+from mallorn.services.coordinator.web.authenticator import SAFE_METHODS, Authenticator
+from mallorn.services.coordinator.web.error_responses import error_body
 
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",

@@ -11,11 +11,11 @@ from typing import Any, Final
 import anyio
 from fastapi.concurrency import run_in_threadpool
 
-from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.log_loop_errors import log_survived_error
 from mallorn.core.states import FINAL
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
 
 log = logging.getLogger(__name__)
 FRESH_SEC: Final = 0.25

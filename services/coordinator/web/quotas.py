@@ -10,9 +10,9 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.access_control import Usage
 from mallorn.core.errors import TooMany
 from mallorn.core.settings import Settings
+from mallorn.db.repositories.access_control import Usage
 
 AGAIN_SEC: Final = 60
 MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow, Unavailable
 from mallorn.core.version import API
-from services.coordinator.web.app_context import AppContext
-from services.coordinator.web.caller_dependencies import authenticate_request
-from services.coordinator.web.error_responses import BodyRefused, error_body
+from mallorn.services.coordinator.web.app_context import AppContext
+from mallorn.services.coordinator.web.caller_dependencies import authenticate_request
+from mallorn.services.coordinator.web.error_responses import BodyRefused, error_body
 
 LONGEST_ADDRESS: Final = 16 * 1024  # bytes
 LARGEST_HEADERS: Final = 32 * 1024

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from fastapi import Query
 from pydantic import BaseModel
 
-from db.paging import MAX_LIMIT
+from mallorn.db.paging import MAX_LIMIT
 
 Schema = dict[str, object]  # JSON schema
 Responses = dict[int | str, dict[str, Any]]  # by status

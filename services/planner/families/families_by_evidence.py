@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
-from services.planner.families.base import Families, Member, Placement
+from mallorn.services.planner.families.base import Families, Member, Placement
 
 BADLY_RANKED: Final = 0.6  # share of a batch's pairs in order, below which a model ranks badly
 WELL_RANKED: Final = 0.75  # share of a batch's pairs in order, above which a model ranks well

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from services.planner.families.base import Families, Member, Placement
+from mallorn.services.planner.families.base import Families, Member, Placement
 
 
 class FixedFamilies(Families):

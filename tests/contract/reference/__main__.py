@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from cli.terminal.output import print_error
+from mallorn.cli.terminal.output import print_error
 from mallorn.core.errors import MallornError
 from tests.contract.reference.pages import pages
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from typer.main import get_command
 
-from cli.main import app
+from mallorn.cli.main import app
 from tests.contract.reference.markdown import code, described, page, table
 
 # In nearly every command: said once.

@@ -16,7 +16,7 @@ from tests.contract.reference.passes import passes_page
 from tests.contract.reference.rest import rest_page
 
 if TYPE_CHECKING:
-    from services.coordinator.list_job_options import OptionOut
+    from mallorn.services.coordinator.list_job_options import OptionOut
 
 OPTION_WORDS: Final = (
     "What `options` of `POST /api/v1/jobs`, keywords of `Client.tune` and `--option NAME=VALUE` may hold.",
@@ -29,7 +29,7 @@ SETTING_WORDS = (
 
 def options_page() -> str:
     """Every option of a job, as the API lists them."""
-    from services.coordinator.list_job_options import list_options
+    from mallorn.services.coordinator.list_job_options import list_options
 
     rows = []
     for option in list_options().items:

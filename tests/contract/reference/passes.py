@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, pass_table
+from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, pass_table
 from tests.contract.reference.markdown import code, described, page, table
 
 WORDS: Final = (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from services.coordinator.api_docs_page import (
+from mallorn.services.coordinator.api_docs_page import (
     ApiDescription,
     JsonSchema,
     Operation,
@@ -27,7 +27,7 @@ IN_PATH: Final = "path"
 def rest_page() -> str:
     """Every route, then every body."""
     from mallorn.core.settings import Settings
-    from services.coordinator.app import create_app
+    from mallorn.services.coordinator.app import create_app
 
     api = ApiDescription.model_validate(create_app(Settings()).openapi())
     lines = [*WORDS, ""]

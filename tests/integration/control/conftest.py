@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.rounds import Rounds
-from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.targets import Targets
-from db.repositories.workers import Workers
-from db.tables import Device, Job, Round, Worker
 from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.sketches import NewSketch, Sketches
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.tables import Device, Job, Round, Worker
 from tests.fixtures.stored import open_rounds
 from tests.fixtures.workshop import Workshop
 

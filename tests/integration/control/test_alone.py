@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from db.repositories.jobs import Jobs
-from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
-from services.control import plan_target as planning
-from services.control.plan_target import plan_target
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import Job
+from mallorn.services.control import plan_target as planning
+from mallorn.services.control.plan_target import plan_target
 from tests.fixtures.database import BOTH
 from tests.integration.control.conftest import Yard
 
@@ -89,7 +89,7 @@ def test_a_policy_that_ends_its_process_fails_its_job_alone(two, monkeypatch, le
     store(yard, bad, policy="tests.integration.control.test_alone:Policy")
     monkeypatch.setitem(globals(), "Policy", Policy)
     monkeypatch.setattr("mallorn.core.registry._import_user_class", lambda *_: Policy)
-    monkeypatch.setattr("services.control.plan_job.check_allowed_classes", lambda *_: None)
+    monkeypatch.setattr("mallorn.services.control.plan_job.check_allowed_classes", lambda *_: None)
     opened = yard.opened(bad)
     assert yard.workshop.state(bad) == JobState.FAILED
     assert "test_alone:Policy raised" in yard.workshop.reason(bad)

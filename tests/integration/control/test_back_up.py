@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from db import backups
-from db.backups import list_backups
-from db.migrate import upgrade
-from db.session import Database
 from mallorn.core import queues
 from mallorn.core.log_loop_errors import Turn
 from mallorn.core.settings import Settings
-from services.control import celery_tasks as tasks
-from services.control.app import app
+from mallorn.db import backups
+from mallorn.db.backups import list_backups
+from mallorn.db.migrate import upgrade
+from mallorn.db.session import Database
+from mallorn.services.control import celery_tasks as tasks
+from mallorn.services.control.app import app
 
 
 @pytest.fixture

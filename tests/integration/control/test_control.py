@@ -7,22 +7,26 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.job_progress import progress
-from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_DEATHS, Leases, WorkItem
-from db.repositories.rounds import Rounds
-from db.repositories.tasks import Tasks
-from db.tables import Device, Job, LeaseRow
 from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import assume_typical_cpu
-from services.control import plan_job as turn
-from services.control import plan_target as planning
-from services.control.periodic_tasks import STALE_SEC, collect_overdue_messages, requeue_expired_leases
-from services.control.plan_target import plan_target
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.job_progress import progress
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import MAX_DEATHS, Leases, WorkItem
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.tables import Device, Job, LeaseRow
+from mallorn.services.control import plan_job as turn
+from mallorn.services.control import plan_target as planning
+from mallorn.services.control.periodic_tasks import (
+    STALE_SEC,
+    collect_overdue_messages,
+    requeue_expired_leases,
+)
+from mallorn.services.control.plan_target import plan_target
 from tests.fixtures.database import BOTH
 
 

@@ -1,7 +1,7 @@
 """Jobs whose device no worker reaches: who gets rounds for them, and what that costs other jobs."""
 
-from services.control.plan_job import plan_job
-from services.control.wait_for_device import USUAL
+from mallorn.services.control.plan_job import plan_job
+from mallorn.services.control.wait_for_device import USUAL
 from tests.integration.control.conftest import Yard
 
 

@@ -2,21 +2,21 @@
 
 import pytest
 
-from db.repositories.cost_models import CostModels
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.rounds import Rounds
-from db.repositories.targets import Targets
-from db.repositories.tasks import Tasks
-from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core import queues
 from mallorn.core.cost_model_name import private_family_prefix
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import parse_target
 from mallorn.core.values.decision_log import PlannedRound
-from services.control.plan_job import group_into_families
+from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.workloads import NewWorkload, Workloads
+from mallorn.services.control.plan_job import group_into_families
+from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.database import BOTH
-from workers.round.train_cost_model import train
 
 MATMUL, SPLIT = "dynamic:matmul", "dynamic:matmul/ssssssss"
 

@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.jobs import Jobs, JobsWaitingForDevice
-from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
+from mallorn.db.repositories.jobs import Jobs, JobsWaitingForDevice
+from mallorn.db.tables import Job
 
 
 def asked(yard, mode, **where):

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, update
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, LeaseToken, Token, WorkItem
-from db.repositories.workers import Workers
-from db.tables import Job, LeaseRow
 from mallorn.core import queues
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.fleet import WorkerInfo
-from services.control.periodic_tasks import SENT_PER_HAND, STALE_SEC, collect_overdue_messages
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.tables import Job, LeaseRow
+from mallorn.services.control.periodic_tasks import SENT_PER_HAND, STALE_SEC, collect_overdue_messages
 from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import MODEL, Workshop
 

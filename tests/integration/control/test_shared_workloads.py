@@ -3,13 +3,13 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.job_progress import progress
-from db.repositories.jobs import Jobs
-from db.repositories.tasks import TaskHistories
-from db.tables import Round
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
-from services.control.plan_job import job_view
+from mallorn.db.repositories.job_progress import progress
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.tasks import TaskHistories
+from mallorn.db.tables import Round
+from mallorn.services.control.plan_job import job_view
 
 
 def view(yard, job_id):
@@ -111,7 +111,7 @@ def test_times_of_another_measuring_context_are_no_points(yard, pair):
 
 def yard_context(session, job_id):
     """Bind the job to a context in which nobody has measured."""
-    from db.repositories.measuring_contexts import Contexts
+    from mallorn.db.repositories.measuring_contexts import Contexts
 
     target_id = Jobs(session).get(job_id, None).target_id
     Jobs(session).bind_context(job_id, Contexts(session).ensure(target_id, "another", "0.27.0", 8, {}).id)

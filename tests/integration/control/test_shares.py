@@ -6,25 +6,25 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import event, update
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.control_loop_ticks import LoopTicks
-from db.repositories.devices import Devices
-from db.repositories.jobs import Jobs, JobsWaitingForDevice
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.rounds import Rounds
-from db.repositories.targets import Targets
-from db.repositories.tasks import TaskHistories
-from db.repositories.workers import Workers
-from db.tables import Device, Job, Tick
 from mallorn.core import queues
 from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
 from mallorn.core.states import Cause, JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.virtual_devices import add_virtual_device
-from services.control import plan_target as planning
-from services.control.periodic_tasks import LOOKS_PER_TARGET, collect_overdue_messages
-from services.control.plan_target import plan_target
-from services.control.wait_for_device import WaitLimit
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.control_loop_ticks import LoopTicks
+from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.jobs import Jobs, JobsWaitingForDevice
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import TaskHistories
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.tables import Device, Job, Tick
+from mallorn.services.control import plan_target as planning
+from mallorn.services.control.periodic_tasks import LOOKS_PER_TARGET, collect_overdue_messages
+from mallorn.services.control.plan_target import plan_target
+from mallorn.services.control.wait_for_device import WaitLimit
 from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import QUICK
 

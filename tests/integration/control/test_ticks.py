@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from sqlalchemy import event, update
 
-from db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
-from db.repositories.devices import Devices
-from db.repositories.leases import Leases, LeaseToken, Token, WorkItem
-from db.repositories.rounds import Rounds
-from db.tables import Device, Job, LeaseRow, Tick, Worker
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from mallorn.core.log_loop_errors import Turn
-from services.control import app as control
-from services.control import celery_tasks as tasks
-from services.control.periodic_tasks import collect_overdue_messages, requeue_expired_leases
+from mallorn.db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
+from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.tables import Device, Job, LeaseRow, Tick, Worker
+from mallorn.services.control import app as control
+from mallorn.services.control import celery_tasks as tasks
+from mallorn.services.control.periodic_tasks import collect_overdue_messages, requeue_expired_leases
 from tests.fixtures.database import BOTH
 from tests.fixtures.workshop import Workshop
 
@@ -150,7 +150,7 @@ def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
 ) -> None:
     job = workshop.job()
     monkeypatch.setattr("mallorn.core.log_loop_errors._logged_sec", {})
-    monkeypatch.setattr("services.control.periodic_tasks.Rounds.cancel_queued", _raise(error))
+    monkeypatch.setattr("mallorn.services.control.periodic_tasks.Rounds.cancel_queued", _raise(error))
     turn = Turn()
     for _ in range(3):
         assert (queues.PLAN, job) in collect_overdue_messages(workshop.database, turn)
@@ -168,7 +168,7 @@ def test_a_job_that_cannot_be_told_of_its_loss_keeps_no_other_from_its_work(
     jobs = [workshop.round(each).job_id for each in rounds]
     for round_id in rounds:
         workshop.write(lambda session, at=round_id: Rounds(session).claim(at, "w", -1))
-    tell = "db.repositories.claim_and_release_work.WorkItems._record_loss"
+    tell = "mallorn.db.repositories.claim_and_release_work.WorkItems._record_loss"
     monkeypatch.setattr(tell, _raise(ValueError("row"), when=lambda loss: loss.job_id == jobs[place]))
     turn = Turn()
     requeue_expired_leases(workshop.database, turn)
@@ -219,8 +219,8 @@ def test_the_timer_goes_by_no_wall_clock_and_survives_a_broker_that_is_away(
         assert seconds <= 1.0
         clock[0] = next(times)
 
-    monkeypatch.setattr("services.control.app.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr("services.control.app.time.sleep", sleep)
+    monkeypatch.setattr("mallorn.services.control.app.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("mallorn.services.control.app.time.sleep", sleep)
     monkeypatch.setattr("time.time", lambda: 1e9 - 3600 * clock[0])  # set back by an hour each second
     with pytest.raises(StopIteration):
         control.send_periodic_tasks()
@@ -236,7 +236,7 @@ def test_messages_of_the_timer_are_all_periodic_tasks_and_never_expire(
     def sleep(_seconds: float) -> None:
         raise StopIteration
 
-    monkeypatch.setattr("services.control.app.time.sleep", sleep)
+    monkeypatch.setattr("mallorn.services.control.app.time.sleep", sleep)
     with pytest.raises(StopIteration):
         control.send_periodic_tasks()
     assert sent.keys() == set(queues.TICKS)

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from db.repositories.access_control import Audit, NewAuditEntry
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.stored_files import Models
-from db.repositories.targets import Targets
-from db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
 from mallorn.core.artifact_uris import batch_uri, export_uri, model_uri
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.event import OtherEvent
-from services.control import periodic_tasks
-from services.control.periodic_tasks import delete_expired_data
+from mallorn.db.repositories.access_control import Audit, NewAuditEntry
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
+from mallorn.services.control import periodic_tasks
+from mallorn.services.control.periodic_tasks import delete_expired_data
 from tests.fixtures.database import BOTH
 from tests.fixtures.rows import MODEL, Rows, new_job
 

@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.withdraw_measurements import Withdrawals
 from mallorn.core.values.dataset import DatasetStats
 from mallorn.core.values.fleet import Withdrawn
-from services.coordinator.web import app_context
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.withdraw_measurements import Withdrawals
+from mallorn.services.coordinator.web import app_context
 from tests.fixtures.coordinator import Start
 
 pytestmark = [

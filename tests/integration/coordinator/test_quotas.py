@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from db.repositories.jobs import Jobs
 from mallorn.core.api_keys import hash_secret
 from mallorn.core.states import JobState
+from mallorn.db.repositories.jobs import Jobs
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.database import BOTH
 

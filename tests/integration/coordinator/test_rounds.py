@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.rounds import Rounds
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.rounds import Rounds
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.database import BOTH
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, open_round, run_round

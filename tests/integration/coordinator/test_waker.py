@@ -11,9 +11,9 @@ from celery import Celery
 
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
-from services.coordinator.web.app_context import Waker
-from stack.readiness_probes import make_redis_probe
-from stack.valkey import broker_url, valkey_command
+from mallorn.services.coordinator.web.app_context import Waker
+from mallorn.stack.readiness_probes import make_redis_probe
+from mallorn.stack.valkey import broker_url, valkey_command
 from tests.fixtures.coordinator import Start
 from tests.fixtures.waiting import wait_for
 

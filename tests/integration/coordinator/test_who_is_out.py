@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import delete, update
 
-from db.repositories import access_control
-from db.repositories.access_control import ApiKeys
-from db.tables import ApiKeyRow, AuditRow, BannedOwner, SignIn
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, allows, hash_secret, new_key
 from mallorn.core.errors import Unauthorized
 from mallorn.core.values.access_control import ApiKey, NewApiKey
-from services.coordinator import api_key_routes as key_routes
-from services.coordinator.sign_in import oidc
-from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC
-from services.coordinator.sign_in.oidc_provider import Provider
-from services.coordinator.web.caller_dependencies import COOKIE
-from services.coordinator.web.quotas import RateLimit
+from mallorn.db.repositories import access_control
+from mallorn.db.repositories.access_control import ApiKeys
+from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, SignIn
+from mallorn.services.coordinator import api_key_routes as key_routes
+from mallorn.services.coordinator.sign_in import oidc
+from mallorn.services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC
+from mallorn.services.coordinator.sign_in.oidc_provider import Provider
+from mallorn.services.coordinator.web.caller_dependencies import COOKIE
+from mallorn.services.coordinator.web.quotas import RateLimit
 from tests.fixtures.coordinator import Coordinator, Start
 
 DAY: Final = 86400.0

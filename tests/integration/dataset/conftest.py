@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from db.dataset.export import export
-from db.dataset.take_snapshots import take_snapshot
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.snapshots import Selection
-from db.session import Database
-from db.tables import Measurement
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.candidate import Choice, ChoiceKind, Sketch
+from mallorn.db.dataset.export import export
+from mallorn.db.dataset.take_snapshots import take_snapshot
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement
+from mallorn.db.repositories.sketches import NewSketch, Sketches
+from mallorn.db.repositories.snapshots import Selection
+from mallorn.db.session import Database
+from mallorn.db.tables import Measurement
 from tests.fixtures.rows import Rows
 
 TILED = Sketch("tiled", "[tiled]", (Choice(ChoiceKind.TILE, 2, 4, 4, suggested=(2, 2)),), 1)

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from db.dataset.dataset_reader import DatasetReader
-from db.dataset.export_schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY
-from db.dataset.import_dataset import import_dataset
-from db.session import Database
-from db.tables import SourceDataset, Workload
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound
-from research.pretraining.from_parquet import read_training_data
+from mallorn.db.dataset.dataset_reader import DatasetReader
+from mallorn.db.dataset.export_schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY
+from mallorn.db.dataset.import_dataset import import_dataset
+from mallorn.db.session import Database
+from mallorn.db.tables import SourceDataset, Workload
+from mallorn.research.pretraining.from_parquet import read_training_data
 from tests.integration.dataset.conftest import Filled, stored
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from research.pretraining.feature_rows import rows_for
-from research.pretraining.from_parquet import read_training_data
-from research.replay.recorded_tasks_from_dataset import recorded_tasks
-from research.replay.recording_file import write_tasks
+from mallorn.research.pretraining.feature_rows import rows_for
+from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.replay.recorded_tasks_from_dataset import recorded_tasks
+from mallorn.research.replay.recording_file import write_tasks
 from tests.integration.dataset.conftest import Filled
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -1,7 +1,7 @@
 """The fastest candidates, each once, however often they were measured."""
 
-from db.repositories.trials import Trials
 from mallorn.core.outcomes import Outcome
+from mallorn.db.repositories.trials import Trials
 from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 

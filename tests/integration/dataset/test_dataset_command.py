@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from db.tables import Measurement
-from mallorn.core.install_command import pip_install_command
+from mallorn.core.installation import pip_install_command
+from mallorn.db.tables import Measurement
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.database import BOTH
@@ -103,7 +103,7 @@ def test_nothing_is_stored_unless_everything_that_is_named_is_there(tmp_path: Pa
 def test_where_pyarrow_is_missing_the_command_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("db.dataset.export", "pyarrow"))]:
+    for name in [name for name in sys.modules if name.startswith(("mallorn.db.dataset.export", "pyarrow"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     refused(dataset("export", tmp_path / "out"), "pyarrow", pip_install_command("server"))

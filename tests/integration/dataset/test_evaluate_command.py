@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from db.repositories.measuring_contexts import Contexts
-from research.replay.recording_file import write_tasks
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.research.replay.recording_file import write_tasks
 from tests.fixtures.answers import data, mallorn, refused
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.replay.made_up import made_up

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from db.measurement_codec import unpack_text, unpack_times
-from db.repositories.dataset_statistics import Statistics
-from db.session import Database
-from db.tables import ForeignRecord, ForeignTask
 from mallorn.core.outcomes import Outcome
-from research.tuner_logs.read_json_lines import LoadedLog, Problem
-from research.tuner_logs.store_tuner_logs import find_logs, load_log
+from mallorn.db.measurement_codec import unpack_text, unpack_times
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.session import Database
+from mallorn.db.tables import ForeignRecord, ForeignTask
+from mallorn.research.tuner_logs.read_json_lines import LoadedLog, Problem
+from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.integration.dataset.conftest import stored
 
 
@@ -28,7 +28,7 @@ def load(database: Database, path: Path) -> tuple[LoadedLog, list[Problem]]:
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("research.tuner_logs.store_tuner_logs.BATCH", 2)
+    monkeypatch.setattr("mallorn.research.tuner_logs.store_tuner_logs.BATCH", 2)
     file = tmp_path / "records.json"
     file.write_text(line("a", 1e-3) + line("b", 2e-3) + "torn\n" + line("a", 1e10, 7))
     return file

@@ -7,11 +7,11 @@ import pytest
 
 from benchmarks.costmodels.freeze import freeze
 from benchmarks.costmodels.rows import load
-from costmodels.views import VIEWS
 from mallorn.core.errors import Conflict
-from research.pretraining.training_data import TaskData
+from mallorn.costmodels.views import VIEWS
+from mallorn.research.pretraining.training_data import TaskData
+from mallorn.workers.round.feature_lookup import FeatureRows
 from tests.integration.dataset.conftest import Filled
-from workers.round.feature_lookup import FeatureRows
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

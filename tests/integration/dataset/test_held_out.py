@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.held_out import base_without, without
-from db.repositories.cost_models import CostModelVersions
-from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
+from mallorn.db.repositories.cost_models import CostModelVersions
+from mallorn.db.session import Database
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.pretraining.made_up import training_data
 

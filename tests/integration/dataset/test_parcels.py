@@ -3,16 +3,16 @@
 import pyarrow.parquet as pq
 import pytest
 
-from db.dataset.import_dataset import import_dataset
-from db.measurement_codec import unpack_decisions, unpack_times
-from db.repositories.sketches import Sketches
-from db.repositories.trials import Trials
-from db.repositories.workloads import tir_of
-from db.session import Database
-from db.tables import Context, Measurement
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
+from mallorn.db.dataset.import_dataset import import_dataset
+from mallorn.db.measurement_codec import unpack_decisions, unpack_times
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import tir_of
+from mallorn.db.session import Database
+from mallorn.db.tables import Context, Measurement
 from tests.fixtures.database import BOTH
 from tests.fixtures.rows import MODEL
 from tests.fixtures.stored import workload_named
@@ -130,8 +130,8 @@ def test_dates_select_from_the_first_up_to_the_second(filled: Filled, tmp_path) 
 
 
 def test_row_groups_stay_small_however_many_rows_there_are(filled: Filled, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("db.dataset.export.GROUP_ROWS", 3)
-    monkeypatch.setattr("db.dataset.take_snapshots.PAGE_ROWS", 2)
+    monkeypatch.setattr("mallorn.db.dataset.export.GROUP_ROWS", 3)
+    monkeypatch.setattr("mallorn.db.dataset.take_snapshots.PAGE_ROWS", 2)
     filled.exported(tmp_path / "out")
     file = pq.ParquetFile(tmp_path / "out" / "measurements.parquet")
     assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [4, 1]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from db.migrate import check_table_version
-from db.repositories.cost_models import CostModelVersions
-from db.session import Database
-from research.pretraining import pretrain as bases
+from mallorn.db.migrate import check_table_version
+from mallorn.db.repositories.cost_models import CostModelVersions
+from mallorn.db.session import Database
+from mallorn.research.pretraining import pretrain as bases
 from tests.fixtures.answers import data, mallorn, refused
 from tests.integration.dataset.conftest import Filled
 

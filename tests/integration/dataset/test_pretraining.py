@@ -7,24 +7,24 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel, Groups, Matrix, Vector
-from costmodels.lightgbm_models import LightGBM
-from costmodels.transfer_model_base import ManyDomains
-from db.dataset.take_snapshots import take_snapshot
-from db.repositories.cost_models import CostModels, CostModelVersions
-from db.repositories.snapshots import Selection
-from db.repositories.targets import Targets
-from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelMetrics, CostModelVersion
 from mallorn.core.virtual_devices import add_virtual_device
-from research.pretraining import pretrain as bases
-from research.pretraining.feature_rows import rows_for
-from research.pretraining.from_database import read_measurements
-from research.pretraining.pretrain import PretrainedBase, pretrain
-from research.pretraining.training_data import TaskData, TrainingData
+from mallorn.costmodels.base import CostModel, Groups, Matrix, Vector
+from mallorn.costmodels.lightgbm_models import LightGBM
+from mallorn.costmodels.transfer_model_base import ManyDomains
+from mallorn.db.dataset.take_snapshots import take_snapshot
+from mallorn.db.repositories.cost_models import CostModels, CostModelVersions
+from mallorn.db.repositories.snapshots import Selection
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.session import Database
+from mallorn.research.pretraining import pretrain as bases
+from mallorn.research.pretraining.feature_rows import rows_for
+from mallorn.research.pretraining.from_database import read_measurements
+from mallorn.research.pretraining.pretrain import PretrainedBase, pretrain
+from mallorn.research.pretraining.training_data import TaskData, TrainingData
 from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.pretraining.made_up import SHAPES, task_data

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from costmodels.views import PRIMITIVES
-from costmodels.xgboost_models import XGBoost
-from db.dataset.take_snapshots import ignore_progress
-from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.snapshots import Selection
-from db.repositories.tuner_log_records import ForeignRecords
-from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.candidate import Choice, ChoiceKind, Sketch
-from research.pretraining.feature_rows import rows_for
-from research.pretraining.from_database import read_measurements
-from research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, add_tuner_log_records
-from research.pretraining.training_data import TrainingData
-from research.tuner_logs.store_tuner_logs import find_logs, load_log
-from research.tuner_logs.tenset import FORMAT
+from mallorn.costmodels.views import PRIMITIVES
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.db.dataset.take_snapshots import ignore_progress
+from mallorn.db.repositories.sketches import NewSketch, Sketches
+from mallorn.db.repositories.snapshots import Selection
+from mallorn.db.repositories.tuner_log_records import ForeignRecords
+from mallorn.db.session import Database
+from mallorn.research.pretraining.feature_rows import rows_for
+from mallorn.research.pretraining.from_database import read_measurements
+from mallorn.research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, add_tuner_log_records
+from mallorn.research.pretraining.training_data import TrainingData
+from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
+from mallorn.research.tuner_logs.tenset import FORMAT
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.database import BOTH
 from tests.fixtures.rows import Rows

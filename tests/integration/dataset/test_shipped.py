@@ -6,8 +6,11 @@ import pytest
 from sqlalchemy import func, select
 
 from benchmarks.shipping import ship, write_list
-from costmodels.random import RandomModel
-from db.bundled.load_bundled import (
+from mallorn.core.errors import MallornError
+from mallorn.core.registry import resolve
+from mallorn.core.targets import parse_target
+from mallorn.costmodels.random import RandomModel
+from mallorn.db.bundled.load_bundled import (
     FOLDER,
     PREFIX,
     Shipped,
@@ -16,15 +19,12 @@ from db.bundled.load_bundled import (
     load_bundled_models,
     read_bases_list,
 )
-from db.dataset.dataset_reader import open_export
-from db.dataset.import_dataset import import_dataset
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.targets import Targets
-from db.session import Database
-from db.tables import CostModelRow, Measurement
-from mallorn.core.errors import MallornError
-from mallorn.core.registry import resolve
-from mallorn.core.targets import parse_target
+from mallorn.db.dataset.dataset_reader import open_export
+from mallorn.db.dataset.import_dataset import import_dataset
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.session import Database
+from mallorn.db.tables import CostModelRow, Measurement
 from tests.integration.dataset.conftest import Filled
 
 MOST_BYTES = 20 << 20

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from db.dataset.import_dataset import import_dataset
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.jobs import Jobs
-from db.session import Database
-from db.tables import Measurement
 from mallorn.core.values.dataset import DatasetStats
+from mallorn.db.dataset.import_dataset import import_dataset
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
+from mallorn.db.tables import Measurement
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
-from db.dataset.import_dataset import Imported, import_export
-from db.repositories.sketches import trace_of
-from db.repositories.workloads import tir_of
-from db.session import Database
-from db.tables import Measurement, SketchRow, Workload
+from mallorn.db.dataset.export_schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
+from mallorn.db.dataset.import_dataset import Imported, import_export
+from mallorn.db.repositories.sketches import trace_of
+from mallorn.db.repositories.workloads import tir_of
+from mallorn.db.session import Database
+from mallorn.db.tables import Measurement, SketchRow, Workload
+from mallorn.workers.interfaces.checked_dataset import CheckedDataset
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.tvm.sketches import sketch_key
 from tests.fixtures.hostile import programs
 from tests.fixtures.parcels import ROWS_EACH, WORKLOADS, change_rows, rename, small_parcel
-from workers.interfaces.checked_dataset import CheckedDataset
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.tvm.sketches import sketch_key
 
 ALL = WORKLOADS * ROWS_EACH
 

@@ -5,23 +5,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodels.views import VIEWS
-from db.dataset.take_snapshots import take_snapshot
-from db.repositories.snapshots import Selection
-from db.session import Database
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
-from research.pretraining.feature_rows import Lowering, rows_for
-from research.pretraining.from_database import read_measurements
-from research.pretraining.from_parquet import read_training_data
-from research.pretraining.training_data import TaskData, TrainingData
-from research.replay.recorded_tasks_from_dataset import recorded_tasks
-from research.replay.recording_file import write_tasks
+from mallorn.costmodels.views import VIEWS
+from mallorn.db.dataset.take_snapshots import take_snapshot
+from mallorn.db.repositories.snapshots import Selection
+from mallorn.db.session import Database
+from mallorn.research.pretraining.feature_rows import Lowering, rows_for
+from mallorn.research.pretraining.from_database import read_measurements
+from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.pretraining.training_data import TaskData, TrainingData
+from mallorn.research.replay.recorded_tasks_from_dataset import recorded_tasks
+from mallorn.research.replay.recording_file import write_tasks
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
+from mallorn.workers.round.feature_lookup import FeatureLookup
 from tests.fixtures.database import BOTH
 from tests.fixtures.inside import Inside
 from tests.integration.dataset.conftest import Filled
-from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
-from workers.round.feature_lookup import FeatureLookup
 
 OK, ERROR, TIMEOUT = Outcome.OK, Outcome.BUILD_ERROR, Outcome.BUILD_TIMEOUT
 ALL = Selection()

@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import func, select, text, update
 
-from db.repositories.access_control import ApiKeys, SignIns
-from db.tables import ApiKeyRow, SignIn
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_secret
 from mallorn.core.errors import Conflict
 from mallorn.core.values.access_control import NewApiKey
+from mallorn.db.repositories.access_control import ApiKeys, SignIns
+from mallorn.db.tables import ApiKeyRow, SignIn
 from tests.fixtures.rows import Rows
 
 

@@ -9,10 +9,17 @@ from typing import NamedTuple
 
 import pytest
 
-from db import backups
-from db.backups import STAMP, check_pages, folder_of, list_backups, take_before_migrations, take_daily_backup
-from db.migrate import upgrade
 from mallorn.core.errors import StorageFull
+from mallorn.db import backups
+from mallorn.db.backups import (
+    STAMP,
+    check_pages,
+    folder_of,
+    list_backups,
+    take_before_migrations,
+    take_daily_backup,
+)
+from mallorn.db.migrate import upgrade
 
 BEFORE = "0.2.0.5"
 

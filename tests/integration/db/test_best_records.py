@@ -1,7 +1,7 @@
 """Best records and contexts of a workload: times of different conditions are not taken for the same."""
 
-from db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
-from db.repositories.schedules import BestRecords
+from mallorn.db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
+from mallorn.db.repositories.schedules import BestRecords
 from tests.fixtures.brought import bring
 from tests.fixtures.rows import Rows
 

@@ -2,10 +2,10 @@
 
 from sqlalchemy import select
 
-from db.repositories.dataset_statistics import Counts, Statistics
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.withdraw_measurements import Withdrawals
-from db.tables import MeasurementCount
+from mallorn.db.repositories.dataset_statistics import Counts, Statistics
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.withdraw_measurements import Withdrawals
+from mallorn.db.tables import MeasurementCount
 
 
 def stats(rows, owner="ada"):
@@ -61,7 +61,7 @@ def test_what_is_withdrawn_is_counted_as_that(rows):
 
 
 def test_a_device_of_many_rows_is_withdrawn_a_few_at_a_time(rows, monkeypatch):
-    monkeypatch.setattr("db.repositories.withdraw_measurements.AT_A_TIME", 2)
+    monkeypatch.setattr("mallorn.db.repositories.withdraw_measurements.AT_A_TIME", 2)
     seen = SeenDevice("liar", rows.target_id, "liar", "host", 2, "0.27.0")
     liar = rows.write(lambda session: Devices(session).record_seen(seen))
     rows.measured_round(*[rows.ok(slot, device_id=liar) for slot in range(5)])

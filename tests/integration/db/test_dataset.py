@@ -6,23 +6,23 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import func, select, update
 
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.rounds import Rounds
-from db.repositories.schedules import NewSchedule, Schedules
-from db.repositories.sketches import Sketches
-from db.repositories.stored_files import Models
-from db.repositories.targets import Targets
-from db.repositories.trials import Trials
-from db.repositories.workers import Workers
-from db.repositories.workloads import Workloads, tir_of
-from db.tables import Measurement, Worker
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Choice, ChoiceKind
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.schedules import NewSchedule, Schedules
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.repositories.workloads import Workloads, tir_of
+from mallorn.db.tables import Measurement, Worker
 from tests.fixtures.rows import MODEL, new_sketch, new_workload
 from tests.fixtures.stored import active_jobs, workload_named
 

@@ -3,16 +3,16 @@
 import pytest
 from sqlalchemy import select, update
 
-from db.repositories.decision_log import DecisionLog
-from db.repositories.job_progress import progress_of
-from db.repositories.measurements import Measurements, Records
-from db.repositories.rounds import Rounds
-from db.repositories.tasks import Tasks
-from db.repositories.trials import Trials
-from db.repositories.withdraw_measurements import BusyHours
-from db.tables import Job, Measurement
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundStats
+from mallorn.db.repositories.decision_log import DecisionLog
+from mallorn.db.repositories.job_progress import progress_of
+from mallorn.db.repositories.measurements import Measurements, Records
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.withdraw_measurements import BusyHours
+from mallorn.db.tables import Job, Measurement
 
 A_DAY_SEC = 86_400.0
 

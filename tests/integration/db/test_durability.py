@@ -10,22 +10,22 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import text
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, LeaseToken, WorkItem
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
-from db.repositories.stored_files import Models
-from db.session import Database
 from mallorn.core.errors import Conflict, LeaseLost, StorageFull
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import OtherEvent
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.session import Database
 
 WRITE_UNTIL_KILLED = """
 import sys
-from db.repositories.job_events_and_warnings import Events
-from db.session import Database
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.session import Database
 from mallorn.core.values.event import OtherEvent
 database = Database(sys.argv[1])
 while True:

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from db.repositories.job_events_and_warnings import Events
-from db.session import read_clock
 from mallorn.core.errors import NotFound
 from mallorn.core.values.event import OtherEvent
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.session import read_clock
 
 WRITERS, EACH = 4, 15
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from db.repositories.measurement_filters import TrialLimits
-from db.repositories.trials import Trials
 from mallorn.core.outcomes import Outcome
+from mallorn.db.repositories.measurement_filters import TrialLimits
+from mallorn.db.repositories.trials import Trials
 
 USUAL = TrialLimits("0.27.0", build_sec=30.0, run_sec=10.0)
 HASTY = replace(USUAL, build_sec=0.05, run_sec=0.05)

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.jobs import Jobs
-from db.repositories.rounds import Rounds
-from db.repositories.targets import Targets
-from db.repositories.tasks import NewTask, Tasks
-from db.repositories.workload_families import RANKED_ROUNDS, WorkloadFamilies
-from db.repositories.workloads import Workloads
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import NewTask, Tasks
+from mallorn.db.repositories.workload_families import RANKED_ROUNDS, WorkloadFamilies
+from mallorn.db.repositories.workloads import Workloads
 from tests.fixtures.rows import Rows, new_job, new_workload
 
 A, B = "dynamic:a", "dynamic:b"

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
 
 
 @pytest.fixture

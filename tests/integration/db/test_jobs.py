@@ -5,20 +5,20 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.decision_log import DecisionLog
-from db.repositories.job_progress import progress
-from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_DEATHS, Leases
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
-from db.repositories.tasks import NewTask, Tasks
-from db.repositories.workers import Activity
-from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.outcomes import LEFT_UNBUILT, NOT_COMPILED, Outcome
 from mallorn.core.states import JobState, RoundState
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.decision_log import DecisionLog
+from mallorn.db.repositories.job_progress import progress
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import MAX_DEATHS, Leases
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.tasks import NewTask, Tasks
+from mallorn.db.repositories.workers import Activity
+from mallorn.db.tables import Job
 from tests.fixtures.rows import Rows, new_job
 from tests.fixtures.stored import active_jobs
 

@@ -3,17 +3,17 @@
 import pytest
 from sqlalchemy import text
 
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Token
-from db.repositories.measurements import Measurements, NewMeasurement, Records
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.rounds import Rounds
-from db.repositories.trials import Trials
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Token
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement, Records
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.trials import Trials
 
 OLD = Token(99, "w")
 

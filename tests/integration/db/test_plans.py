@@ -3,17 +3,17 @@
 import pytest
 from sqlalchemy import event, text
 
-from db.repositories.fair_shares import FairShares
-from db.repositories.job_progress import progress
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Records
-from db.repositories.rounds import Rounds, select_newest_measurement
-from db.repositories.schedules import Schedules
-from db.repositories.snapshots import Selection, SnapshotRows
-from db.repositories.tasks import TaskHistories, Tasks
-from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads
-from db.session import Database
+from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.job_progress import progress
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Records
+from mallorn.db.repositories.rounds import Rounds, select_newest_measurement
+from mallorn.db.repositories.schedules import Schedules
+from mallorn.db.repositories.snapshots import Selection, SnapshotRows
+from mallorn.db.repositories.tasks import TaskHistories, Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.session import Database
 from tests.fixtures.rows import Rows, new_workload
 
 

@@ -10,9 +10,9 @@ from sqlalchemy import text
 from benchmarks.filled.plans import LARGE, listening, plan
 from benchmarks.filled.reads import Met, reads, writes
 from benchmarks.filled.rows import fill
-from db.migrate import upgrade
-from db.repositories.dataset_statistics import Counts
-from db.session import Database
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.dataset_statistics import Counts
+from mallorn.db.session import Database
 
 pytestmark = pytest.mark.postgres
 ROWS = 20_000

@@ -7,25 +7,25 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import insert, select, update
 
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.feature_cache import Features, FeatureSource
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
-from db.repositories.schedules import BestRecords
-from db.repositories.snapshots import Selection, SnapshotRows
-from db.repositories.stored_files import Models
-from db.repositories.tasks import NewTask, Tasks
-from db.repositories.trials import MeasuredTasks
-from db.repositories.workload_families import WorkloadFamilies
-from db.repositories.workloads import Networks, Workloads
-from db.tables import Job, Measurement, Round, Task
 from mallorn.core.cost_model_name import private_family_prefix
 from mallorn.core.errors import NotFound
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, RoundState
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.feature_cache import Features, FeatureSource
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.schedules import BestRecords
+from mallorn.db.repositories.snapshots import Selection, SnapshotRows
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.tasks import NewTask, Tasks
+from mallorn.db.repositories.trials import MeasuredTasks
+from mallorn.db.repositories.workload_families import WorkloadFamilies
+from mallorn.db.repositories.workloads import Networks, Workloads
+from mallorn.db.tables import Job, Measurement, Round, Task
 from tests.fixtures.rows import Rows, new_job, new_workload
 from tests.fixtures.stored import workload_named
 

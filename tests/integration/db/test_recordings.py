@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.sketches import Sketches
-from db.repositories.trials import MeasuredTasks
-from db.repositories.workloads import Workloads
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Choice, ChoiceKind
-from research.replay.recorded_tasks_from_dataset import measuring_hosts, recorded_tasks
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.trials import MeasuredTasks
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.research.replay.recorded_tasks_from_dataset import measuring_hosts, recorded_tasks
 from tests.fixtures.rows import new_sketch, new_workload
 
 CHOICES = (Choice(ChoiceKind.TILE, 2, 64, 64),)

@@ -3,21 +3,21 @@
 import pytest
 from sqlalchemy import func, select, update
 
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Records
-from db.repositories.rounds import Rounds
-from db.repositories.stored_files import Models
-from db.repositories.tasks import TaskHistories
-from db.repositories.workers import Activity, StageRuns
-from db.repositories.workloads import Networks
-from db.tables import Event, Job, Measurement, StageRun
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState, RoundState, StageKind
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import FinishingEvent
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Records
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.tasks import TaskHistories
+from mallorn.db.repositories.workers import Activity, StageRuns
+from mallorn.db.repositories.workloads import Networks
+from mallorn.db.tables import Event, Job, Measurement, StageRun
 from tests.fixtures.rows import MODEL, Rows, new_job
 
 WORDS = ("name", "reason", "graph", "report", "warnings", "idempotency_key")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import event, update
 
-from db.repositories.devices import Devices
-from db.repositories.workers import Workers
-from db.session import Database
-from db.tables import Device
 from mallorn.core.values.fleet import DeviceInfo
-from workers.device.device_class import Endpoint
-from workers.measure.tracked_devices import TrackedDevice
-from workers.process.heartbeat import ENOUGH_SEC, Heartbeat
+from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.session import Database
+from mallorn.db.tables import Device
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.measure.tracked_devices import TrackedDevice
+from mallorn.workers.process.heartbeat import ENOUGH_SEC, Heartbeat
 
 TARGETS = ('{"kind":"llvm","num-cores":2}', '{"kind":"llvm","num-cores":4}')
 DEVICES = 200

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import delete, func, select, text, update
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_DEATHS, Leases, LeaseToken, Token, WorkItem
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
-from db.tables import Job, LeaseRow, Measurement, Round
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import RoundState
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import MAX_DEATHS, Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.tables import Job, LeaseRow, Measurement, Round
 
 
 def commit(rows, round_id, attempt, slots):

@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import insert, text
 from sqlalchemy.exc import DBAPIError
 
-from db.engine import create_engine
-from db.repositories.access_control import Usage
-from db.repositories.stored_files import Models
-from db.session import Database, read_clock
-from db.tables import Task
 from mallorn.core.errors import Unavailable
+from mallorn.db.engine import create_engine
+from mallorn.db.repositories.access_control import Usage
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.session import Database, read_clock
+from mallorn.db.tables import Task
 
 MODEL = "b" * 64
 
@@ -118,7 +118,7 @@ def test_threads_that_come_first_at_once_share_one_engine(database, monkeypatch)
         both.wait(10)
         return create_engine(*args, **options)
 
-    monkeypatch.setattr("db.session.create_engine", slow)
+    monkeypatch.setattr("mallorn.db.session.create_engine", slow)
     first = Database(database.url)
     with ThreadPoolExecutor() as threads:
         engines = list(threads.map(lambda _: first.engine, range(2)))

@@ -4,17 +4,17 @@ import pytest
 from sqlalchemy import update
 
 from benchmarks.filled.plans import listening
-from db.repositories.fair_shares import FairShares
-from db.repositories.feature_cache import Features, FeatureSource
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, WorkItem
-from db.repositories.sketches import Sketches
-from db.repositories.tasks import NewTask, TaskHistories, Tasks
-from db.repositories.trials import Trials
-from db.repositories.workload_families import FamilyMember, WorkloadFamilies
-from db.repositories.workloads import Workloads
-from db.tables import Job
 from mallorn.core.states import WorkKind
+from mallorn.db.repositories.fair_shares import FairShares
+from mallorn.db.repositories.feature_cache import Features, FeatureSource
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, WorkItem
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.tasks import NewTask, TaskHistories, Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workload_families import FamilyMember, WorkloadFamilies
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.tables import Job
 from tests.fixtures.rows import new_job, new_sketch, new_workload
 
 MANY = 7_500  # of nine columns: more than either database takes parameters in a statement

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.jobs import STAGES, Jobs
-from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, WorkItem
-from db.tables import LeaseRow
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
-from workers.subprocesses.shutdown import ShutdownRequested
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.jobs import STAGES, Jobs
+from mallorn.db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, WorkItem
+from mallorn.db.tables import LeaseRow
+from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 
 FINISHING = JobState.FINISHING
 

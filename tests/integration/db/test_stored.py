@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import update
 
-from db.database_clock import now
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.jobs import Jobs
-from db.repositories.stored_files import LOST_EXPORT, LOST_MODEL, Models, Repairs, StoredFiles
-from db.tables import Job
+from mallorn.db.database_clock import now
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.stored_files import LOST_EXPORT, LOST_MODEL, Models, Repairs, StoredFiles
+from mallorn.db.tables import Job
 from tests.fixtures.rows import MODEL, Rows
 
 

@@ -1,7 +1,7 @@
 """Warnings of a job: equal ones are counted, and those who follow the job hear of each once."""
 
-from db.repositories.job_events_and_warnings import MOST_KEPT, Events, NewJobWarning, Warnings
-from db.repositories.jobs import Jobs
+from mallorn.db.repositories.job_events_and_warnings import MOST_KEPT, Events, NewJobWarning, Warnings
+from mallorn.db.repositories.jobs import Jobs
 
 
 def test_equal_warnings_are_one_that_counts(rows):

@@ -3,15 +3,15 @@
 import pytest
 from sqlalchemy import select, update
 
-from db.measurement_codec import unpack_times
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.trials import Trials
-from db.repositories.withdraw_measurements import Withdrawals
-from db.tables import Measurement, Schedule
 from mallorn.core.cost_model_name import base_family
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
+from mallorn.db.measurement_codec import unpack_times
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.withdraw_measurements import Withdrawals
+from mallorn.db.tables import Measurement, Schedule
 from tests.fixtures.schedules import promote
 
 

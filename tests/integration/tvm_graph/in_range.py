@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, Manifest
+from mallorn.workers.finish.shape_dispatch import add_dispatch_rules
+from mallorn.workers.interfaces.model_compiler import Extraction
+from mallorn.workers.tvm.extract_tasks_of_range import extract_range
 from tests.integration.tvm_graph.conftest import Example
-from workers.finish.shape_dispatch import add_dispatch_rules
-from workers.interfaces.model_compiler import Extraction
-from workers.tvm.extract_tasks_of_range import extract_range
 
 
 class InRange(Example):

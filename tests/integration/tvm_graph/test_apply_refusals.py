@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphc.export import apply_schedules_main, compile_network
 from mallorn.core.values.manifest import RECORDS
+from mallorn.graphc.export import apply_schedules_main, compile_network
 from tests.integration.tvm_graph.test_apply_script import start
 
 NO_TVM = "No module named 'tvm'"

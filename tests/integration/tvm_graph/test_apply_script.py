@@ -17,13 +17,13 @@ import tvm
 from onnx import helper
 from tvm.target.codegen import target_has_features
 
-from graphc.export import compile_network
-from graphc.export.zip_graphc import write_archive
+from mallorn.graphc.export import compile_network
+from mallorn.graphc.export.zip_graphc import write_archive
+from mallorn.workers.device.detect_host import detect_target
+from mallorn.workers.tvm.compile_model import compile_model
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from tests.fixtures.onnx_network import saved
 from tests.integration.tvm_graph.conftest import Example
-from workers.device.detect_host import detect_target
-from workers.tvm.compile_model import compile_model
-from workers.tvm.run_recipe_passes import as_tvm_target
 
 BOUNDS = {"low": 0.0, "high": 6.0}
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import InvalidModel
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.interfaces.whole_model_engine import Engine
-from workers.tvm.compare_outputs import compare_models
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.interfaces.whole_model_engine import Engine
+from mallorn.workers.tvm.compare_outputs import compare_models
 
 
 def test_a_model_goes_through_the_graph_process_and_both_engines(mlp: Any, tmp_path: Path) -> None:

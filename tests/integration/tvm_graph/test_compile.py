@@ -13,13 +13,13 @@ import tvm
 from tvm import relax
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 
-from graphc.export import compile_network
-from graphc.export.compare_with_onnxruntime import relative_error
 from mallorn.core.values.manifest import RECORDS
-from workers.tvm.compile_model import compile_default, compile_model
-from workers.tvm.graph_recipes import TUNED
-from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
+from mallorn.graphc.export import compile_network
+from mallorn.graphc.export.compare_with_onnxruntime import relative_error
+from mallorn.workers.tvm.compile_model import compile_default, compile_model
+from mallorn.workers.tvm.graph_recipes import TUNED
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 
 Get = Callable[..., Any]
 CLOSE = 1e-4

@@ -11,9 +11,9 @@ import tvm_ffi
 from tvm import relax
 from tvm.s_tir import dlight
 
-from graphc.export import compile_network
-from workers.device import model_kernel_times
-from workers.device.model_kernel_times import RUN_OR_CAPTURE, enable_cuda_graphs
+from mallorn.graphc.export import compile_network
+from mallorn.workers.device import model_kernel_times
+from mallorn.workers.device.model_kernel_times import RUN_OR_CAPTURE, enable_cuda_graphs
 
 CACHED_ALLOCATION = "vm.builtin.cuda_graph.get_cached_alloc"
 CUDA = tvm.target.Target(

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from graphc.export.cuda_toolkit import cuda_folders
+from mallorn.graphc.export.cuda_toolkit import cuda_folders
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.sandbox.landlock import READ
+from mallorn.workers.tvm.compile_cuda import DRIVER, STUB
+from mallorn.workers.tvm.compile_model import compile_default
+from mallorn.workers.tvm.linker import find_c_compiler
 from tests.fixtures.cuda import cuda_target, needs_nvcc
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.test_apply_script import run_script
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.sandbox.landlock import READ
-from workers.tvm.compile_cuda import DRIVER, STUB
-from workers.tvm.compile_model import compile_default
-from workers.tvm.linker import find_c_compiler
 
 SOURCE = b"__launch_bounds__"
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from workers.tvm import engine_child
-from workers.tvm.compare_outputs import compare_models
-from workers.tvm.compile_model import compile_model
-from workers.tvm.model_compiler_child import make_inputs
+from mallorn.workers.tvm import engine_child
+from mallorn.workers.tvm.compare_outputs import compare_models
+from mallorn.workers.tvm.compile_model import compile_model
+from mallorn.workers.tvm.model_compiler_child import make_inputs
 
 
 @pytest.fixture(scope="module")

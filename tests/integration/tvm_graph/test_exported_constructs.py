@@ -11,10 +11,10 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 
-from graphc.export.compile_network import random_inputs, run_library_once
-from workers.device.detect_host import detect_target
-from workers.tvm.compile_model import compile_model
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
+from mallorn.graphc.export.compile_network import random_inputs, run_library_once
+from mallorn.workers.device.detect_host import detect_target
+from mallorn.workers.tvm.compile_model import compile_model
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 TOKENS = 400  # a square of int64 takes more than what is folded in ONNX, and is folded as Relax
 

@@ -15,10 +15,10 @@ from onnx import helper, numpy_helper
 from tvm.relax.frontend.onnx import from_onnx
 from tvm.s_tir import meta_schedule as ms
 
+from mallorn.workers.interfaces.model_compiler import Extraction
+from mallorn.workers.tvm.extract_tasks import extract
+from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
 from tests.fixtures.onnx_network import saved
-from workers.interfaces.model_compiler import Extraction
-from workers.tvm.extract_tasks import extract
-from workers.tvm.graph_recipes import TUNED, stored_recipe
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 Get = Callable[..., Any]

@@ -14,14 +14,14 @@ import tvm
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
+from mallorn.workers.interfaces.model_compiler import Tuned
+from mallorn.workers.tvm import extract_tasks_of_range as choose_sizes
+from mallorn.workers.tvm.compile_model import compile_model
+from mallorn.workers.tvm.extract_tasks_of_range import extract_range
 from tests.fixtures.decoder import WORDS, write_decoder
 from tests.integration.tvm_graph.conftest import first_trace
 from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
-from workers.interfaces.model_compiler import Tuned
-from workers.tvm import extract_tasks_of_range as choose_sizes
-from workers.tvm.compile_model import compile_model
-from workers.tvm.extract_tasks_of_range import extract_range
 
 GENERATE: Final = Path(__file__).parents[3] / "examples" / "decoder" / "generate.py"
 BOUNDS: Final = {"sequence": [1, 12], "past": [0, 40]}

@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from workers.tvm import compile_model as compiling
+from mallorn.workers.tvm import compile_model as compiling
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def library(mlp, tmp_path: Path, name: str, schedules: str | None = None) -> str
 def answers(path: str, model: str) -> list[np.ndarray]:
     import onnx
 
-    from graphc.export.compile_network import random_inputs
+    from mallorn.graphc.export.compile_network import random_inputs
 
     arrays = random_inputs(onnx.load(model), {}, {}, 0)
     machine = relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from cli.compile_and_bench import WrongNumbers, check_library_outputs
-from cli.schedule_directory import local_model, read_schedule_directory
+from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs
+from mallorn.cli.schedule_directory import local_model, read_schedule_directory
 from mallorn.core.errors import MallornError
 from mallorn.core.values.manifest import DATABASE, RECORDS, Version
+from mallorn.workers.sandbox.sandbox import WHOLE
+from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from tests.fixtures.command_line import mallorn
-from workers.sandbox.sandbox import WHOLE
-from workers.sandbox.sandbox_support import probe_sandbox_support
 from zoo import MODELS
 
 LEVEL = probe_sandbox_support("best-effort")

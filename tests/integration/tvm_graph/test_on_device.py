@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from mallorn.core.targets import Target, parse_target
-from tests.fixtures.fleet import TestFleet, running_fleet
-from tests.integration.tvm_graph.conftest import TARGET
-from workers.host.load_meter import Load
-from workers.interfaces.device_runner import Runner
-from workers.tvm import engine_child
-from workers.tvm.compare_outputs import compare_models
-from workers.tvm.compile_model import compile_default, compile_model
-from workers.tvm.model_compiler_child import make_inputs
-from workers.whole_model import interleaved_timing
-from workers.whole_model.device_engine import DeviceEngine, DeviceFailed, DeviceMeter, DevicePool
-from workers.whole_model.interleaved_timing import (
+from mallorn.workers.host.load_meter import Load
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.tvm import engine_child
+from mallorn.workers.tvm.compare_outputs import compare_models
+from mallorn.workers.tvm.compile_model import compile_default, compile_model
+from mallorn.workers.tvm.model_compiler_child import make_inputs
+from mallorn.workers.whole_model import interleaved_timing
+from mallorn.workers.whole_model.device_engine import DeviceEngine, DeviceFailed, DeviceMeter, DevicePool
+from mallorn.workers.whole_model.interleaved_timing import (
     time_interleaved,
     time_kernels_interleaved,
     time_undisturbed,
 )
+from tests.fixtures.fleet import TestFleet, running_fleet
+from tests.integration.tvm_graph.conftest import TARGET
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_the_devices_host_tells_how_busy_it_was(
 def test_a_device_without_the_memory_says_so_before_anything_is_sent(
     prepared: tuple[Any, Path, Path, Path], tmp_path: Path
 ) -> None:
-    little = "import workers.host.host_memory as memory; memory.free_bytes = lambda: 1000\n"
+    little = "import mallorn.workers.host.host_memory as memory; memory.free_bytes = lambda: 1000\n"
     _, tuned, _, inputs = prepared
     with running_fleet(tmp_path) as fleet, Runner(name="runner") as runner:
         fleet.start_device(Target(TARGET.text), "small", before=little)

@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from benchmarks.zoo.trying import Trying
+from mallorn.workers.subprocesses.errors import ChildFailed
 from tests.fixtures.command_line import ROOT
-from workers.subprocesses.errors import ChildFailed
 
 # Their names as they are kept: to collect ONNX's cases takes seconds, and the child does it once.
 KEPT = json.loads((ROOT / "docs/results/zoo_operators.json").read_text())["cases"]

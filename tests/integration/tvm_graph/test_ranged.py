@@ -12,12 +12,12 @@ from onnx import helper
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
+from mallorn.workers.tvm.compile_model import compile_model
+from mallorn.workers.tvm.extract_tasks_of_range import extract_range
 from tests.fixtures.onnx_network import saved
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
-from workers.tvm.compile_model import compile_model
-from workers.tvm.extract_tasks_of_range import extract_range
 
 BOUNDS: Final = {"batch": [1, 5], "length": [2, 9]}
 

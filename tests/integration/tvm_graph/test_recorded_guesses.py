@@ -14,14 +14,14 @@ from benchmarks.oracle.stream import read_trials
 from benchmarks.oracle.tasks import task_of
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
-from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.loop_nest import Nest
-from searchers.roller.rank_candidates import Constructor
-from searchers.space import Candidate, Sketch
+from mallorn.searchers.decision_features import decision_rows, places_by_sketch
+from mallorn.searchers.loop_nest import Nest
+from mallorn.searchers.roller.rank_candidates import Constructor
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.measure.measurer_interface import Program
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.roller_constants import CONSTANTS, FACTORS, HANGS, change
-from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.measure.measurer_interface import Program
 
 RAW = ROOT / "docs/results/oracle.tar.xz"
 LEAST = 0.99  # of the time of what is picked today, geometric mean

@@ -9,9 +9,9 @@ import pytest
 import tvm
 from tvm.script import from_source
 
-from workers.tvm.compare_outputs import compare_outputs
-from workers.tvm.parsed_program_cache import parse_module
-from workers.tvm.reference_outputs import build_whole_program, call, needs_positive, write_reference
+from mallorn.workers.tvm.compare_outputs import compare_outputs
+from mallorn.workers.tvm.parsed_program_cache import parse_module
+from mallorn.workers.tvm.reference_outputs import build_whole_program, call, needs_positive, write_reference
 
 Get = Callable[..., Any]
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from db.repositories.targets import Targets
-from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads
-from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, UNTIMED_SEC
-from research.tuner_logs.import_metaschedule_records import load_tuning_export
-from research.tuner_logs.read_json_lines import Problem
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.session import Database
+from mallorn.research.tuner_logs.import_metaschedule_records import load_tuning_export
+from mallorn.research.tuner_logs.read_json_lines import Problem
+from mallorn.workers.tvm.rebuild_schedule import full_trace
+from mallorn.workers.tvm.restore_records import read_schedule_directory
+from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.tuning_database import write_database
 from tests.fixtures.command_line import mallorn
 from tests.fixtures.database import BOTH
-from workers.tvm.rebuild_schedule import full_trace
-from workers.tvm.restore_records import read_schedule_directory
-from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import write_database
 
 
 @pytest.fixture

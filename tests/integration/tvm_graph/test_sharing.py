@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from db.repositories.measuring_contexts import Contexts
-from db.session import Database
-from db.tables import Context, Measurement
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from research.shared_schedules.export_best_records import export_schedules
-from research.shared_schedules.import_folders import import_schedules
-from research.shared_schedules.target_folders import PROVENANCE, TARGET
-from research.tuner_logs.read_json_lines import Problem
-from research.tuner_logs.store_tuner_logs import find_logs, load_log
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.session import Database
+from mallorn.db.tables import Context, Measurement
+from mallorn.research.shared_schedules.export_best_records import export_schedules
+from mallorn.research.shared_schedules.import_folders import import_schedules
+from mallorn.research.shared_schedules.target_folders import PROVENANCE, TARGET
+from mallorn.research.tuner_logs.read_json_lines import Problem
+from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.fixtures.stock_logs import product, write_log
 
 ATTRS = {"kind": "llvm", "mcpu": "haswell", "num-cores": 2}

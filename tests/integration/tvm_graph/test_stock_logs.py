@@ -6,26 +6,26 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from db.dataset.take_snapshots import ignore_progress
-from db.measurement_codec import unpack_times
-from db.repositories.dataset_statistics import Statistics
-from db.repositories.snapshots import Selection
-from db.repositories.targets import Targets
-from db.repositories.trials import Trials
-from db.repositories.tuner_log_records import STOCK
-from db.session import Database
-from db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS
-from research.pretraining.from_database import read_measurements
-from research.tuner_logs.read_json_lines import LoadedLog, Problem
-from research.tuner_logs.store_tuner_logs import find_logs, load_log
+from mallorn.db.dataset.take_snapshots import ignore_progress
+from mallorn.db.measurement_codec import unpack_times
+from mallorn.db.repositories.dataset_statistics import Statistics
+from mallorn.db.repositories.snapshots import Selection
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.tuner_log_records import STOCK
+from mallorn.db.session import Database
+from mallorn.db.tables import Context, Measurement, SourceDataset, Workload
+from mallorn.research.pretraining.from_database import read_measurements
+from mallorn.research.tuner_logs.read_json_lines import LoadedLog, Problem
+from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
+from mallorn.workers.tvm.restore_records import plain_target, read_metaschedule_log
+from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.workload_key import workload_key
 from tests.fixtures.stock_logs import product, write_log
 from tests.fixtures.stored import workload_named
-from workers.tvm.restore_records import plain_target, read_metaschedule_log
-from workers.tvm.sketches import design_space
-from workers.tvm.workload_key import workload_key
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 ATTRS = {"kind": "llvm", "mcpu": "haswell", "num-cores": 2}

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from costmodels.random import RandomModel
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.jobs import Jobs
-from db.repositories.schedules import Schedules
-from db.repositories.tasks import Tasks
-from db.repositories.trials import Trials
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.manifest import read_manifest
+from mallorn.costmodels.random import RandomModel
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.schedules import Schedules
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.workers.finish.numeric_check import NumericCheck
+from mallorn.workers.finish.run import finish
+from mallorn.workers.subprocesses.errors import ChildOutOfMemory
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.numeric_check import NumericCheck
-from workers.finish.run import finish
-from workers.subprocesses.errors import ChildOutOfMemory
 
 
 @pytest.fixture

@@ -3,25 +3,25 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_models import Draft
-from costmodels.residual import Residual
-from db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
-from db.repositories.decision_log import DecisionLog
-from db.repositories.jobs import Jobs
-from db.repositories.targets import Targets
 from mallorn.core.errors import Unavailable
 from mallorn.core.registry import resolve
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.machine import assume_typical_cpu
-from research.pretraining.pretrain import pretrain
-from research.pretraining.training_data import TrainingData
-from searchers.base import searcher_of
+from mallorn.costmodels.analytic_models import Draft
+from mallorn.costmodels.residual import Residual
+from mallorn.db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
+from mallorn.db.repositories.decision_log import DecisionLog
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.targets import Targets
+from mallorn.research.pretraining.pretrain import pretrain
+from mallorn.research.pretraining.training_data import TrainingData
+from mallorn.searchers.base import searcher_of
+from mallorn.workers.round.round_context import load_round
+from mallorn.workers.round.select_cost_model import model_of
+from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.workshop import TARGET
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
-from workers.round.round_context import load_round
-from workers.round.select_cost_model import model_of
-from workers.round.train_cost_model import train
 
 FAMILY = "operator:matmul"
 

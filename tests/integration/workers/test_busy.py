@@ -7,18 +7,23 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from db.measurement_codec import unpack_decisions
-from db.repositories.jobs import Jobs
-from db.tables import Context, Measurement, Task
 from mallorn.core.states import JobState
 from mallorn.core.values.finish_report import LoadedLatency
 from mallorn.core.values.manifest import RECORDS
+from mallorn.db.measurement_codec import unpack_decisions
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import Context, Measurement, Task
+from mallorn.workers.finish.decide_inside_model import (
+    DATABASE,
+    WORTH_UNDER_LOAD,
+    find_crossover_load,
+    loads_to_time,
+)
+from mallorn.workers.finish.job_model import JobModel
+from mallorn.workers.finish.run import finish
+from mallorn.workers.subprocesses.errors import ChildFailed
 from tests.fixtures.finishing import COMPILED, best, candidates, key, report
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.decide_inside_model import DATABASE, WORTH_UNDER_LOAD, find_crossover_load, loads_to_time
-from workers.finish.job_model import JobModel
-from workers.finish.run import finish
-from workers.subprocesses.errors import ChildFailed
 
 
 @pytest.fixture
@@ -51,7 +56,9 @@ def busy(workshop, exported, inside, monkeypatch):
 
     monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
     monkeypatch.setattr(JobModel, "latencies", latencies)
-    monkeypatch.setattr("workers.finish.decide_inside_model.require_local_device", lambda _model: True)
+    monkeypatch.setattr(
+        "mallorn.workers.finish.decide_inside_model.require_local_device", lambda _model: True
+    )
     workshop.graph_answers["write_database"] = write_database
     return figures
 
@@ -132,7 +139,7 @@ def test_what_was_fastest_beside_others_takes_part_the_next_time(workshop, busy,
     job = tuned(workshop, ("w0",), contention=True)
     finish(workshop, job)
     # Only what was fastest there, and the first guess, are left.
-    monkeypatch.setattr("workers.finish.final_candidates.WITHIN_BESIDE", 0.0)
+    monkeypatch.setattr("mallorn.workers.finish.final_candidates.WITHIN_BESIDE", 0.0)
     seen = []
     build = JobModel.build
 

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from db.measurement_codec import pack_text
-from db.repositories.jobs import Jobs
-from db.tables import Workload
 from mallorn.core.states import JobState
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.manifest import DATABASE, MANIFEST, read_manifest
+from mallorn.db.measurement_codec import pack_text
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import Workload
+from mallorn.workers.finish.run import finish
+from mallorn.workers.interfaces.model_compiler import Extraction
+from mallorn.workers.model_import.run import import_job
+from mallorn.workers.subprocesses.errors import ChildFailed
+from mallorn.workers.tvm.code_digest import code_digest
+from mallorn.workers.tvm.graph_recipes import TUNED, skipped_passes, stored_recipe
 from tests.fixtures.finishing import COMPILED, export_of, report
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.run import finish
-from workers.interfaces.model_compiler import Extraction
-from workers.model_import.run import import_job
-from workers.subprocesses.errors import ChildFailed
-from workers.tvm.code_digest import code_digest
-from workers.tvm.graph_recipes import TUNED, skipped_passes, stored_recipe
 
 NO_LOWERING = ChildFailed("InternalError", "no lowering for this")
 RECIPE = stored_recipe(TUNED)

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from db.repositories.rounds import Rounds
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
 from mallorn.core.values.candidate import Candidate
@@ -14,7 +13,8 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.finish_report import Conditions, FinishReport
 from mallorn.core.values.trial import Trial
-from workers.finish.run import summarize_timing_conditions
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.workers.finish.run import summarize_timing_conditions
 
 NOTHING = FinishReport()
 WON = Candidate("s", ())

@@ -3,18 +3,18 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.devices import Devices
-from db.repositories.jobs import Jobs
-from db.tables import Device, Workload
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.machine import Machine
+from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import Device, Workload
+from mallorn.workers.hardware_probe import run as probing
+from mallorn.workers.hardware_probe.run import BEATEN, SURE_SEC, remeasure_if_beaten
+from mallorn.workers.tvm.code_digest import current_builder_name
 from tests.fixtures.workshop import ENDPOINT, Workshop
 from tests.integration.workers.test_machines import HERE, Calls, found, like, machine_of, measured
-from workers.hardware_probe import run as probing
-from workers.hardware_probe.run import BEATEN, SURE_SEC, remeasure_if_beaten
-from workers.tvm.code_digest import current_builder_name
 
 __all__ = ["measured"]  # a fixture
 FLOPS = 1e6

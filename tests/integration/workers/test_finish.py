@@ -5,14 +5,16 @@ import json
 import pytest
 from sqlalchemy import update
 
-from db.measurement_codec import unpack_decisions, unpack_text
-from db.repositories.jobs import Jobs
-from db.repositories.tasks import Tasks
-from db.tables import Measurement
 from mallorn.core.errors import Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
-from searchers.base import DEFAULT, proposal_method_of
+from mallorn.db.measurement_codec import unpack_decisions, unpack_text
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.tables import Measurement
+from mallorn.searchers.base import DEFAULT, proposal_method_of
+from mallorn.workers.finish.run import finish
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from tests.fixtures.finishing import (
     best,
     candidates,
@@ -23,8 +25,6 @@ from tests.fixtures.finishing import (
     report,
 )
 from tests.fixtures.tuned_jobs import tuned, untuned
-from workers.finish.run import finish
-from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 
 
 def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, exported):

@@ -1,19 +1,19 @@
 """A finish that waits, stops, dies or loses its job: what is stored, and who goes on."""
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, WorkItem
 from mallorn.core.errors import NoDevice
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.event import DoneEvent
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, WorkItem
+from mallorn.workers.finish.run import finish
+from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from tests.fixtures.finishing import (
     COMPILED,
     CRASHED,
     report,
 )
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.run import finish
-from workers.subprocesses.shutdown import ShutdownRequested
 
 
 def test_a_finish_without_a_device_waits_in_words_and_goes_on(workshop, exported):

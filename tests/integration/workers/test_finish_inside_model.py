@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from db.measurement_codec import unpack_decisions, unpack_text
-from db.tables import Job
 from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.states import JobState
-from searchers.base import DEFAULT
+from mallorn.db.measurement_codec import unpack_decisions, unpack_text
+from mallorn.db.tables import Job
+from mallorn.searchers.base import DEFAULT
+from mallorn.workers.finish.run import finish
+from mallorn.workers.subprocesses.errors import ChildFailed
 from tests.fixtures.finishing import (
     COMPILED,
     best,
@@ -24,8 +26,6 @@ from tests.fixtures.finishing import (
     report,
 )
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.run import finish
-from workers.subprocesses.errors import ChildFailed
 
 
 def closest_rival(workshop, job):

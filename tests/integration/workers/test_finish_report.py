@@ -6,16 +6,20 @@ from pathlib import Path
 
 from sqlalchemy import delete
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.tables import Event
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import JobState
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.event import FinishingEvent
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.manifest import read_manifest
-from searchers.base import proposal_method_of
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import Event
+from mallorn.searchers.base import proposal_method_of
+from mallorn.workers.finish.run import finish
+from mallorn.workers.measure.measurer_interface import Need
+from mallorn.workers.subprocesses.errors import ChildFailed
+from mallorn.workers.tvm.code_digest import code_digest
 from tests.fixtures.finishing import (
     COMPILED,
     best,
@@ -25,10 +29,6 @@ from tests.fixtures.finishing import (
 )
 from tests.fixtures.tuned_jobs import finished, tuned
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
-from workers.finish.run import finish
-from workers.measure.measurer_interface import Need
-from workers.subprocesses.errors import ChildFailed
-from workers.tvm.code_digest import code_digest
 
 
 def test_the_export_pins_what_its_script_runs_with(workshop, exported):

@@ -9,21 +9,21 @@ from typing import ClassVar
 import pytest
 from sqlalchemy import select
 
-from db.measurement_codec import unpack_decisions
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.tables import Context, Measurement
 from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.manifest import UNTIMED_SEC, read_manifest
+from mallorn.db.measurement_codec import unpack_decisions
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import Context, Measurement
+from mallorn.workers.finish.job_model import JobModel
+from mallorn.workers.finish.run import finish
+from mallorn.workers.measure.tracked_devices import TrackedDevice
+from mallorn.workers.subprocesses.errors import ChildFailed, ChildOutOfMemory
+from mallorn.workers.whole_model.engines import TUNED
 from tests.fixtures.finishing import COMPILED, export_of, handed_out, promoted, report
 from tests.fixtures.workshop import ENDPOINT
-from workers.finish.job_model import JobModel
-from workers.finish.run import finish
-from workers.measure.tracked_devices import TrackedDevice
-from workers.subprocesses.errors import ChildFailed, ChildOutOfMemory
-from workers.whole_model.engines import TUNED
 
 
 class MadeUpEngines:
@@ -67,11 +67,11 @@ def model(workshop, exported, check, monkeypatch):
     figures = type("Figures", (MadeUpEngines,), {})
     figures.kernels_us = {"guess-1": 100.0, "guess-2": 80.0, "guess-3": 90.0}
     figures.model_us = {"tuned": 1000.0, "onnxruntime": 1250.0, "guess-1": 1000.0, "joined": 900.0}
-    monkeypatch.setattr("workers.finish.guess_inside_model.Engines", figures)
-    monkeypatch.setattr("workers.finish.guess_inside_model.place_on_device", lambda model: model)
+    monkeypatch.setattr("mallorn.workers.finish.guess_inside_model.Engines", figures)
+    monkeypatch.setattr("mallorn.workers.finish.guess_inside_model.place_on_device", lambda model: model)
     workshop.fleet.devices = lambda _target=None: [TrackedDevice("bench", "", False, ENDPOINT)]
-    monkeypatch.setattr("workers.finish.run.ensure_machine", lambda *_: None)
-    monkeypatch.setattr("workers.finish.run.compare_and_time_engines", lambda *_: None)
+    monkeypatch.setattr("mallorn.workers.finish.run.ensure_machine", lambda *_: None)
+    monkeypatch.setattr("mallorn.workers.finish.run.compare_and_time_engines", lambda *_: None)
     return figures
 
 
@@ -128,7 +128,7 @@ def test_a_first_version_is_exported_before_anything_is_refined(workshop, model)
 
 def test_beside_onnxruntime_it_is_not_timed_where_its_device_is_elsewhere(workshop, model, monkeypatch):
     monkeypatch.setattr(
-        "workers.finish.guess_inside_model.place_on_device",
+        "mallorn.workers.finish.guess_inside_model.place_on_device",
         lambda model: replace(model, whole_model=replace(model.whole_model, device_pool=object())),
     )
     job, _ = guessed(workshop)
@@ -189,7 +189,7 @@ def test_the_first_version_is_handed_out_where_the_others_do_not_compile(worksho
 def test_a_job_may_be_cancelled_with_its_first_version(workshop, model, monkeypatch):
     exported = []
     monkeypatch.setattr(
-        "workers.finish.guess_inside_model.choose_fastest_guesses",
+        "mallorn.workers.finish.guess_inside_model.choose_fastest_guesses",
         lambda placed, *_: exported.append(
             workshop.read(lambda session: Jobs(session).get(placed.stage.job.id, None).export_uri)
         ),
@@ -252,7 +252,9 @@ def test_what_a_job_ended_with_is_not_compiled_for_the_next(workshop, model, com
 def test_what_another_builder_compiled_is_compiled_anew(workshop, model, compiled, monkeypatch):
     guessed(workshop)
     compiled.clear()
-    monkeypatch.setattr("workers.tvm.code_digest.code_parts", lambda: {"linker": "ld, installed later"})
+    monkeypatch.setattr(
+        "mallorn.workers.tvm.code_digest.code_parts", lambda: {"linker": "ld, installed later"}
+    )
     guessed(workshop)
     assert "guess-1.so" in compiled
 

@@ -9,30 +9,30 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import select, update
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_DEATHS, WorkItem
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.tasks import Tasks
-from db.repositories.workloads import KEPT
-from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.graph_report import GraphReport, GraphStep
 from mallorn.core.virtual_devices import ANY_RECORDING
-from research.replay.recording_file import write_tasks
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import MAX_DEATHS, WorkItem
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.workloads import KEPT
+from mallorn.db.tables import Job, StageRun
+from mallorn.research.replay.recording_file import write_tasks
+from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.model_import.run import import_job
+from mallorn.workers.round.run import describe_round
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
+from mallorn.workers.subprocesses.shutdown import ShutdownRequested
+from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe, with_skipped_passes
 from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
 from tests.unit.children.faces import Misbehaving
 from tests.unit.research.replay.made_up import made_up
-from workers.interfaces.model_compiler import Extraction, ModelTask
-from workers.interfaces.tensor_arguments import Arguments
-from workers.model_import.run import import_job
-from workers.round.run import describe_round
-from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
-from workers.subprocesses.shutdown import ShutdownRequested
-from workers.tvm.graph_recipes import TUNED, stored_recipe, with_skipped_passes
 
 
 def found(*keys):
@@ -132,7 +132,7 @@ def test_it_is_imported_anew_by_other_code_and_for_another_owner(workshop, job, 
     workshop.graph_answers["extract"] = found("w1")
     by_other_code = waiting(workshop)
     with monkeypatch.context() as changed:
-        changed.setattr("workers.model_import.run.code_digest", lambda: "other")
+        changed.setattr("mallorn.workers.model_import.run.code_digest", lambda: "other")
         import_job(workshop, by_other_code)
     workshop.write(lambda session: session.execute(update(Job).values(owner="somebody")))
     workshop.graph_answers["extract"] = found("w2")
@@ -368,7 +368,7 @@ def test_a_stage_whose_job_cannot_be_read_after_its_claim_is_given_back(workshop
     def away(_held, _state):
         raise Unavailable("the database does not answer")
 
-    monkeypatch.setattr("workers.process.leased_stage.stage_of", away)
+    monkeypatch.setattr("mallorn.workers.process.leased_stage.stage_of", away)
     assert not import_job(workshop, job)
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (held.holder, held.losses) == (None, 0)

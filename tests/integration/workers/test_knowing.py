@@ -3,21 +3,21 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.jobs import Jobs
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.targets import Targets
-from db.repositories.tasks import Tasks
-from db.repositories.trials import Trials
-from db.repositories.workloads import KEPT, Workloads
-from db.tables import Job, Measurement, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.repositories.workloads import KEPT, Workloads
+from mallorn.db.tables import Job, Measurement, Workload
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.workers.zero_shot.answer_source import ZeroShotQuery, in_order
+from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
+from mallorn.workers.zero_shot.roller_and_cost_models import FromRoller
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import TARGET
-from workers.zero_shot.answer_source import ZeroShotQuery, in_order
-from workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
-from workers.zero_shot.roller_and_cost_models import FromRoller
 
 
 def measured(workshop, name="w0", trials=16):

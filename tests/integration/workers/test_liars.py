@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from db.repositories.jobs import Jobs
-from db.tables import Schedule
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.trial import Trial
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import Schedule
+from mallorn.workers.finish.run import finish
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
-from workers.finish.run import finish
 
 DEVICES = ("honest-1", "honest-2", "liar")
 LIES = {

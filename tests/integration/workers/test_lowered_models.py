@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodels.base import Matrix, Prediction
-from costmodels.random import RandomModel
-from costmodels.views import STATEMENTS
 from mallorn.core.registry import REGISTRY
+from mallorn.costmodels.base import Matrix, Prediction
+from mallorn.costmodels.random import RandomModel
+from mallorn.costmodels.views import STATEMENTS
+from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn.workers.round.propose import WIDER, propose
+from mallorn.workers.round.round_context import load_round
+from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.workshop import MadeUpCompiler
-from workers.round.feature_lookup import FeatureLookup
-from workers.round.propose import WIDER, propose
-from workers.round.round_context import load_round
-from workers.round.train_cost_model import train
 
 ROUND = 8
 Lowered = tuple[str, tuple[int, ...]]

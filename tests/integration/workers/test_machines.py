@@ -7,26 +7,26 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import Devices, MachineKey, SeenDevice
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, LeaseToken, WorkItem
-from db.repositories.targets import Targets
-from db.tables import Device
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, assume_typical_cpu
 from mallorn.core.virtual_devices import add_virtual_device
-from searchers.space import Candidate
+from mallorn.db.repositories.devices import Devices, MachineKey, SeenDevice
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.tables import Device
+from mallorn.searchers.space import Candidate
+from mallorn.workers.finish import final_candidates
+from mallorn.workers.finish.run import finish
+from mallorn.workers.hardware_probe import run as probing
+from mallorn.workers.hardware_probe.run import PROBES_SEC
+from mallorn.workers.measure.roofline_check import REFUSED
+from mallorn.workers.tvm.code_digest import current_builder_name
+from mallorn.workers.tvm.tvm_space import TvmSpace
 from tests.fixtures.tuned_jobs import untuned
 from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
-from workers.finish import final_candidates
-from workers.finish.run import finish
-from workers.hardware_probe import run as probing
-from workers.hardware_probe.run import PROBES_SEC
-from workers.measure.roofline_check import REFUSED
-from workers.tvm.code_digest import current_builder_name
-from workers.tvm.tvm_space import TvmSpace
 
 Calls = list[object]
 HERE = assume_typical_cpu(cores=2, lanes=8).model_copy(update={"measured": True})
@@ -145,7 +145,7 @@ def test_what_another_worker_measures_is_waited_for(
             lambda session: Devices(session).store_machine(like(workshop), HERE, "", current_builder_name())
         )
 
-    monkeypatch.setattr("workers.hardware_probe.run.time.sleep", other_is_done)
+    monkeypatch.setattr("mallorn.workers.hardware_probe.run.time.sleep", other_is_done)
     probing.ensure_machine(workshop, job)
     assert machine_of(workshop, job) == HERE
     assert not measured

@@ -6,17 +6,17 @@ from itertools import cycle
 import pytest
 from sqlalchemy import select
 
-from db.repositories.jobs import Jobs
-from db.repositories.leases import WorkItem
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.tasks import TaskHistories
-from db.repositories.workers import Workers
-from db.tables import Context, Measurement, Schedule
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import WorkItem
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.tasks import TaskHistories
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.tables import Context, Measurement, Schedule
+from mallorn.workers.finish.run import finish
+from mallorn.workers.tvm.code_digest import current_builder_name
 from tests.fixtures.workshop import ENDPOINT
-from workers.finish.run import finish
-from workers.tvm.code_digest import current_builder_name
 
 OTHER = replace(ENDPOINT, name="other", host_class="another")
 

@@ -8,12 +8,12 @@ import pytest
 
 from mallorn.core.errors import StorageFull, Unavailable
 from mallorn.core.states import JobState
+from mallorn.workers.finish.run import finish
+from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
+from mallorn.workers.subprocesses.errors import ChildFailed, ChildTimeout
 from tests.fixtures.finishing import COMPILED, CRASHED
 from tests.fixtures.timed_models import finish_anyway, steps
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.run import finish
-from workers.interfaces.whole_model_engine import LoadedEngine
-from workers.subprocesses.errors import ChildFailed, ChildTimeout
 
 
 def disagree(expected_npz, **_params):

@@ -1,7 +1,7 @@
 """What failed under one user's time limits is tried for others, whose limits are their own."""
 
 from mallorn.core.outcomes import Outcome
-from searchers.base import DEFAULT, proposal_method_of
+from mallorn.searchers.base import DEFAULT, proposal_method_of
 
 HASTY = {"build_timeout_sec": 0.05}
 

@@ -6,21 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodels.lightgbm_models import LightGBM
-from costmodels.random import RandomModel
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.leases import WorkItem
 from mallorn.core import queues
 from mallorn.core.errors import InvalidRequest, PluginFailed
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import WarningEvent
-from searchers.algorithms.random import RandomSearch
-from searchers.base import Proposal
-from searchers.space import Candidate
-from services.planner.policy import Policy
+from mallorn.costmodels.lightgbm_models import LightGBM
+from mallorn.costmodels.random import RandomModel
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import WorkItem
+from mallorn.searchers.algorithms.random import RandomSearch
+from mallorn.searchers.base import Proposal
+from mallorn.searchers.space import Candidate
+from mallorn.services.planner.policy import Policy
 from tests.integration.workers.test_round_life import proposals_of
 
 
@@ -116,11 +116,14 @@ def test_a_searcher_that_fails_costs_no_round_and_stands_on_the_job(workshop, se
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        ({"search": "mallorn.core.registry:resolve"}, "is no searchers.base.Searcher"),
-        ({"cost_model": mine(Mine)}, "is no costmodels.base.CostModel"),
-        ({"sampler": mine(Heir)}, "is no searchers.batch_sampler.BatchSampler"),
-        ({"policy": mine(Mine)}, "is no services.planner.policy.Policy"),
-        ({"families": "mallorn.core.registry:WORDS"}, "is no services.planner.families.base.Families"),
+        ({"search": "mallorn.core.registry:resolve"}, "is no mallorn.searchers.base.Searcher"),
+        ({"cost_model": mine(Mine)}, "is no mallorn.costmodels.base.CostModel"),
+        ({"sampler": mine(Heir)}, "is no mallorn.searchers.batch_sampler.BatchSampler"),
+        ({"policy": mine(Mine)}, "is no mallorn.services.planner.policy.Policy"),
+        (
+            {"families": "mallorn.core.registry:WORDS"},
+            "is no mallorn.services.planner.families.base.Families",
+        ),
     ],
 )
 def test_a_class_that_is_not_what_its_place_asks_for_fails_its_job_before_it_costs_trials(
@@ -206,7 +209,9 @@ def test_a_cost_model_that_refuses_its_rows_is_told_too(workshop):
 
 
 def test_a_cost_model_is_blamed_for_what_it_inherits(workshop, monkeypatch):
-    monkeypatch.setattr("costmodels.lightgbm_models.check_rows", np.linalg.inv)  # takes other arguments
+    monkeypatch.setattr(
+        "mallorn.costmodels.lightgbm_models.check_rows", np.linalg.inv
+    )  # takes other arguments
     job = workshop.job(("w0",), trials=16, cost_model=mine(Heir))
     workshop.work(job)
     (warning,) = warnings(workshop, job)

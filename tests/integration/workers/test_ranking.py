@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from db.repositories.tasks import Tasks
 from mallorn.core.outcomes import Outcome
-from workers.round import ranking_evidence
-from workers.round.round_context import load_round
-from workers.round.train_cost_model import train
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.workers.round import ranking_evidence
+from mallorn.workers.round.round_context import load_round
+from mallorn.workers.round.train_cost_model import train
 
 SEARCHED = {"search": "evolutionary", "trials": 400}
 

@@ -2,10 +2,10 @@
 
 from sqlalchemy import delete
 
-from db.tables import FinishStep, Measurement
 from mallorn.core.states import JobState, RoundState
+from mallorn.db.tables import FinishStep, Measurement
+from mallorn.workers.finish.run import finish
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.run import finish
 
 
 def test_a_round_whose_trials_a_restore_took_away_is_not_done_and_measures_them_again(workshop):

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from db.repositories.devices import Devices
-from db.repositories.workers import Workers
-from db.session import Database
-from db.tables import Device
 from mallorn.core.values.fleet import DeviceInfo
+from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.session import Database
+from mallorn.db.tables import Device
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.measure.tracked_devices import TrackedDevice
+from mallorn.workers.process.heartbeat import Heartbeat
 from tests.fixtures.rows import Rows
 from tests.fixtures.waiting import wait_for
-from workers.device.device_class import Endpoint
-from workers.measure.tracked_devices import TrackedDevice
-from workers.process.heartbeat import Heartbeat
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 
@@ -54,8 +54,8 @@ def test_a_worker_removes_from_its_host_what_was_deleted_as_long_as_it_lives(
     database: Database, tracker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: list[None] = []
-    monkeypatch.setattr("workers.process.heartbeat.TIDY_SEC", 0.0)
-    monkeypatch.setattr("workers.process.heartbeat.EVERY_SEC", 0.01)
+    monkeypatch.setattr("mallorn.workers.process.heartbeat.TIDY_SEC", 0.0)
+    monkeypatch.setattr("mallorn.workers.process.heartbeat.EVERY_SEC", 0.01)
     call = Heartbeat(database, tracker, "w")
 
     def fails() -> None:

@@ -6,13 +6,6 @@ from socket import gethostname
 
 import pytest
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.devices import Devices
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, WorkItem
-from db.repositories.rounds import Rounds
-from db.repositories.workers import Workers
 from mallorn.core.errors import (
     HostFault,
     InvalidTarget,
@@ -26,15 +19,22 @@ from mallorn.core.log_setup import JsonLines
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
-from services.coordinator.fleet.routes import state_of_worker
-from workers import celery_tasks as tasks
-from workers.process.lease_renewal import LeaseKeeper
-from workers.round.batch_commits import BATCH, Commits
-from workers.round.feature_lookup import FeatureLookup
-from workers.round.propose import propose
-from workers.round.round_context import load_round
-from workers.subprocesses.errors import ChildCrashed
-from workers.subprocesses.shutdown import STOP
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.devices import Devices
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, WorkItem
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.workers import Workers
+from mallorn.services.coordinator.fleet.routes import state_of_worker
+from mallorn.workers import celery_tasks as tasks
+from mallorn.workers.process.lease_renewal import LeaseKeeper
+from mallorn.workers.round.batch_commits import BATCH, Commits
+from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn.workers.round.propose import propose
+from mallorn.workers.round.round_context import load_round
+from mallorn.workers.subprocesses.errors import ChildCrashed
+from mallorn.workers.subprocesses.shutdown import STOP
 
 
 class Killed(BaseException):
@@ -266,7 +266,7 @@ def test_what_this_worker_lacks_another_may_have(workshop, error):
 
 
 def stored_model(workshop, seed):
-    from costmodels.random import RandomModel
+    from mallorn.costmodels.random import RandomModel
 
     model = RandomModel()
     model._seed = seed
@@ -315,13 +315,13 @@ def test_what_a_worker_logs_of_a_round_names_job_round_and_attempt(workshop, mon
             lines.append(json.loads(JsonLines("worker").format(record)))
 
     kept = Kept()
-    logging.getLogger("workers.process.leased_work").addHandler(kept)
+    logging.getLogger("mallorn.workers.process.leased_work").addHandler(kept)
     monkeypatch.setattr(tasks, "runtime", lambda: workshop)
     job = workshop.job()
     round_id = workshop.next_round(job)
     workshop.bench.before = after(0, refuse(NoDevice()))
     tasks.run_round(round_id)
-    logging.getLogger("workers.process.leased_work").removeHandler(kept)
+    logging.getLogger("mallorn.workers.process.leased_work").removeHandler(kept)
     told = {name: lines[0][name] for name in ("level", "job", "round", "attempt")}
     assert told == {"level": "warning", "job": job, "round": round_id, "attempt": 1}
 

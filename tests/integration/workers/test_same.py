@@ -3,15 +3,15 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.measuring_contexts import Contexts
-from db.repositories.tasks import Tasks
-from db.repositories.workloads import Workloads
-from db.tables import Measurement
 from mallorn.core.values.finish_report import Confidence
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.tables import Measurement
+from mallorn.workers.zero_shot.answer_source import ZeroShotQuery
+from mallorn.workers.zero_shot.measured_workloads import SameWorkload
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import ENDPOINT, TARGET
-from workers.zero_shot.answer_source import ZeroShotQuery
-from workers.zero_shot.measured_workloads import SameWorkload
 
 INSIDE = {"cache": "model", "beside": 0, "model": "other"}
 

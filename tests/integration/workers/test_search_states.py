@@ -3,12 +3,12 @@
 import pytest
 
 from benchmarks.lab.unlearned import TWINS
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.jobs import Jobs
-from db.repositories.search_and_finish_states import KEPT, SearchStates
 from mallorn.core.states import JobState
-from searchers.algorithms.random import RandomSearch
-from searchers.stateful_searcher import MOST_BYTES, StatefulSearcher
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.search_and_finish_states import KEPT, SearchStates
+from mallorn.searchers.algorithms.random import RandomSearch
+from mallorn.searchers.stateful_searcher import MOST_BYTES, StatefulSearcher
 from tests.integration.workers.test_round_life import kill_in, proposals_of
 
 

@@ -11,12 +11,12 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import REGISTRY
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
+from mallorn.workers.measure.build_candidates import BuiltCandidate
+from mallorn.workers.measure.device_runs import DeviceRuns
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
 from tests.fixtures.faulty_device import FaultyDevice, dies, offering
 from tests.fixtures.waiting import PATIENCE
 from tests.fixtures.workshop import MadeUpMeasurer
-from workers.measure.build_candidates import BuiltCandidate
-from workers.measure.device_runs import DeviceRuns
-from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
 
 
 class SlowForEveryOther(FaultyDevice):

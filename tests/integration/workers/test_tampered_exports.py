@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.jobs import Jobs
 from mallorn.core.artifact_uris import open_artifact
 from mallorn.core.states import JobState
 from mallorn.core.values.manifest import DATABASE, RECORDS
-from services.control.periodic_tasks import delete_expired_data
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.services.control.periodic_tasks import delete_expired_data
+from mallorn.workers.finish.run import finish
 from tests.fixtures.finishing import export_of
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.run import finish
 
 SECRET = "the key of the fleet"
 OURS = ("apply.py", "graphc.zip", "manifest.json", "report.json", "requirements.txt")
@@ -125,7 +125,7 @@ def test_no_child_writes_where_another_ones_folder_lies(workshop: Any, exported:
 def test_an_export_whose_script_was_changed_is_not_uploaded(
     workshop: Any, exported: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.finish import run
+    from mallorn.workers.finish import run
 
     complete = run.complete_export
 
@@ -144,7 +144,7 @@ def test_an_export_whose_script_was_changed_is_not_uploaded(
 def test_files_that_a_killed_worker_uploaded_go_with_its_job(
     workshop: Any, exported: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.finish import run
+    from mallorn.workers.finish import run
 
     class Killed(BaseException):
         """SIGKILL."""

@@ -6,14 +6,14 @@ import pytest
 
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.values.fleet import DeviceInfo
+from mallorn.workers.finish.job_model import ELSEWHERE, place_on_device
+from mallorn.workers.host.load_meter import Load
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
+from mallorn.workers.measure.tracked_devices import TrackedDevice
 from tests.fixtures.inside import Inside
 from tests.fixtures.timed_models import finish_anyway, steps
 from tests.fixtures.workshop import ENDPOINT
-from workers.finish.job_model import ELSEWHERE, place_on_device
-from workers.host.load_meter import Load
-from workers.interfaces.device_runner import Runner
-from workers.interfaces.whole_model_engine import LoadedEngine
-from workers.measure.tracked_devices import TrackedDevice
 
 
 def test_a_device_that_is_gone_is_why_nothing_is_timed(workshop, exported):
@@ -52,7 +52,7 @@ def elsewhere(workshop, answers, monkeypatch):
         workshop.fleet.devices = lambda _target=None: [far]
         return place_on_device(model)
 
-    monkeypatch.setattr("workers.finish.job_model.place_on_device", there)
+    monkeypatch.setattr("mallorn.workers.finish.job_model.place_on_device", there)
     for engine in ("tuned", "untuned"):
         answers[engine, "load_library"] = AssertionError("it is not this host that is asked")
     return wanted
@@ -76,7 +76,7 @@ def test_on_another_host_wrong_numbers_leave_no_time_either(workshop, elsewhere)
 
 
 def test_what_else_the_devices_host_did_is_told(workshop, elsewhere, monkeypatch):
-    monkeypatch.setattr("workers.whole_model.interleaved_timing.QUIET_PATIENCE_SEC", 0.0)
+    monkeypatch.setattr("mallorn.workers.whole_model.interleaved_timing.QUIET_PATIENCE_SEC", 0.0)
     elsewhere["host_load"] = Load(4, 2.0, 0.0, 0.0)
     assert "other programs used 2.0 of 4 cores" in finish_anyway(workshop)["conditions"]["note"]
 
@@ -105,7 +105,7 @@ def test_a_device_that_is_lost_while_it_times_costs_only_the_time(workshop, else
 def test_a_model_is_not_timed_alone_where_a_device_of_the_host_shares_no_locks(
     workshop, answers, monkeypatch
 ):
-    monkeypatch.setattr("workers.whole_model.interleaved_timing.QUIET_PATIENCE_SEC", 0.0)
+    monkeypatch.setattr("mallorn.workers.whole_model.interleaved_timing.QUIET_PATIENCE_SEC", 0.0)
     apart = replace(ENDPOINT, info=DeviceInfo(lock_file="of another folder"))
     near = TrackedDevice("near", workshop.settings.tracker, False, apart)
 
@@ -113,7 +113,7 @@ def test_a_model_is_not_timed_alone_where_a_device_of_the_host_shares_no_locks(
         workshop.fleet.devices = lambda _target=None: [near]
         return place_on_device(model)
 
-    monkeypatch.setattr("workers.finish.job_model.place_on_device", here)
+    monkeypatch.setattr("mallorn.workers.finish.job_model.place_on_device", here)
     told = finish_anyway(workshop)["conditions"]
     assert not told["steady"]
     assert "other work of this service went on beside it" in told["note"]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from db.repositories.devices import Devices, MachineKey
 from mallorn.core.values.machine import assume_typical_cpu
+from mallorn.db.repositories.devices import Devices, MachineKey
+from mallorn.workers.subprocesses.errors import ChildTimeout
+from mallorn.workers.tvm.code_digest import current_builder_name
 from tests.fixtures.timed_models import MadeUpMeter, finish_anyway, steps
 from tests.fixtures.workshop import ENDPOINT
-from workers.subprocesses.errors import ChildTimeout
-from workers.tvm.code_digest import current_builder_name
 
 
 def test_a_quiet_host_needs_no_words(workshop, answers):

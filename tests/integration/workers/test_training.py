@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from costmodels.base import FAILED_LABEL, LATE_LABEL
-from costmodels.random import RandomModel
-from db.repositories.cost_models import CostModels
-from db.repositories.jobs import Jobs
-from db.repositories.trials import Trials
-from db.tables import StageRun
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import StageKind
-from workers.round import train_cost_model
-from workers.round.feature_lookup import FeatureLookup
-from workers.round.propose import propose
-from workers.round.round_context import load_round
-from workers.round.train_cost_model import FIRST_ROWS, train
-from workers.tvm.tvm_space import TvmSpace
+from mallorn.costmodels.base import FAILED_LABEL, LATE_LABEL
+from mallorn.costmodels.random import RandomModel
+from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.trials import Trials
+from mallorn.db.tables import StageRun
+from mallorn.workers.round import train_cost_model
+from mallorn.workers.round.feature_lookup import FeatureLookup
+from mallorn.workers.round.propose import propose
+from mallorn.workers.round.round_context import load_round
+from mallorn.workers.round.train_cost_model import FIRST_ROWS, train
+from mallorn.workers.tvm.tvm_space import TvmSpace
 
 FAMILY = "operator:matmul"
 

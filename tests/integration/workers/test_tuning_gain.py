@@ -2,12 +2,12 @@
 
 import pytest
 
-from db.repositories.jobs import Jobs
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.machine import assume_typical_cpu
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.workers.finish.predict_tuning_gain import TRIAL_SEC, TRIALS
+from mallorn.workers.finish.run import finish
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.predict_tuning_gain import TRIAL_SEC, TRIALS
-from workers.finish.run import finish
 
 HERE = assume_typical_cpu(cores=2, lanes=8).model_copy(update={"measured": True})
 RUN = {"tuned": ModelLatency(median=1000.0, low=990.0, high=1010.0)}
@@ -16,14 +16,14 @@ RUN = {"tuned": ModelLatency(median=1000.0, low=990.0, high=1010.0)}
 @pytest.fixture
 def machine(workshop, exported, monkeypatch):
     """What is known of the device's; the model is timed."""
-    monkeypatch.setattr("workers.finish.run.ensure_machine", lambda *_: None)
+    monkeypatch.setattr("mallorn.workers.finish.run.ensure_machine", lambda *_: None)
 
     def compare(_model, _tuned, _step_log, report):
         report.latency_us = RUN
 
-    monkeypatch.setattr("workers.finish.run.compare_and_time_engines", compare)
+    monkeypatch.setattr("mallorn.workers.finish.run.compare_and_time_engines", compare)
     for module in ("predict_tuning_gain", "run"):
-        monkeypatch.setattr(f"workers.finish.{module}.load_measured_machine", lambda *_: HERE)
+        monkeypatch.setattr(f"mallorn.workers.finish.{module}.load_measured_machine", lambda *_: HERE)
 
 
 def ended(workshop, job):
@@ -79,10 +79,10 @@ def test_what_was_answered_without_a_time_foretells_nothing(workshop, machine):
 
 def test_a_machine_that_was_measured_beside_other_programs_foretells_nothing(workshop, machine, monkeypatch):
     busy = HERE.model_copy(update={"disturbed": True})
-    monkeypatch.setattr("workers.finish.predict_tuning_gain.load_measured_machine", lambda *_: busy)
+    monkeypatch.setattr("mallorn.workers.finish.predict_tuning_gain.load_measured_machine", lambda *_: busy)
     assert without_trials(workshop).tuning_gain is None
 
 
 def test_a_machine_that_nobody_measured_foretells_nothing(workshop, machine, monkeypatch):
-    monkeypatch.setattr("workers.finish.predict_tuning_gain.load_measured_machine", lambda *_: None)
+    monkeypatch.setattr("mallorn.workers.finish.predict_tuning_gain.load_measured_machine", lambda *_: None)
     assert without_trials(workshop).tuning_gain is None

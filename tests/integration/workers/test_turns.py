@@ -2,18 +2,18 @@
 
 import pytest
 
-from db.repositories.jobs import Jobs
-from db.repositories.leases import WorkItem
-from db.repositories.search_and_finish_states import FinishSteps
-from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.trial import DecidedTask
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import WorkItem
+from mallorn.db.repositories.search_and_finish_states import FinishSteps
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.workers.finish.run import finish
+from mallorn.workers.subprocesses.shutdown import ShutdownRequested
+from mallorn.workers.tvm.code_digest import code_digest
 from tests.fixtures.finishing import report
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.run import finish
-from workers.subprocesses.shutdown import ShutdownRequested
-from workers.tvm.code_digest import code_digest
 
 THREE = ("w0", "w1", "w2")
 
@@ -21,8 +21,8 @@ THREE = ("w0", "w1", "w2")
 @pytest.fixture
 def impatient(monkeypatch):
     """Every turn is long enough, and who waits has waited for long."""
-    monkeypatch.setattr("workers.process.time_slice.TURN_SEC", 0.0)
-    monkeypatch.setattr("workers.process.time_slice.WAITED_SEC", -60.0)
+    monkeypatch.setattr("mallorn.workers.process.time_slice.TURN_SEC", 0.0)
+    monkeypatch.setattr("mallorn.workers.process.time_slice.WAITED_SEC", -60.0)
 
 
 def holder(workshop, job):
@@ -80,7 +80,7 @@ def test_a_finish_that_nobody_waits_for_goes_on(workshop, exported, impatient):
 
 
 def test_a_short_turn_is_not_given_away(workshop, exported, monkeypatch):
-    monkeypatch.setattr("workers.process.time_slice.WAITED_SEC", -60.0)
+    monkeypatch.setattr("mallorn.workers.process.time_slice.WAITED_SEC", -60.0)
     first, second = tuned(workshop, THREE), workshop.job(("w3",), trials=16)
     workshop.next_round(second)
     finish(workshop, first)
@@ -104,7 +104,7 @@ def test_what_other_code_decided_is_decided_again(workshop, exported, check, imp
     job, other = tuned(workshop, THREE), workshop.job(("w3",), trials=16)
     workshop.next_round(other)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workers.finish.decide_tasks.code_digest", lambda: "before the upgrade")
+        patch.setattr("mallorn.workers.finish.decide_tasks.code_digest", lambda: "before the upgrade")
         finish(workshop, job)
     assert (workshop.state(job), checked(check)) == (JobState.FINISHING, ["w0"])
     for _turn in THREE:

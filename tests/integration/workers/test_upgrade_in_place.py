@@ -3,23 +3,23 @@
 import pytest
 from sqlalchemy import select, update
 
-from db.repositories.job_progress import progress
-from db.repositories.job_transitions import ReplacedCode
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, WorkItem
-from db.repositories.tasks import TaskHistories, Tasks
-from db.repositories.workers import FRESH_SEC, Workers
-from db.tables import Context, Device, FinishStep, Task, Worker
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.trial import DecidedTask
-from services.control.plan_job import job_view
+from mallorn.db.repositories.job_progress import progress
+from mallorn.db.repositories.job_transitions import ReplacedCode
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, WorkItem
+from mallorn.db.repositories.tasks import TaskHistories, Tasks
+from mallorn.db.repositories.workers import FRESH_SEC, Workers
+from mallorn.db.tables import Context, Device, FinishStep, Task, Worker
+from mallorn.services.control.plan_job import job_view
+from mallorn.workers.finish.run import finish
+from mallorn.workers.model_import.run import import_job
+from mallorn.workers.tvm import code_digest as code
 from tests.fixtures.workshop import ENDPOINT
 from tests.integration.workers.test_importing import found
-from workers.finish.run import finish
-from workers.model_import.run import import_job
-from workers.tvm import code_digest as code
 
 TVM = ENDPOINT.tvm_version
 

@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.jobs import Jobs
-from db.repositories.leases import WorkItem
-from db.tables import Job
 from mallorn.core.states import RoundState
 from mallorn.core.version import VERSION
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import WorkItem
+from mallorn.db.tables import Job
 
 
 def store(workshop, job, **options):

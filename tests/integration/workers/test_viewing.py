@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodels.views import CODE, EXECUTED, LOOPS, STATEMENTS, VIEWS, Count
-from db.session import Database
-from searchers.space import Candidate, Sketch
-from tests.fixtures.inside import Inside
-from tests.fixtures.rows import Rows
-from tests.unit.tvm_space.programs import TARGET, matmul
-from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
-from workers.round.feature_lookup import GENERATED_PER_CALL, FeatureLookup, WorkloadOnTarget
-from workers.subprocesses.errors import (
+from mallorn.costmodels.views import CODE, EXECUTED, LOOPS, STATEMENTS, VIEWS, Count
+from mallorn.db.session import Database
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
+from mallorn.workers.round.feature_lookup import GENERATED_PER_CALL, FeatureLookup, WorkloadOnTarget
+from mallorn.workers.subprocesses.errors import (
     ChildCrashed,
     ChildError,
     ChildFailed,
@@ -25,7 +22,10 @@ from workers.subprocesses.errors import (
     ChildStarved,
     ChildTimeout,
 )
-from workers.tvm import code_digest
+from mallorn.workers.tvm import code_digest
+from tests.fixtures.inside import Inside
+from tests.fixtures.rows import Rows
+from tests.unit.tvm_space.programs import TARGET, matmul
 
 CRASHED = ChildCrashed("died of SIGSEGV")
 

@@ -5,19 +5,19 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from costmodels.views import DECISIONS, VIEWS
-from db.bundled.load_bundled import FOLDER, read_bases_list
-from db.repositories.rounds import Rounds
-from db.tables import Job
 from mallorn.core.registry import list_runnable_cost_models
 from mallorn.core.states import RoundState
 from mallorn.core.values.graph_report import GraphReport
+from mallorn.costmodels.views import DECISIONS, VIEWS
+from mallorn.db.bundled.load_bundled import FOLDER, read_bases_list
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.tables import Job
+from mallorn.workers.round.round_context import load_round
+from mallorn.workers.round.select_cost_model import current_feature_view, reads_current_view
+from mallorn.workers.round.train_cost_model import train
+from mallorn.workers.tvm import code_digest
 from tests.integration.workers.test_bases import active, add_base
 from tests.integration.workers.test_lowered_models import lowered
-from workers.round.round_context import load_round
-from workers.round.select_cost_model import current_feature_view, reads_current_view
-from workers.round.train_cost_model import train
-from workers.tvm import code_digest
 
 __all__ = ["lowered"]  # a fixture
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import pytest
 
-from db.repositories.leases import WorkItem
 from mallorn.core.errors import (
     Conflict,
     HostFault,
@@ -18,10 +17,17 @@ from mallorn.core.errors import (
     Unschedulable,
 )
 from mallorn.core.states import JobState, RoundState, WorkKind
+from mallorn.db.repositories.leases import WorkItem
+from mallorn.workers.finish.run import finish
+from mallorn.workers.subprocesses.errors import (
+    ChildCrashed,
+    ChildFailed,
+    ChildKilled,
+    ChildOutOfMemory,
+    ChildTimeout,
+)
+from mallorn.workers.subprocesses.shutdown import ShutdownRequested
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.run import finish
-from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
-from workers.subprocesses.shutdown import ShutdownRequested
 
 OFTEN = 4
 

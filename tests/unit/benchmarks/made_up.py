@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from benchmarks.sim.curve_file import RecordedRound
 from benchmarks.sim.curves import ModelCurves, TaskCurve
-from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, Policy, TaskChoice
+from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.policy import Arm, Policy, TaskChoice
 
 ROUND = RecordedRound(
     model="mlp",

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.calibration import Judged, figures_of, replay
 from benchmarks.sim.curve_file import RecordedRound
-from services.planner.belief import Belief, Forecast
-from services.planner.planner_values import TaskView
+from mallorn.services.planner.belief import Belief, Forecast
+from mallorn.services.planner.planner_values import TaskView
 
 
 def recorded(task: int, at: int, best_us: float | None, size: int = 4) -> RecordedRound:

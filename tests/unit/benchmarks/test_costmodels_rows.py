@@ -12,9 +12,9 @@ from benchmarks.costmodels.networks import FILE, read_networks, write_networks
 from benchmarks.costmodels.rows import Bench, load, usable
 from benchmarks.costmodels.synthetic import SHAPES, made_up
 from benchmarks.costmodels.view_file import ViewFile
-from costmodels.decision_columns_and_prefixes import WIDTH
-from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.costmodels.decision_columns_and_prefixes import WIDTH
+from mallorn.costmodels.views import STATEMENTS
 from tests.unit.research.pretraining.made_up import training_data
 
 

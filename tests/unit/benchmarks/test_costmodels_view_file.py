@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.costmodels.view_file import HEAD, read_view, schema_of, write_view
-from costmodels.views import CODE, View
 from mallorn.core.errors import InvalidRequest
-from research.pretraining.training_data import TaskData
+from mallorn.costmodels.views import CODE, View
+from mallorn.research.pretraining.training_data import TaskData
+from mallorn.workers.round.feature_lookup import FeatureRows
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
-from workers.round.feature_lookup import FeatureRows
 
 ROWS = "rows-0123456789ab"
 

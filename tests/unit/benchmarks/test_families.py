@@ -10,10 +10,10 @@ import pytest
 from benchmarks.cells import Cells
 from benchmarks.families import _cells, _figures, _is_measured
 from benchmarks.families_report import GROUPINGS, Cell, lines, report, totals
-from db.repositories.job_events_and_warnings import Events
 from mallorn.client import Client
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.event import FamilyChangedEvent
+from mallorn.db.repositories.job_events_and_warnings import Events
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 

@@ -12,11 +12,11 @@ from benchmarks.costmodels.rows import Bench
 from benchmarks.fresh_batches import Cell, Finished, families, figures, headline, lines, parse, run, summarise
 from benchmarks.lab.cell_file import CellFile
 from benchmarks.lab.rounds import Batch, Family, Pool, best_after, by_task, play
-from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.random import RandomModel
-from research.pretraining.training_data import TaskData, TrainingData
-from searchers.pooled_searcher import TopK
-from searchers.space import Candidate
+from mallorn.costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from mallorn.costmodels.random import RandomModel
+from mallorn.research.pretraining.training_data import TaskData, TrainingData
+from mallorn.searchers.pooled_searcher import TopK
+from mallorn.searchers.space import Candidate
 from tests.unit.research.replay.made_up import made_up
 
 ROWS = 40

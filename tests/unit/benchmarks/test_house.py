@@ -25,7 +25,7 @@ class Client:
     "mallorn/listing.py": "def jobs():\n    return []\n",
     "mallorn/commands/tune.py": "rows: list[Mapping[str, Any]] = []\n",
     "services/coordinator/endpoints.py": """
-from db import jobs
+from mallorn.db import jobs
 
 
 def submit_job(session):
@@ -33,7 +33,7 @@ def submit_job(session):
     return repository.add()
 """,
     "db/jobs.py": """
-from db.base import Repository
+from mallorn.db.base import Repository
 
 
 class Jobs(Repository):
@@ -41,11 +41,11 @@ class Jobs(Repository):
         return self.changed()
 
     def remove(self):
-        from db.removals import remove
+        from mallorn.db.removals import remove
         return remove()
 """,
     "db/base.py": """
-from db.locks import lock
+from mallorn.db.locks import lock
 
 
 class Repository:
@@ -72,7 +72,7 @@ ROWS = sorted(_kept(), key=_key), list(_each())
     "db/removals.py": "def remove():\n    return None\n",
     "db/migrations/versions/0001.py": "class Jobs: ...\n",
     "workers/round/values.py": """
-from searchers.values import Result
+from mallorn.searchers.values import Result
 
 
 class Slot:
@@ -89,7 +89,7 @@ class Held:
     slot: Slot
 """,
     "searchers/values.py": """
-from workers.round.deep.values import Slot
+from mallorn.workers.round.deep.values import Slot
 
 
 class Result:
@@ -101,7 +101,7 @@ class Trial:
     latency_us: float | None
 """,
     "workers/round/deep/values.py": """
-from workers.round.values import Held
+from mallorn.workers.round.values import Held
 
 
 class Slot: ...

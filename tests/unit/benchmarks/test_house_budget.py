@@ -33,7 +33,7 @@ RISES = {
     "candidate types": ({"db/rows.py": "class Row:\n    slot: int\n    outcome: str\n"}, "db/rows.py: Row"),
     "loose lines": ({"db/rows.py": "\nrows: dict[str, Any] = {}\n"}, "db/rows.py:2"),
     "files by calls": (
-        {"mallorn/core/http.py": "from db.log import write\n\n\ndef send(body):\n    write()\n"}
+        {"mallorn/core/http.py": "from mallorn.db.log import write\n\n\ndef send(body):\n    write()\n"}
         | {"db/log.py": "def write():\n    return 1\n"},
         "db/log.py",
     ),

@@ -5,11 +5,11 @@ import pytest
 from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig, XGBModel
 
 from benchmarks.costmodels.metaschedule import SLOWEST, MetaSchedule, as_labels
-from costmodels.base import FAILED_LABEL
-from costmodels.metrics import pairwise_accuracy
-from costmodels.testing import easy_data
-from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.base import FAILED_LABEL
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.testing import easy_data
+from mallorn.costmodels.views import STATEMENTS
 
 ROWS = 200
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import openings
 from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.openings import FIRST, Known, _base, _figures, _headline
-from costmodels.base import CostModel
+from mallorn.costmodels.base import CostModel
 
 
 def known(m: int, n: int, k: int) -> Known:

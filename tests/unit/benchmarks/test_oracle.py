@@ -20,9 +20,9 @@ from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.core.values.trial import Trial
-from searchers.synthetic_space import SyntheticSpace
-from workers.interfaces.model_compiler import ModelTask
-from workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.workers.interfaces.model_compiler import ModelTask
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 
 ARGS = Arguments((Tensor("TENSOR", "float32", (1000, 250)), Tensor("TENSOR", "float32", (250,))))
 TASK = ModelTask("t", 1, "k" * 64, "matmul", "s", 1e6, "", ARGS, (8, 8))

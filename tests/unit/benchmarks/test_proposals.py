@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import proposals
 from mallorn.core.errors import NotFound
-from research.replay.recording_file import write_tasks
+from mallorn.research.replay.recording_file import write_tasks
 from tests.unit.research.replay.made_up import made_up
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks.sim.curve_file import Cell, RecordedRound
 from benchmarks.sim.recording import read_rounds
-from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.rounds import Rounds
-from db.session import Database
 from mallorn.core.states import RoundState
+from mallorn.db.repositories.measurements import Measurements, NewMeasurement
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.session import Database
 from tests.fixtures.rows import Rows
 
 

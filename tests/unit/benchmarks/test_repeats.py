@@ -9,8 +9,8 @@ from benchmarks.repeats import headline, repeated
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
-from research.pretraining.training_data import TaskData
-from searchers.space import Candidate
+from mallorn.research.pretraining.training_data import TaskData
+from mallorn.searchers.space import Candidate
 
 TIMES = np.linspace(10.0, 20.0, 12)
 

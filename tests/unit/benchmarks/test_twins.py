@@ -7,7 +7,7 @@ from benchmarks.lab.grid import Combination
 from benchmarks.lab.unlearned import TWINS, Medoids
 from benchmarks.twins import compare
 from mallorn.core.registry import REGISTRY, resolve
-from searchers.batch_sampler import BatchSampler, Synthesiser
+from mallorn.searchers.batch_sampler import BatchSampler, Synthesiser
 from tests.kits.samplers import BatchSamplerTestCase
 
 

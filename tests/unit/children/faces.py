@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.typed_method import method
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.typed_method import method
 
 
 class Colour(StrEnum):

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mallorn.core.errors import InvalidModel
+from mallorn.workers.subprocesses.serve_calls import serve
+from mallorn.workers.subprocesses.typed_method import collect_handlers
 from tests.unit.children.faces import Leaf, Misbehaving
-from workers.subprocesses.serve_calls import serve
-from workers.subprocesses.typed_method import collect_handlers
 
 
 def echo(value: int | str) -> int | str:

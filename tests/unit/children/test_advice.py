@@ -5,7 +5,7 @@ from signal import SIGKILL, SIGSEGV
 import pytest
 
 from mallorn.core.settings import Settings
-from workers.subprocesses.errors import (
+from mallorn.workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,
     ChildKilled,

@@ -14,14 +14,12 @@ import pytest
 from mallorn.core.errors import HostFault, InvalidModel, StorageFull
 from mallorn.core.redaction import hide
 from mallorn.core.settings import Settings
-from tests.fixtures.processes import beside, is_running, wait_until_gone
-from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
-from workers.sandbox.sandbox import WHOLE
-from workers.sandbox.sandbox_support import probe_sandbox_support
-from workers.subprocesses import cgroups
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.cpu_time import ProcessorShare
-from workers.subprocesses.errors import (
+from mallorn.workers.sandbox.sandbox import WHOLE
+from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
+from mallorn.workers.subprocesses import cgroups
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.cpu_time import ProcessorShare
+from mallorn.workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,
     ChildKilled,
@@ -29,8 +27,10 @@ from workers.subprocesses.errors import (
     ChildStarved,
     ChildTimeout,
 )
-from workers.subprocesses.frame_channel import FRAME_LIMIT_BYTES, Channel, FrameTooLarge
-from workers.subprocesses.typed_method import collect_handlers
+from mallorn.workers.subprocesses.frame_channel import FRAME_LIMIT_BYTES, Channel, FrameTooLarge
+from mallorn.workers.subprocesses.typed_method import collect_handlers
+from tests.fixtures.processes import beside, is_running, wait_until_gone
+from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_the_time_that_a_start_takes_is_not_the_calls(
     child: Misbehaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimpleNamespace(monotonic=lambda: 100.0 if child.ready else 0.0)
-    monkeypatch.setattr("workers.subprocesses.pending_call.time", clock)
+    monkeypatch.setattr("mallorn.workers.subprocesses.pending_call.time", clock)
     assert child.sleep(0.1) == 0.1
 
 

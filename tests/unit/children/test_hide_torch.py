@@ -26,7 +26,7 @@ def test_torch_is_as_if_it_were_not_installed_and_all_else_is_found(
 import sys
 folder = {str(folder)!r}
 {before}
-from workers.subprocesses.hide_torch import hide_torch
+from mallorn.workers.subprocesses.hide_torch import hide_torch
 hide_torch()
 {SAYS}"""
     answer = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)

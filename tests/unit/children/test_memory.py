@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from mallorn.workers.subprocesses import cgroups
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.subprocesses import cgroups
 
 V1 = {"memory": "/ cgroup cgroup rw,memory"}
 DOCKER = {"memory": "/docker/c0 cgroup cgroup rw,memory"}
@@ -19,7 +19,7 @@ DOCKER = {"memory": "/docker/c0 cgroup cgroup rw,memory"}
 LIMIT_BYTES = 300 << 20
 ASK = f"""
 from tests.unit.children.faces import Misbehaving
-from workers.subprocesses.errors import ChildOutOfMemory
+from mallorn.workers.subprocesses.errors import ChildOutOfMemory
 with Misbehaving(name="graphs") as child:
     try:
         child.eat({2 * LIMIT_BYTES})

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
+from mallorn.workers.subprocesses.process_pool import ChildPool, Finished
 from tests.fixtures.waiting import wait_for
 from tests.unit.children.faces import Misbehaving
-from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
-from workers.subprocesses.process_pool import ChildPool, Finished
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_time_spent_suspended_does_not_count(
     pool: ChildPool[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock = SimpleNamespace(monotonic=time.monotonic)
-    monkeypatch.setattr("workers.subprocesses.pending_call.time", clock)
+    monkeypatch.setattr("mallorn.workers.subprocesses.pending_call.time", clock)
     pool.submit(Misbehaving.process.make_call(), "warm")
     collect(pool, 1)
     pool.submit(Misbehaving.wait_for_file.make_call(str(tmp_path / "file")), "task")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.sandbox.system_paths import system_paths
+from mallorn.workers.sandbox.system_paths import system_paths
 
 
 def test_packages_beyond_the_prefix_come_with_the_libraries_that_they_link_to(

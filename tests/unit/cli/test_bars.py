@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli import wait_until_tuned
-from cli.terminal import progress_bars
-from cli.terminal.progress_bars import Advance, bar, bytes_bar
+from mallorn.cli import wait_until_tuned
+from mallorn.cli.terminal import progress_bars
+from mallorn.cli.terminal.progress_bars import Advance, bar, bytes_bar
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 

@@ -11,7 +11,7 @@ import pytest
 from celery import Celery
 from kombu.asynchronous import Hub
 
-from stack.run_celery import WakeForSignals, run_worker
+from mallorn.stack.run_celery import WakeForSignals, run_worker
 from tests.fixtures.waiting import PATIENCE
 
 TASKS = "tasks_of_this_test"

@@ -13,20 +13,20 @@ from typing import Any, Final
 
 import pytest
 
-from cli import host_checks
-from cli import tune_and_resume as tune
+from mallorn.cli import host_checks
+from mallorn.cli import tune_and_resume as tune
 from mallorn.core.errors import HostFault, InvalidModel
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
+from mallorn.workers.device import nvidia_driver
+from mallorn.workers.device.detect_host import detect_target
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, Signature
+from mallorn.workers.sandbox import sandbox_support
+from mallorn.workers.tvm import compile_cuda
+from mallorn.workers.tvm.compile_cuda import Toolchain
+from mallorn.workers.tvm.linker import link_command
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.workshop import MadeUpGraphs
-from workers.device import nvidia_driver
-from workers.device.detect_host import detect_target
-from workers.interfaces.model_compiler import ModelCompiler, Signature
-from workers.sandbox import sandbox_support
-from workers.tvm import compile_cuda
-from workers.tvm.compile_cuda import Toolchain
-from workers.tvm.linker import link_command
 
 X = TensorSpec(name="x", dtype="float32", shape=[1, 3])
 LOOKED = Signature([X], [], {"Relu": 2})
@@ -61,7 +61,7 @@ def local_target() -> Target:
 @pytest.fixture(autouse=True)
 def _detected_once(monkeypatch: pytest.MonkeyPatch, local_target: Target) -> None:
     """Each detection starts a process that loads TVM (tests/unit/measure/test_detect.py)."""
-    monkeypatch.setattr("workers.device.detect_host.detect_target", lambda: local_target)
+    monkeypatch.setattr("mallorn.workers.device.detect_host.detect_target", lambda: local_target)
 
 
 @pytest.fixture(autouse=True)

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from cli import jobs
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.workers import Workers
+from mallorn.cli import jobs
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.workers import Workers
 from mallorn.job import Job
-from stack.data_directory import DataDir, StackInfo
+from mallorn.stack.data_directory import DataDir, StackInfo
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.brought import bring
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -177,7 +177,7 @@ def test_a_list_of_jobs_sets_each_beside_onnxruntime(owned: OwnedRows) -> None:
 
 def test_a_job_on_a_full_disk_says_so(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "disk" not in mallorn("show", owned.job_id).stdout
-    monkeypatch.setattr("services.coordinator.jobs.list_and_show.LEAST_BYTES", 2**62)
+    monkeypatch.setattr("mallorn.services.coordinator.jobs.list_and_show.LEAST_BYTES", 2**62)
     assert "is full; free some room" in mallorn("show", owned.job_id).stdout
     end(owned, JobState.DONE)
     assert "disk" not in mallorn("show", owned.job_id).stdout

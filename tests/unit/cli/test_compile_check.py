@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from onnx.helper import make_graph, make_model, make_node
 
-from cli.compile_and_bench import WrongNumbers, check_library_outputs, copy_library
+from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs, copy_library
 from mallorn.core.targets import parse_target
+from mallorn.workers.interfaces.model_compiler import Untuned
+from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
+from mallorn.workers.sandbox.untrusted_files import TamperedFile
+from mallorn.workers.tvm.graph_recipes import BF16, DIRECT_BF16, PLAIN, TUNED, Recipe, stored_recipe
+from mallorn.workers.whole_model.compiled_model import WholeModel
 from tests.fixtures.made_up_engines import Told
 from tests.fixtures.workshop import MadeUpGraphs
-from workers.interfaces.model_compiler import Untuned
-from workers.interfaces.whole_model_engine import LoadedEngine
-from workers.sandbox.untrusted_files import TamperedFile
-from workers.tvm.graph_recipes import BF16, DIRECT_BF16, PLAIN, TUNED, Recipe, stored_recipe
-from workers.whole_model.compiled_model import WholeModel
 
 pytestmark = pytest.mark.usefixtures("engines_told")
 

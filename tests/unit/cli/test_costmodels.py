@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.targets import Targets
 from mallorn.core.targets import parse_target
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.targets import Targets
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import OwnedRows
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cli.terminal import output
-from db.repositories.devices import Devices, SeenDevice
+from mallorn.cli.terminal import output
+from mallorn.db.repositories.devices import Devices, SeenDevice
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import OwnedRows
 

@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 from typer.testing import Result
 
-from cli.terminal.output import table
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.jobs import Jobs
-from db.repositories.rounds import Rounds
-from db.repositories.tasks import Tasks
 from mallorn import Client
+from mallorn.cli.terminal.output import table
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.decision_log import LoggedRound
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.tasks import Tasks
 from mallorn.wording.decision_log import ROUND_COLUMNS, log_lines, log_rows
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows

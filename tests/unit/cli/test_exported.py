@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.schedule_directory import read_schedule_directory
+from mallorn.cli.schedule_directory import read_schedule_directory
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import DATABASE, Version

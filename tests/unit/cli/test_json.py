@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.workers import Workers
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.workers import Workers
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from db.repositories.access_control import has_api_keys
 from mallorn.core.address_checks import check_binding
 from mallorn.core.errors import InvalidRequest
+from mallorn.db.repositories.access_control import has_api_keys
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 

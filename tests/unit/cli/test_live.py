@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from cli.live_view import RoundsSoFar, WholeView, plot, select_slowest_tasks
+from mallorn.cli.live_view import RoundsSoFar, WholeView, plot, select_slowest_tasks
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.terminal.explain_error import explain_error
-from mallorn.core import install_command
-from mallorn.core.install_command import pip_install_command
+from mallorn.cli.terminal.explain_error import explain_error
+from mallorn.core import installation
+from mallorn.core.installation import pip_install_command
 from tests.fixtures.answers import mallorn, refused
 
 
@@ -77,7 +77,7 @@ def test_in_a_checkout_its_own_path_is_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    root = Path(install_command.__file__).parents[2]
+    root = Path(installation.__file__).parents[2]
     assert pip_install_command("worker") == f"pip install '{root}[worker]'"
     monkeypatch.chdir(root)
     assert pip_install_command("worker") == "pip install '.[worker]'"
@@ -102,6 +102,6 @@ def test_elsewhere_it_is_where_pip_found_it(
         def read_text(self, _name: str) -> str | None:
             return json.dumps(origin) if origin else None
 
-    monkeypatch.setattr(install_command, "_ROOT", tmp_path)
-    monkeypatch.setattr(install_command.Distribution, "from_name", lambda _name: Installed())
+    monkeypatch.setattr(installation, "IMPORT_ROOT", tmp_path)
+    monkeypatch.setattr(installation.Distribution, "from_name", lambda _name: Installed())
     assert pip_install_command("worker") == line

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli import tune_and_resume
-from cli.tune_and_resume import Ending
+from mallorn.cli import tune_and_resume
+from mallorn.cli.tune_and_resume import Ending
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.states import JobState

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from onnx import helper
 
-from cli import report_graph_passes as passes
-from graphc.phases import PassEntry
+from mallorn.cli import report_graph_passes as passes
 from mallorn.core.values.graph_report import RemainingCopy
+from mallorn.graphc.phases import PassEntry
+from mallorn.workers.interfaces.model_compiler import ModelCompiler, PassReport, RecipeReport
 from tests.fixtures.answers import mallorn
 from tests.fixtures.onnx_network import saved
 from tests.fixtures.workshop import MadeUpGraphs
-from workers.interfaces.model_compiler import ModelCompiler, PassReport, RecipeReport
 
 ENTRY = PassEntry("pad_matmul_to_tiles", "Computes a few rows more.", ("products",), ())
 FIRED = PassReport("products", "pad_matmul_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")

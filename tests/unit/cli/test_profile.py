@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from cli.profile_kernels import Kernel, describe_copy, describe_kernels, summary
+from mallorn.cli.profile_kernels import Kernel, describe_copy, describe_kernels, summary
 from mallorn.core.values.graph_report import RemainingCopy
 from mallorn.core.values.machine import assume_typical_cpu
-from workers.interfaces.model_compiler import ModelTask
-from workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.interfaces.model_compiler import ModelTask
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
 
 MACHINE = assume_typical_cpu(cores=2, lanes=16).model_copy(
     update={"gflops": {"float32": 500.0, "bfloat16": 1000.0}, "memory_gbytes_per_sec": 40.0}

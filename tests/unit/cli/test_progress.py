@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli import live_view
-from cli.live_view import Eta, format_coarse_time, show_until_ended
-from cli.terminal.job_options import parse_input_shape, parse_options
-from cli.terminal.output import print_error, stdout, table
+from mallorn.cli import live_view
+from mallorn.cli.live_view import Eta, format_coarse_time, show_until_ended
+from mallorn.cli.terminal.job_options import parse_input_shape, parse_options
+from mallorn.cli.terminal.output import print_error, stdout, table
 from mallorn.core.device_wait_hint import ServiceAddress, describe_waiting
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus

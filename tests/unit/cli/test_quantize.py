@@ -16,10 +16,10 @@ from hypothesis.extra.numpy import arrays
 from onnx import helper
 from tvm import relax
 
-from cli.quantize_model import round_weights
+from mallorn.cli.quantize_model import round_weights
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.onnx_network import saved
-from workers.tvm.import_onnx_to_relax import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
 quantize = partial(mallorn, "quantize")

@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import text
 from typer.testing import Result
 
-from db.migrate import upgrade
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
+from mallorn.stack.data_directory import DataDir
 from mallorn.wording.format_values import TAKE_DATA, insert_option
-from stack.data_directory import DataDir
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.rows import new_job
@@ -31,7 +31,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("MALLORN_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("cli.find_client_and_job.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("mallorn.cli.find_client_and_job.DEFAULT_URL", NOBODY)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
 
 
@@ -186,9 +186,9 @@ def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.find_client_and_job.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("mallorn.cli.find_client_and_job.DEFAULT_URL", coordinator.url)
     assert len(data(mallorn("models", "--json"))) == 1
-    monkeypatch.setattr("cli.find_client_and_job.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("mallorn.cli.find_client_and_job.DEFAULT_URL", NOBODY)
     assert data(mallorn("models", "--json")) == []
 
 
@@ -196,7 +196,7 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.find_client_and_job.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("mallorn.cli.find_client_and_job.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
     looked = mallorn("models", "--json")

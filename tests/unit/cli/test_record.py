@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from cli import record_measurements as recording
-from cli import wait_until_tuned
-from db.migrate import upgrade
-from db.repositories.sketches import Sketches
-from db.repositories.workloads import Workloads
-from db.session import Database
-from mallorn.core.install_command import pip_install_command
+from mallorn.cli import record_measurements as recording
+from mallorn.cli import wait_until_tuned
+from mallorn.core.installation import pip_install_command
 from mallorn.core.states import JobState
 from mallorn.core.values.candidate import Choice, ChoiceKind
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.core.values.job import JobStatus
-from research.replay.recording_file import read_facts, read_tasks
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.sketches import Sketches
+from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.session import Database
+from mallorn.research.replay.recording_file import read_facts, read_tasks
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.rows import Rows, new_sketch, new_workload
 
@@ -94,8 +94,8 @@ def test_a_missing_library_is_named_before_anything_is_measured(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "research.replay.recording_file")
-    monkeypatch.delattr("research.replay.recording_file")
+    monkeypatch.delitem(sys.modules, "mallorn.research.replay.recording_file")
+    monkeypatch.delattr("mallorn.research.replay.recording_file")
     monkeypatch.setattr(recording, "connected_stack", lambda *_: pytest.fail("a service was started"))
     refused(record(model), pip_install_command("bench"))
 

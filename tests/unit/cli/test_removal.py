@@ -2,9 +2,9 @@
 
 import pytest
 
-from cli.terminal import output
-from db.repositories.jobs import Jobs
+from mallorn.cli.terminal import output
 from mallorn.core.states import JobState
+from mallorn.db.repositories.jobs import Jobs
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from cli.compile_and_bench import Callee, shell_commands, write_runners
+from mallorn.cli.compile_and_bench import Callee, shell_commands, write_runners
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import TensorSpec
 

@@ -7,7 +7,7 @@ import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner, Result
 
-from cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.core.check_option_kwargs import EvaluatorKwargs, OptionKwargs, SimulatedKwargs
 from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions
 from tests.fixtures.answers import mallorn, refused
@@ -85,6 +85,6 @@ def test_tune_refuses_a_wrong_option_before_a_service_is_started(
     monkeypatch: pytest.MonkeyPatch, words: list[str], said: list[str]
 ) -> None:
     monkeypatch.setattr(
-        "cli.tune_and_resume.connected_stack", lambda *_: pytest.fail("a service was started")
+        "mallorn.cli.tune_and_resume.connected_stack", lambda *_: pytest.fail("a service was started")
     )
     refused(mallorn("tune", "net.onnx", *words), *said)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.terminal.output import print_error, print_note
+from mallorn.cli.terminal.output import print_error, print_note
 
 
 @pytest.mark.parametrize("moving", ["\x1b[2J", "\u202e", "\r", "\x9b31m", "\0"])

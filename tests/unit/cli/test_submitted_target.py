@@ -8,9 +8,9 @@ import pytest
 
 from mallorn.core.targets import parse_target
 from mallorn.local_service import Connected, resolve_target_to_submit
-from stack.data_directory import DataDir
-from workers.device.detect_host import read_host_facts
-from workers.tvm.code_digest import TVM_VERSION
+from mallorn.stack.data_directory import DataDir
+from mallorn.workers.device.detect_host import read_host_facts
+from mallorn.workers.tvm.code_digest import TVM_VERSION
 
 DATA = DataDir(Path("/data"))
 HERE = read_host_facts()["host_class"]
@@ -26,7 +26,7 @@ def device(target: str, **changes: Any) -> SimpleNamespace:
 
 @pytest.fixture(autouse=True)
 def detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.device.detect_host.detect_target", lambda: DETECTED)
+    monkeypatch.setattr("mallorn.workers.device.detect_host.detect_target", lambda: DETECTED)
 
 
 def submitted(*devices: SimpleNamespace, target: str = "local", data: DataDir | None = DATA) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.print_job_result import complete_command, print_result, print_tuned_job
+from mallorn.cli.print_job_result import complete_command, print_result, print_tuned_job
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
 from mallorn.wording.describe_results import ENGINE_COLUMNS, describe_result, latency_rows

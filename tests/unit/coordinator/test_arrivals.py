@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from services.coordinator.web import request_limits as module
-from services.coordinator.web.request_limits import StreamAdmission
+from mallorn.services.coordinator.web import request_limits as module
+from mallorn.services.coordinator.web.request_limits import StreamAdmission
 
 SCOPE = {"type": "http", "path": "/api/v1/jobs/a/events", "headers": []}
 

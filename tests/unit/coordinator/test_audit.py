@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import text, update
 
-from db.repositories.access_control import Audit
-from db.tables import AuditRow
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import Unavailable
+from mallorn.db.repositories.access_control import Audit
+from mallorn.db.tables import AuditRow
 from tests.fixtures.coordinator import Coordinator
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from sqlalchemy.pool import QueuePool
 
-from db.session import Database
 from mallorn.core.settings import Settings
-from services.coordinator.web.app_context import AppContext
+from mallorn.db.session import Database
+from mallorn.services.coordinator.web.app_context import AppContext
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 

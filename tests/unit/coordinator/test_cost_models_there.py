@@ -3,12 +3,12 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.workers import Workers
-from db.tables import Worker
-from mallorn.core.install_command import pip_install_command
+from mallorn.core.installation import pip_install_command
 from mallorn.core.registry import LIBRARIES, REGISTRY
 from mallorn.core.values.fleet import WorkerInfo
-from services.coordinator.jobs.submit import missing_libraries
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.tables import Worker
+from mallorn.services.coordinator.jobs.submit import missing_libraries
 from tests.fixtures.coordinator import Coordinator, Start
 
 LACKS_TORCH = [name for name in REGISTRY["cost_model"] if "torch" not in LIBRARIES.get(name, ())]

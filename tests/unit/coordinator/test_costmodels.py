@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.rounds import Rounds
-from db.repositories.targets import Targets
 from mallorn.core.targets import parse_target
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.targets import Targets
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 FAMILY = "operator:matmul"

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from services.coordinator import event_stream as service
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.services.coordinator import event_stream as service
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 

@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import text, update
 
 import mallorn
-from db.repositories.control_loop_ticks import LoopTicks
-from db.repositories.jobs import Jobs
-from db.session import Database
-from db.tables import Tick
 from mallorn.core import queues
-from services.coordinator.web.app_context import Waker
+from mallorn.db.repositories.control_loop_ticks import LoopTicks
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
+from mallorn.db.tables import Tick
+from mallorn.services.coordinator.web.app_context import Waker
 from tests.fixtures.coordinator import Coordinator, Start
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

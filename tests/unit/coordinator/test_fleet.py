@@ -4,9 +4,9 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from db.repositories.workers import StageRuns, Workers
-from db.tables import Round, StageRun, Worker
 from mallorn.core.states import StageKind
+from mallorn.db.repositories.workers import StageRuns, Workers
+from mallorn.db.tables import Round, StageRun, Worker
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.targets import Targets
-from db.repositories.workers import Workers
-from db.tables import Device, Worker
 from mallorn.core.targets import parse_target
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.repositories.workers import Workers
+from mallorn.db.tables import Device, Worker
 from tests.fixtures.coordinator import Coordinator
 
 HOUR_SEC = 3600.0

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from benchmarks.growth import KEY, PIECE_BYTES, Case, app_in, ask, cases, peak_of
-from services.coordinator.web.request_limits import LARGEST_BODY
+from mallorn.services.coordinator.web.request_limits import LARGEST_BODY
 
 #: A linear answer takes eight times as long, a quadratic one sixty-four times.
 TIMES_AS_LONG = 3  # doublings

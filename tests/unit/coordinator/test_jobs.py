@@ -6,18 +6,18 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
-from db.repositories.schedules import NewSchedule, Schedules
-from db.repositories.tasks import Tasks
-from db.tables import Measurement
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import FinishingEvent, JobEvent, RoundPlannedEvent
 from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.job import SuggestedOptions
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.rounds import Rounds
+from mallorn.db.repositories.schedules import NewSchedule, Schedules
+from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.tables import Measurement
 from tests.fixtures.brought import ELSEWHERE, bring
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from db.tables import ApiKeyRow
 from mallorn.core.api_keys import Scope, hash_secret
+from mallorn.db.tables import ApiKeyRow
 from tests.fixtures.coordinator import Coordinator, Start
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -8,12 +8,12 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from db.repositories.access_control import apply_owner_action
 from mallorn.core.api_keys import OwnerAction
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
-from services.coordinator.app import create_app
-from services.coordinator.sign_in import oidc_provider as provider
+from mallorn.db.repositories.access_control import apply_owner_action
+from mallorn.services.coordinator.app import create_app
+from mallorn.services.coordinator.sign_in import oidc_provider as provider
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
 

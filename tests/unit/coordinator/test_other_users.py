@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from mallorn.core.states import JobState
-from services.coordinator.app import create_app
-from services.coordinator.web.authenticator import SCOPES
+from mallorn.services.coordinator.app import create_app
+from mallorn.services.coordinator.web.authenticator import SCOPES
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.users import NOBODY, SOMEBODY, as_user, only_root
 
@@ -87,7 +87,7 @@ def test_whether_it_lives_is_told_to_everybody(coordinator: Coordinator) -> None
 def test_the_user_who_runs_it_and_root_are_let_in(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.coordinator.web.authenticator.os.getuid", lambda: NOBODY)
+    monkeypatch.setattr("mallorn.services.coordinator.web.authenticator.os.getuid", lambda: NOBODY)
     assert [status for status, _ in ask_as(NOBODY, coordinator, ("GET", "/api/v1/jobs"))] == [200]
     assert coordinator.http.get("/jobs").status_code == 200
     [(status, refusal)] = ask_as(SOMEBODY, coordinator, ("GET", "/api/v1/jobs"))

@@ -11,7 +11,7 @@ from mallorn.core.check_plugin_classes import ANY, check_allowed_classes
 from mallorn.core.errors import ClassRefused, InvalidRequest, PluginFailed
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import check_name, resolve
-from searchers.algorithms.simulated_annealing import Annealing
+from mallorn.searchers.algorithms.simulated_annealing import Annealing
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.unit.coordinator.test_audit import told
 
@@ -69,7 +69,7 @@ def test_what_is_listed_nearly_is_not_listed(listed: str) -> None:
 
 def test_one_of_ours_is_named_by_its_name_alone() -> None:
     with pytest.raises(InvalidRequest, match="has a name here") as caught:
-        check_name("measurer", "research.simulated_device.measurer:SimulatedMeasurer")
+        check_name("measurer", "mallorn.research.simulated_device.measurer:SimulatedMeasurer")
     assert caught.value.hint == "known: simulated"
 
 

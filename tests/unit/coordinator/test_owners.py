@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
-from db.repositories.access_control import SignIns
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.tables import Base, Job, Round
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, hash_secret
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState, RoundState
-from services.coordinator.web import authenticator
+from mallorn.db.repositories.access_control import SignIns
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.tables import Base, Job, Round
+from mallorn.services.coordinator.web import authenticator
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 from tests.fixtures.rows import MODEL
 
@@ -157,9 +157,9 @@ def test_of_a_private_job_an_admin_sees_what_it_takes_up_and_not_what_it_is(coor
 
 
 def test_a_stream_ends_with_its_key(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.coordinator.event_stream.AGAIN_SEC", 0.0)
-    monkeypatch.setattr("services.coordinator.event_stream.POLL_SEC", 0.01)
-    monkeypatch.setattr("services.coordinator.event_stream.HEARTBEAT_SEC", 0.0)
+    monkeypatch.setattr("mallorn.services.coordinator.event_stream.AGAIN_SEC", 0.0)
+    monkeypatch.setattr("mallorn.services.coordinator.event_stream.POLL_SEC", 0.01)
+    monkeypatch.setattr("mallorn.services.coordinator.event_stream.HEARTBEAT_SEC", 0.0)
     monkeypatch.setattr(authenticator, "AGAIN_SEC", 0.0)
     admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
     job_id = OwnedRows(coordinator.database, ADA).job_id

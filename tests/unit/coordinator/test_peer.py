@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import mallorn.core.address_checks as socket_users
-from services.coordinator.web.authenticator import LocalPeer
+from mallorn.services.coordinator.web.authenticator import LocalPeer
 from tests.fixtures.users import NOBODY, as_user, only_root
 
 

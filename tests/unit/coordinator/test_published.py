@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import Unavailable
-from services.coordinator.sign_in.oidc_provider import AGAIN_SEC, KEPT_SEC, ProviderMetadata
+from mallorn.services.coordinator.sign_in.oidc_provider import AGAIN_SEC, KEPT_SEC, ProviderMetadata
 from tests.fixtures.waiting import PATIENCE
 
 

@@ -6,13 +6,13 @@ from threading import Event
 import anyio
 import pytest
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from services.coordinator.web import event_poller as module
-from services.coordinator.web.event_poller import EventPoller
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.services.coordinator.web import event_poller as module
+from mallorn.services.coordinator.web.event_poller import EventPoller
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.waiting import PATIENCE
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import TooMany
-from services.coordinator.web.quotas import RateLimit
+from mallorn.services.coordinator.web.quotas import RateLimit
 
 ADA = ("ada", "1"), "ada"
 

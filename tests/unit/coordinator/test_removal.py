@@ -3,11 +3,11 @@
 import hashlib
 from pathlib import Path
 
-from db.repositories.archive_and_delete_jobs import Removals
-from db.repositories.jobs import Jobs
 from mallorn import Client
 from mallorn.core.states import JobState
-from services.artifact_removal import remove_export
+from mallorn.db.repositories.archive_and_delete_jobs import Removals
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.services.artifact_removal import remove_export
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 
 KEYS = {owner: hashlib.sha256(f"{owner}-key".encode()).hexdigest() for owner in ("ada", "bob")}

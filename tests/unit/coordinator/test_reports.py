@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from db.repositories.jobs import Jobs
+from mallorn.db.repositories.jobs import Jobs
 from mallorn.report.style_and_csp import SERVED
-from services.coordinator import reports as service
+from mallorn.services.coordinator import reports as service
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round

@@ -14,10 +14,10 @@ import starlette.requests
 from mallorn.core.api_keys import Scope, hash_secret
 from mallorn.core.errors import TooMany
 from mallorn.core.log_setup import LONGEST, JsonLines, TextLines
-from services.coordinator import health, serve
-from services.coordinator.web import quotas, request_limits
-from services.coordinator.web.quotas import MOST_BUCKETS, FewAtOnce, RateLimit
-from services.coordinator.web.request_limits import LARGEST_BODY, LARGEST_HEADERS, LONGEST_ADDRESS
+from mallorn.services.coordinator import health, serve
+from mallorn.services.coordinator.web import quotas, request_limits
+from mallorn.services.coordinator.web.quotas import MOST_BUCKETS, FewAtOnce, RateLimit
+from mallorn.services.coordinator.web.request_limits import LARGEST_BODY, LARGEST_HEADERS, LONGEST_ADDRESS
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.waiting import PATIENCE, wait_for
 
@@ -247,7 +247,7 @@ def test_buckets_of_addresses_without_end_are_as_many_as_they_may_be() -> None:
 def test_sign_ins_of_a_key_are_as_many_as_they_may_be(
     guarded: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("db.repositories.access_control.MOST_OF_OWNER", 2)
+    monkeypatch.setattr("mallorn.db.repositories.access_control.MOST_OF_OWNER", 2)
     name = f"mallorn_session_{guarded.url.rpartition(':')[2]}"
     cookies = [guarded.ask("a key", "POST", "/session").cookies[name] for _ in range(3)]
     guarded.http.cookies.clear()

@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.repositories.measurements import Measurements
-from db.repositories.measuring_contexts import Contexts
-from db.tables import Measurement, Schedule
 from mallorn.client import Client
 from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.job_options import JobOptions
 from mallorn.core.values.dataset import VerifiedSchedule
+from mallorn.db.repositories.measurements import Measurements
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.tables import Measurement, Schedule
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.schedules import promote
 

@@ -2,11 +2,11 @@
 
 from httpx import Response
 
-from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.core import queues
 from mallorn.core.states import JobState, WorkKind
+from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.http import parse_events
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.stored import open_rounds

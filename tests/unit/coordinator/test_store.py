@@ -14,8 +14,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from mallorn.core.artifact_uris import model_uri, open_store, scripts_uri
 from mallorn.core.errors import InvalidRequest, MallornError, MissingPackage
-from services.artifact_removal import remove
-from services.coordinator.web.artifact_store import LONGEST_UPLOAD_SEC, Store
+from mallorn.services.artifact_removal import remove
+from mallorn.services.coordinator.web.artifact_store import LONGEST_UPLOAD_SEC, Store
 from tests.fixtures.command_line import assert_refused, mallorn
 
 

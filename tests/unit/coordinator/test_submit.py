@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from db.repositories.devices import Devices, SeenDevice
-from db.repositories.jobs import Jobs
-from db.repositories.targets import Targets
-from db.tables import Device
 from mallorn.core import queues
 from mallorn.core.host_id import host_id
 from mallorn.core.targets import parse_target
+from mallorn.db.repositories.devices import Devices, SeenDevice
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.tables import Device
 from tests.fixtures.coordinator import Coordinator, Start
 
 CPU = '{"kind":"llvm","mcpu":"znver5","num-cores":2}'

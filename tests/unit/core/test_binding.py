@@ -5,7 +5,7 @@ import pytest
 from mallorn.core.address_checks import check_binding, is_loopback
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
-from services.coordinator.serve import serve
+from mallorn.services.coordinator.serve import serve
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "example.org", ""])

@@ -6,7 +6,6 @@ from typing import Final
 
 import pytest
 
-from costmodels.best_of_models import LEARNERS, PRIOR
 from mallorn.core.registry import (
     LIBRARIES,
     PARTS,
@@ -15,12 +14,13 @@ from mallorn.core.registry import (
     libraries_of,
     list_runnable_cost_models,
 )
+from mallorn.costmodels.best_of_models import LEARNERS, PRIOR
 
 LACKING: Final = """
 import sys
 for library in sys.argv[1:]:
     sys.modules[library] = None
-from costmodels.testing import easy_data
+from mallorn.costmodels.testing import easy_data
 from mallorn.core.errors import MissingPackage
 from mallorn.core.registry import REGISTRY, resolve
 for name in REGISTRY["cost_model"]:
@@ -44,7 +44,7 @@ def test_without_their_libraries_these_models_do_not_run_and_all_others_do() -> 
 
 def test_a_worker_begins_without_them() -> None:
     libraries = sorted(frozenset().union(*LIBRARIES.values()))
-    asked = [sys.executable, "-c", "import sys, workers.celery_tasks; print([*sys.modules])"]
+    asked = [sys.executable, "-c", "import sys, mallorn.workers.celery_tasks; print([*sys.modules])"]
     imported = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     assert [library for library in libraries if f"'{library}'" in imported] == []
 

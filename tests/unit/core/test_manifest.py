@@ -4,10 +4,10 @@ import ast
 from pathlib import Path
 from typing import Final
 
-from graphc.export import export_checks
 from mallorn.core.values.base import Value
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe, TensorSpec
 from mallorn.core.values.manifest import MANIFEST, Manifest
+from mallorn.graphc.export import export_checks
 
 # What the scripts call each part; an argument of a step may be a call, which has a name for the pass.
 PARTS: Final[dict[str, type[Value]]] = {

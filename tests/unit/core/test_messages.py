@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from cli.terminal.explain_error import OURS
+from mallorn.cli.terminal.explain_error import OURS
 from mallorn.core.errors import MallornError
 
 KEPT: Final = Path(__file__).with_name("messages.json")

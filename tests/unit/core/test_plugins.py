@@ -9,7 +9,7 @@ import pytest
 
 from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.errors import HostFault, PluginFailed, Unavailable
-from searchers.algorithms.random import RandomSearch
+from mallorn.searchers.algorithms.random import RandomSearch
 
 
 class Mine(RandomSearch):

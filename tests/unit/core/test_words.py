@@ -6,8 +6,8 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import Cause
-from services.control import celery_tasks as control
-from workers import celery_tasks as worker
+from mallorn.services.control import celery_tasks as control
+from mallorn.workers import celery_tasks as worker
 
 
 def test_an_outcome_of_a_newer_version_tells_nothing_of_its_candidate() -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from costmodels.base import CostModel
-from costmodels.evaluation import Evaluation, evaluate, within_task
-from costmodels.testing import Data
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.evaluation import Evaluation, evaluate, within_task
+from mallorn.costmodels.testing import Data
 
 
 def within_tasks(make: Callable[[], CostModel], data: Data) -> Evaluation:

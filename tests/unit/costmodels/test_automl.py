@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from costmodels.lightgbm_models import START, AutoML
-from costmodels.testing import easy_data
 from mallorn.core.errors import Unavailable
-from mallorn.core.install_command import pip_install_command
+from mallorn.core.installation import pip_install_command
+from mallorn.costmodels.lightgbm_models import START, AutoML
+from mallorn.costmodels.testing import easy_data
 
 
 def test_other_settings_than_the_first_are_tried_and_kept_if_better() -> None:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.select_training_rows import select_evenly, select_uncertain_diverse_rows
-from costmodels.testing import easy_data
+from mallorn.costmodels.select_training_rows import select_evenly, select_uncertain_diverse_rows
+from mallorn.costmodels.testing import easy_data
 
 ROWS, LABELS, GROUPS = easy_data(400, seed=0)
 

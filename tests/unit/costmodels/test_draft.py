@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_models import Draft
-from costmodels.base import FAILED_LABEL, CostModel
-from costmodels.decision_columns_and_prefixes import WIDTH, read_tiling
-from costmodels.labels import labels
-from costmodels.metrics import pairwise_accuracy
-from costmodels.testing import easy_data
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine, assume_typical_cpu
-from searchers.decision_features import FEATURES
-from searchers.space import Candidate
-from searchers.synthetic_space import TILED, UNROLLS, SyntheticSpace
+from mallorn.costmodels.analytic_models import Draft
+from mallorn.costmodels.base import FAILED_LABEL, CostModel
+from mallorn.costmodels.decision_columns_and_prefixes import WIDTH, read_tiling
+from mallorn.costmodels.labels import labels
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.testing import easy_data
+from mallorn.searchers.decision_features import FEATURES
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import TILED, UNROLLS, SyntheticSpace
 
 SPACE = SyntheticSpace(256, 512, 128)
 

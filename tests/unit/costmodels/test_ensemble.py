@@ -3,13 +3,19 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_models import Draft
-from costmodels.base import FAILED_LABEL, Prediction
-from costmodels.best_of_models import DEVIATIONS, FEWEST_ROWS, BestOfModels, scale_spreads, spread_factor
-from costmodels.metrics import coverage
-from costmodels.testing import Data, easy_data
 from mallorn.core.registry import REGISTRY
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.analytic_models import Draft
+from mallorn.costmodels.base import FAILED_LABEL, Prediction
+from mallorn.costmodels.best_of_models import (
+    DEVIATIONS,
+    FEWEST_ROWS,
+    BestOfModels,
+    scale_spreads,
+    spread_factor,
+)
+from mallorn.costmodels.metrics import coverage
+from mallorn.costmodels.testing import Data, easy_data
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 
 @pytest.fixture(scope="module")

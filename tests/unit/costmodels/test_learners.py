@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from sklearn.tree import ExtraTreeRegressor
 
-from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
-from costmodels.forest import LFBO, Forest, ForestPlusLFBO, as_trees, fast_row_targets_and_weights
-from costmodels.lightgbm_models import LightGBM, LightGBMRank
-from costmodels.metrics import pairwise_accuracy
-from costmodels.mlp import MLP
-from costmodels.testing import easy_data
-from costmodels.xgboost_models import XGBoost
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
+from mallorn.costmodels.forest import LFBO, Forest, ForestPlusLFBO, as_trees, fast_row_targets_and_weights
+from mallorn.costmodels.lightgbm_models import LightGBM, LightGBMRank
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.mlp import MLP
+from mallorn.costmodels.testing import easy_data
+from mallorn.costmodels.xgboost_models import XGBoost
 from tests.unit.costmodels.judging import within_tasks
 
 

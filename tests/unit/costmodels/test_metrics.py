@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.metrics import (
+from mallorn.costmodels.metrics import (
     compare_pairs,
     coverage,
     fastest_tenth,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from costmodels.dense_layers import AdamW, forward, gradients, initial, lambda_rank_gradient
-from costmodels.ensemble_spread import UNSCALED, fit_monotone_curve
-from costmodels.mlp import MLP
-from costmodels.testing import easy_data
+from mallorn.costmodels.dense_layers import AdamW, forward, gradients, initial, lambda_rank_gradient
+from mallorn.costmodels.ensemble_spread import UNSCALED, fit_monotone_curve
+from mallorn.costmodels.mlp import MLP
+from mallorn.costmodels.testing import easy_data
 
 
 def test_columns_that_never_vary_change_nothing() -> None:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from costmodels.evaluation import Split, evaluate
-from costmodels.random import RandomModel
-from costmodels.testing import easy_data
-from costmodels.xgboost_models import XGBoost
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.evaluation import Split, evaluate
+from mallorn.costmodels.random import RandomModel
+from mallorn.costmodels.testing import easy_data
+from mallorn.costmodels.xgboost_models import XGBoost
 from tests.unit.costmodels.judging import within_tasks
 
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from costmodels.adapted_networks import MTLTLP, MoA
-from costmodels.analytic_models import Draft
-from costmodels.base import CostModel, Matrix, Prediction, Vector
-from costmodels.metrics import pairwise_accuracy
-from costmodels.neural_networks import TLP
-from costmodels.residual import TRUSTED_ROWS, Residual, fit_trust_factor
-from costmodels.statement_boosters import Statements
-from costmodels.testing import assert_same, easy_data
-from costmodels.transfer_model_base import name_of
-from costmodels.xgboost_models import XGBoost
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.adapted_networks import MTLTLP, MoA
+from mallorn.costmodels.analytic_models import Draft
+from mallorn.costmodels.base import CostModel, Matrix, Prediction, Vector
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.neural_networks import TLP
+from mallorn.costmodels.residual import TRUSTED_ROWS, Residual, fit_trust_factor
+from mallorn.costmodels.statement_boosters import Statements
+from mallorn.costmodels.testing import assert_same, easy_data
+from mallorn.costmodels.transfer_model_base import name_of
+from mallorn.costmodels.xgboost_models import XGBoost
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from costmodels.serialization import SEAL, add_digest, check_and_remove_digest
-from costmodels.testing import easy_data
-from costmodels.xgboost_models import KIND, XGBoost
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels.serialization import SEAL, add_digest, check_and_remove_digest
+from mallorn.costmodels.testing import easy_data
+from mallorn.costmodels.xgboost_models import KIND, XGBoost
 
 rng = random.Random(0)
 

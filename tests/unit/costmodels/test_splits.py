@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
-from costmodels.evaluation import (
+from mallorn.costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
+from mallorn.costmodels.evaluation import (
     Split,
     by_host,
     by_network,
@@ -18,13 +18,13 @@ from costmodels.evaluation import (
     scramble_labels,
     within_task,
 )
-from costmodels.forest import Forest
-from costmodels.labels import is_time_label
-from costmodels.lightgbm_models import LightGBM, LightGBMRank
-from costmodels.mlp import MLP
-from costmodels.random import RandomModel
-from costmodels.testing import easy_data
-from costmodels.xgboost_models import XGBoost
+from mallorn.costmodels.forest import Forest
+from mallorn.costmodels.labels import is_time_label
+from mallorn.costmodels.lightgbm_models import LightGBM, LightGBMRank
+from mallorn.costmodels.mlp import MLP
+from mallorn.costmodels.random import RandomModel
+from mallorn.costmodels.testing import easy_data
+from mallorn.costmodels.xgboost_models import XGBoost
 
 
 def ids(*values: int) -> np.ndarray:

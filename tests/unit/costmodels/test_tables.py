@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from costmodels.standardize_inputs import fit_table_scaling, input_column_count
-from costmodels.views import View
+from mallorn.costmodels.standardize_inputs import fit_table_scaling, input_column_count
+from mallorn.costmodels.views import View
 
 SMALL = View("small", 1, (3, 4))  # present, parent, and two columns of values
 

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from costmodels.adapted_networks import MoA
-from costmodels.views import VIEWS
-from costmodels.xgboost_models import XGBoost
 from mallorn.core.errors import InvalidRequest, Unavailable
-from mallorn.core.install_command import pip_install_command
+from mallorn.core.installation import pip_install_command
 from mallorn.core.registry import resolve
+from mallorn.costmodels.adapted_networks import MoA
+from mallorn.costmodels.views import VIEWS
+from mallorn.costmodels.xgboost_models import XGBoost
 
 
 @pytest.mark.parametrize("name", ["gnn", "mtl-tlp", "tlp", "tree-lstm"])

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from costmodels.base import FAILED_LABEL, LATE_LABEL
-from costmodels.labels import bounded_sample, clip_time_labels, is_informative, is_time_label, labels
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
+from mallorn.costmodels.base import FAILED_LABEL, LATE_LABEL
+from mallorn.costmodels.labels import bounded_sample, clip_time_labels, is_informative, is_time_label, labels
 
 OK, BAD = Outcome.OK, Outcome.RUN_ERROR
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_models import Tuna
-from costmodels.base import Matrix
-from costmodels.views import EXECUTED, Count
 from mallorn.core.values.machine import Cache, Machine
+from mallorn.costmodels.analytic_models import Tuna
+from mallorn.costmodels.base import Matrix
+from mallorn.costmodels.views import EXECUTED, Count
 
 MACHINE = Machine(
     cores=2,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodels.base import Matrix, Vector
-from costmodels.decision_columns_and_prefixes import (
+from mallorn.costmodels.base import Matrix, Vector
+from mallorn.costmodels.decision_columns_and_prefixes import (
     DECIDED,
     LAST,
     STEP,
@@ -15,11 +15,11 @@ from costmodels.decision_columns_and_prefixes import (
     has_reproducible_columns,
     mask_undecided_columns,
 )
-from costmodels.labels import labels
-from costmodels.metrics import pairwise_accuracy
-from costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
-from costmodels.xgboost_models import XGBoost
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.labels import labels
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 SPACE = SyntheticSpace(96, 64, 128)
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from db.dataset import dataset_reader
 from mallorn.core.errors import InvalidRequest
+from mallorn.db.dataset import dataset_reader
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.measurement_codec import (
+from mallorn.db.measurement_codec import (
     pack_decisions,
     pack_text,
     pack_times,

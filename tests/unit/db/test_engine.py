@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from db.engine import create_engine, parse_url, translate_database_errors
-from db.session import Database
 from mallorn.core.errors import InvalidRequest, StorageFull, Unavailable
+from mallorn.db.engine import create_engine, parse_url, translate_database_errors
+from mallorn.db.session import Database
 
 
 def test_postgres_is_spoken_to_through_psycopg():
@@ -31,7 +31,7 @@ def test_two_processes_may_be_the_first_in_a_new_file(tmp_path, monkeypatch):
         other.execute("BEGIN IMMEDIATE")
         other.execute("CREATE TABLE theirs (x)")
         meanwhile = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: other.execute("COMMIT"))
-        monkeypatch.setattr("db.engine.time", meanwhile)
+        monkeypatch.setattr("mallorn.db.engine.time", meanwhile)
         database = Database(f"sqlite:///{tmp_path / 'new.db'}")
         database.ping()
         database.dispose()

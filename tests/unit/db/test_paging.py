@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.paging import check_limit, decode_cursor, encode_cursor, page
 from mallorn.core.errors import InvalidRequest
+from mallorn.db.paging import check_limit, decode_cursor, encode_cursor, page
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from workers.detached.batch_record import (
+from mallorn.workers.detached.batch_record import (
     MOST_BYTES,
     SentBatch,
     SentCall,
@@ -16,7 +16,7 @@ from workers.detached.batch_record import (
     read_results,
     store_batch,
 )
-from workers.detached.run_batch import FORMAT
+from mallorn.workers.detached.run_batch import FORMAT
 
 DEVICE = {
     "name": "node7",

@@ -7,20 +7,20 @@ from hypothesis import strategies as st
 
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import resolve
-from tests.fixtures.hazards import matmul
-from workers.detached import run_batch
-from workers.detached.pack_batch import (
+from mallorn.workers.detached import run_batch
+from mallorn.workers.detached.pack_batch import (
     CHECKED_INTS,
     RULES,
     TIMED_FLOATS,
     TIMED_INTS,
     describe_random_arguments,
 )
-from workers.detached.run_batch import Timing
-from workers.device import cpu_speed_limits, detect_host
-from workers.tvm import compare_outputs, remote_device
-from workers.tvm.parsed_program_cache import parse_module
-from workers.tvm.reference_outputs import random_arguments
+from mallorn.workers.detached.run_batch import Timing
+from mallorn.workers.device import cpu_speed_limits, detect_host
+from mallorn.workers.tvm import compare_outputs, remote_device
+from mallorn.workers.tvm.parsed_program_cache import parse_module
+from mallorn.workers.tvm.reference_outputs import random_arguments
+from tests.fixtures.hazards import matmul
 
 US = st.floats(min_value=0.5, max_value=1e6)
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from mallorn.core.outcomes import is_disturbed
+from mallorn.workers.detached.batch_record import read_results
+from mallorn.workers.detached.run_batch import FORMAT, BatchRefused, ResultsFile, run_calls
 from tests.fixtures.batches import (
     HOST,
     begin,
@@ -20,8 +22,6 @@ from tests.fixtures.batches import (
     write_manifest,
 )
 from tests.fixtures.waiting import wait_for
-from workers.detached.batch_record import read_results
-from workers.detached.run_batch import FORMAT, BatchRefused, ResultsFile, run_calls
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.disturbance import Disturbance
-from workers.detached import run_batch
-from workers.detached.batch_record import CallResult, SentCall
-from workers.detached.commit_batch_results import CarriedTimes
-from workers.detached.pack_batch import SHARED, make_timing_call, zip_shared_modules
-from workers.device.device_class import Endpoint
-from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.detached import run_batch
+from mallorn.workers.detached.batch_record import CallResult, SentCall
+from mallorn.workers.detached.commit_batch_results import CarriedTimes
+from mallorn.workers.detached.pack_batch import SHARED, make_timing_call, zip_shared_modules
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 
 GPU = parse_target({"kind": "cuda", "arch": "sm_90a"})
 CPU = parse_target({"kind": "llvm", "num-cores": 2})

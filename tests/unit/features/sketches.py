@@ -2,7 +2,7 @@
 
 import json
 
-from searchers.space import Choice, ChoiceKind, Sketch
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 
 UNROLL = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2, 3), labels=(0, 16, 64, 512), weights=(0.25,) * 4)
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from costmodels.views import CODE
-from workers.features.assembly_counts_view import COLUMNS, code_features
-from workers.features.assembly_parser import functions_of
+from mallorn.costmodels.views import CODE
+from mallorn.workers.features.assembly_counts_view import COLUMNS, code_features
+from mallorn.workers.features.assembly_parser import functions_of
 
 X86 = """
 \t.type\t__tvm_ffi_main,@function

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from costmodels.views import DECISIONS, VIEWS
 from mallorn.core.registry import REGISTRY, resolve
-from searchers.space import Candidate, Sketch
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.views import DECISIONS, VIEWS
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.workers.features.feature_extractor import Extractor
 from tests.kits.extractors import MADE_UP, ExtractorTestCase
 from tests.unit.features.sketches import PRODUCT_WORK, REAL, product
-from workers.features.feature_extractor import Extractor
 
 
 class TestEveryExtractor(ExtractorTestCase):

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from costmodels.views import LOOPS
-from searchers.space import Matrix, Sketch
-from tests.unit.features.sketches import PRODUCT_WORK, SUM_WORK, factored, product
-from workers.features.loop_tree_view import (
+from mallorn.costmodels.views import LOOPS
+from mallorn.searchers.space import Matrix, Sketch
+from mallorn.workers.features.loop_tree_view import (
     BLOCK,
     DEPTH,
     EXTENT,
@@ -24,6 +23,7 @@ from workers.features.loop_tree_view import (
     VECTOR,
     LoopsView,
 )
+from tests.unit.features.sketches import PRODUCT_WORK, SUM_WORK, factored, product
 
 TREE = LoopsView()
 

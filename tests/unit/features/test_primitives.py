@@ -2,10 +2,17 @@
 
 import numpy as np
 
-from costmodels.views import PRIMITIVES
-from searchers.space import Matrix, Sketch
+from mallorn.costmodels.views import PRIMITIVES
+from mallorn.searchers.space import Matrix, Sketch
+from mallorn.workers.features.schedule_primitives_view import (
+    BLOCK,
+    DECIDED,
+    FIRST_NUMBER,
+    KINDS,
+    OTHER,
+    Primitives,
+)
 from tests.unit.features.sketches import PRODUCT_WORK, factored, product
-from workers.features.schedule_primitives_view import BLOCK, DECIDED, FIRST_NUMBER, KINDS, OTHER, Primitives
 
 
 def table(sketch: Sketch, *decisions: int, work: tuple[float, ...] = PRODUCT_WORK) -> Matrix:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from workers.features.assembly_parser import functions_of
-from workers.features.executed_instructions_view import (
+from mallorn.workers.features.assembly_parser import functions_of
+from mallorn.workers.features.executed_instructions_view import (
     COUNTS_ON_ARM64,
     COUNTS_ON_X86,
     UNKNOWN,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import tvm
 
-from graphc.core.graph_pass import ReportingPass
-from graphc.core.pass_registry import FOLLOWED_BY
-from workers.tvm.graph_recipes import Recipe, skipped_passes, stored_recipe
-from workers.tvm.run_recipe_passes import run_passes_skipping_failures
+from mallorn.graphc.core.graph_pass import ReportingPass
+from mallorn.graphc.core.pass_registry import FOLLOWED_BY
+from mallorn.workers.tvm.graph_recipes import Recipe, skipped_passes, stored_recipe
+from mallorn.workers.tvm.run_recipe_passes import run_passes_skipping_failures
 
 PLANTED = "planted by a test"
 

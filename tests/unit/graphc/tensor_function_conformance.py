@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tvm
 
-from graphc.core.graph_pass import TensorFunctionPass
-from graphc.core.pass_runner import run_passes as run_steps
+from mallorn.graphc.core.graph_pass import TensorFunctionPass
+from mallorn.graphc.core.pass_runner import run_passes as run_steps
+from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, random
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
-from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 
 TARGET = tvm.target.Target(HASWELL)
 

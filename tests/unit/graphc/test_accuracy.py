@@ -6,9 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.export.compare_with_onnxruntime import relative_error
-from workers.interfaces.model_compiler import Reference
-from workers.tvm.compare_outputs import compare_models, compare_outputs, rounded_outputs_error, tolerance
+from mallorn.graphc.export.compare_with_onnxruntime import relative_error
+from mallorn.workers.interfaces.model_compiler import Reference
+from mallorn.workers.tvm.compare_outputs import (
+    compare_models,
+    compare_outputs,
+    rounded_outputs_error,
+    tolerance,
+)
 
 REF = np.array([1.0, -4.0, 2.0], "float32")
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.script import from_source
 
-from graphc.core import graph_rewriting
-from graphc.fold.share_equal_constants import Constants
-from graphc.ranges import reduce_weight_layouts as layouts_module
-from graphc.ranges.reduce_weight_layouts import (
+from mallorn.graphc.core import graph_rewriting
+from mallorn.graphc.fold.share_equal_constants import Constants
+from mallorn.graphc.ranges import reduce_weight_layouts as layouts_module
+from mallorn.graphc.ranges.reduce_weight_layouts import (
     Digit,
     keeps_runs_contiguous,
     merge_digits,

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from workers.device.random_and_saved_arrays import load_arrays, save_arrays
+from mallorn.workers.device.random_and_saved_arrays import load_arrays, save_arrays
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool", ml_dtypes.bfloat16], ids=str)

@@ -5,8 +5,8 @@ from typing import Any
 
 from tvm import te, topi
 
-from workers.interfaces.tensor_arguments import FREE_RANGE, pack_arguments, unpack_arguments
-from workers.tvm.program_arguments import arguments
+from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, pack_arguments, unpack_arguments
+from mallorn.workers.tvm.program_arguments import arguments
 
 Program = Callable[..., Any]
 

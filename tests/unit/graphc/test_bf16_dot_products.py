@@ -10,17 +10,17 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.quant.bf16_dot_products import Bf16DotProducts
-from searchers.decision_space import SketchRules
+from mallorn.graphc.quant.bf16_dot_products import Bf16DotProducts
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.workers.features.loop_tree_view import LoopsView
+from mallorn.workers.tvm.graph_recipes import BF16
+from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
+from mallorn.workers.tvm.rebuild_schedule import rebuild
+from mallorn.workers.tvm.reference_outputs import replace_special_instructions
+from mallorn.workers.tvm.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import NHWC, TILES, difference, program, random, run
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.features.loop_tree_view import LoopsView
-from workers.tvm.graph_recipes import BF16
-from workers.tvm.parsed_program_cache import parse_tvm_target
-from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.reference_outputs import replace_special_instructions
-from workers.tvm.sketches import design_space
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
 TARGET = '{"kind":"llvm","mcpu":"znver5","num-cores":1}'

@@ -8,7 +8,7 @@ from onnx import ModelProto, helper, numpy_helper
 from tvm import relax, topi
 from tvm.relax.frontend.onnx import from_onnx
 
-from graphc.layout.prepare_convert_layout import ClipToMaxMin
+from mallorn.graphc.layout.prepare_convert_layout import ClipToMaxMin
 from tests.unit.graphc.networks import random, run
 from tests.unit.graphc.pass_conformance import PassConformance
 

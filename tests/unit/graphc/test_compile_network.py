@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto
 
-from graphc.core.pass_registry import make_pass
-from graphc.export import compile_network
+from mallorn.graphc.core.pass_registry import make_pass
+from mallorn.graphc.export import compile_network
 
 
 @pytest.mark.parametrize("name", ["runtime.load_module", "support.cc.create_shared", "os.system"])

@@ -10,15 +10,15 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.quant.compute_in_integers import ComputeInIntegers
+from mallorn.graphc.quant.compute_in_integers import ComputeInIntegers
+from mallorn.workers.tvm.graph_recipes import TUNED
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_steps
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import network
 from tests.unit.graphc.pass_conformance import PassConformance
 from tests.unit.graphc.quantized_arithmetic import Emit, dequantized, quantized
 from tests.unit.graphc.test_int8_dot_products import WIDE, WITHOUT
-from workers.tvm.graph_recipes import TUNED
-from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_steps
 
 onnxruntime = pytest.importorskip("onnxruntime")
 from tests.unit.graphc.test_import_quantized_operators import (  # noqa: E402 (they need onnxruntime)

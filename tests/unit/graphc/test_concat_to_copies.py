@@ -7,12 +7,12 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.conv.conv3x3_to_winograd import Conv3x3ToWinograd
-from graphc.layout.concat_to_copies import MOST_PARTS, ConcatToCopies
+from mallorn.graphc.conv.conv3x3_to_winograd import Conv3x3ToWinograd
+from mallorn.graphc.layout.concat_to_copies import MOST_PARTS, ConcatToCopies
+from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.sketches import design_space
 from tests.unit.graphc.networks import HASWELL, NHWC, difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
-from workers.tvm.rebuild_schedule import full_trace, rebuild
-from workers.tvm.sketches import design_space
 
 WIDE, NARROW = (1, 3, 5, 24), (1, 3, 5, 4)
 

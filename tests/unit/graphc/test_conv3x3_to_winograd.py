@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from graphc.conv import conv3x3_to_winograd
+from mallorn.graphc.conv import conv3x3_to_winograd
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import NHWC, difference, run
 from tests.unit.graphc.pass_conformance import PassConformance

@@ -8,9 +8,9 @@ import pytest
 from onnx import NodeProto, helper
 
 from mallorn.core.values.graph_report import RemainingCopy
+from mallorn.workers.tvm.report_passes import report_passes
 from tests.fixtures.onnx_network import Shapes, saved
 from tests.unit.graphc.networks import HASWELL, random
-from workers.tvm.report_passes import report_passes
 
 Found = list[tuple[str, str, int]]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from graphc.layout.join_rows import CopyChannelRuns
+from mallorn.graphc.layout.join_rows import CopyChannelRuns
 from tests.unit.graphc.networks import NHWC, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 

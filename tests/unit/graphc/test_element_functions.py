@@ -16,12 +16,12 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
-from graphc.core import pass_runner
-from graphc.export import compile_network
+from mallorn.graphc.core import pass_runner
+from mallorn.graphc.export import compile_network
+from mallorn.workers.tvm.explain_kernels import library_calls
+from mallorn.workers.tvm.extract_tasks import count_operations
+from mallorn.workers.tvm.graph_recipes import TUNED, step_json
 from tests.unit.graphc.networks import HASWELL, network
-from workers.tvm.explain_kernels import library_calls
-from workers.tvm.extract_tasks import count_operations
-from workers.tvm.graph_recipes import TUNED, step_json
 
 OPSET: Final = 22
 LIMITS: Final = np.array(

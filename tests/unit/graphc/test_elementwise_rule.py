@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
-from graphc.core.graph_rewriting import WIDEST
-from graphc.tasks.mark_elementwise_rows import LINE, MarkElementwiseRows, choose_vector_width
+from mallorn.graphc.core.graph_rewriting import WIDEST
+from mallorn.graphc.tasks.mark_elementwise_rows import LINE, MarkElementwiseRows, choose_vector_width
+from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.tuning_database import apply_trace
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import UNOPTIMIZED, network, random, weights
-from workers.tvm.rebuild_schedule import full_trace, rebuild
-from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import apply_trace
 
 TARGET = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Compute = Callable[[Any, Any], Any]

@@ -10,8 +10,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.export import embed_weights
-from workers.tvm.linker import link_shared
+from mallorn.graphc.export import embed_weights
+from mallorn.workers.tvm.linker import link_shared
 
 WEIGHTS = np.random.default_rng(0).random((257, 129), "float32")
 HAS_ASSEMBLER = pytest.mark.skipif(not embed_weights.weight_embedding_options(), reason="needs an assembler")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from graphc.fold.fold_batch_norm import FoldBatchNorm
+from mallorn.graphc.fold.fold_batch_norm import FoldBatchNorm
 from tests.unit.graphc.networks import NHWC, difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
 

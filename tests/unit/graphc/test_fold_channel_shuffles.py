@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tvm import relax
 
-from graphc.layout.fold_channel_shuffles import FoldChannelShuffles
+from mallorn.graphc.layout.fold_channel_shuffles import FoldChannelShuffles
 from tests.unit.graphc.networks import difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
 

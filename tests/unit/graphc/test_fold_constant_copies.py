@@ -7,8 +7,8 @@ import pytest
 import tvm
 from tvm import relax, te
 
-from graphc.core.graph_pass import Leave
-from graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies, run_copies
+from mallorn.graphc.core.graph_pass import Leave
+from mallorn.graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies, run_copies
 from tests.unit.graphc.networks import run
 
 W = np.arange(6 * 8, dtype="float32").reshape(6, 8)

@@ -8,13 +8,13 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.core.graph_pass import Report
-from graphc.core.pass_registry import make_passes
-from graphc.core.pass_runner import run_passes as run_steps
-from graphc.fold.fold_constant_operators import FoldRemainingConstants
+from mallorn.graphc.core.graph_pass import Report
+from mallorn.graphc.core.pass_registry import make_passes
+from mallorn.graphc.core.pass_runner import run_passes as run_steps
+from mallorn.graphc.fold.fold_constant_operators import FoldRemainingConstants
+from mallorn.workers.tvm.graph_recipes import TUNED, TUNED_GPU, step_json
 from tests.unit.graphc.networks import HASWELL, network, random, run, weights
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
-from workers.tvm.graph_recipes import TUNED, TUNED_GPU, step_json
 
 SIZES = (4, 6)
 Made = Callable[[Any], Any]

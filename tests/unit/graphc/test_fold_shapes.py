@@ -8,10 +8,10 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from graphc.export.compile_network import simplify_onnx_model
-from graphc.onnx import fold_shapes, unroll_loops
 from mallorn.core.errors import InvalidModel
-from workers.tvm.import_onnx_to_relax import load_network
+from mallorn.graphc.export.compile_network import simplify_onnx_model
+from mallorn.graphc.onnx import fold_shapes, unroll_loops
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 node = helper.make_node

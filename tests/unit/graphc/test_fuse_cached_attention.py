@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from graphc.attention.fuse_cached_attention import FuseCachedAttention
+from mallorn.graphc.attention.fuse_cached_attention import FuseCachedAttention
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import random
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.quant.fuse_linear_sums import FuseDequantize
+from mallorn.graphc.quant.fuse_linear_sums import FuseDequantize
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import run
 from tests.unit.graphc.pass_conformance import PassConformance

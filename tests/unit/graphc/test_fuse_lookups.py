@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.layout.join_rows import FuseLookups
+from mallorn.graphc.layout.join_rows import FuseLookups
 from tests.unit.graphc.networks import difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
 

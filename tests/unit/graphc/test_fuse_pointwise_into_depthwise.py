@@ -8,11 +8,19 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.conv.fuse_pointwise_into_depthwise import FusePointwiseIntoDepthwise
 from mallorn.core.values.machine import assume_typical_cpu
-from searchers.decision_space import SketchRules
-from searchers.roller.rank_candidates import ranked
-from searchers.space import Sketch
+from mallorn.graphc.conv.fuse_pointwise_into_depthwise import FusePointwiseIntoDepthwise
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.searchers.space import Sketch
+from mallorn.workers.features.feature_extractor import AlignedDecisions
+from mallorn.workers.features.loop_tree_view import LoopsView
+from mallorn.workers.features.schedule_primitives_view import Primitives
+from mallorn.workers.tvm.program_arguments import tensor_args
+from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
+from mallorn.workers.tvm.rebuild_schedule import rebuild
+from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.workload_key import rename_blocks_canonically
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import (
     HASWELL,
@@ -27,14 +35,6 @@ from tests.unit.graphc.networks import (
     weights,
 )
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.features.feature_extractor import AlignedDecisions
-from workers.features.loop_tree_view import LoopsView
-from workers.features.schedule_primitives_view import Primitives
-from workers.tvm.program_arguments import tensor_args
-from workers.tvm.program_blocks import blocks_of, operator_of
-from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.sketches import design_space
-from workers.tvm.workload_key import rename_blocks_canonically
 
 DATA, INNER = (2, 8, 12, 6), 48
 Between = Callable[[Any, Any], Any]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from graphc.quant.fuse_linear_sums import FuseRequantize
+from mallorn.graphc.quant.fuse_linear_sums import FuseRequantize
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import run
 from tests.unit.graphc.pass_conformance import PassConformance

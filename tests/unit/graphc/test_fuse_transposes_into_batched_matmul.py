@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from graphc.matmul.fuse_transposes_into_batched_matmul import FuseTransposesIntoBatchedMatmul
+from mallorn.graphc.matmul.fuse_transposes_into_batched_matmul import FuseTransposesIntoBatchedMatmul
 from tests.unit.graphc.networks import difference, run
 from tests.unit.graphc.pass_conformance import PassConformance
 

@@ -13,9 +13,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-from graphc.norm.find_group_norms import FindGroupNorms
-from graphc.norm.group_norm_to_partial_sums import GroupNormToPartialSums
-from graphc.phases import CHANNELS_LAST
+from mallorn.graphc.norm.find_group_norms import FindGroupNorms
+from mallorn.graphc.norm.group_norm_to_partial_sums import GroupNormToPartialSums
+from mallorn.graphc.phases import CHANNELS_LAST
 from tests.unit.graphc.networks import difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 

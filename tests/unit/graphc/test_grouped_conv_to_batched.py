@@ -7,8 +7,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.conv.grouped_conv_to_batched import GroupedConvToBatched, KeepJoinedGroupsApart
-from graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
+from mallorn.graphc.conv.grouped_conv_to_batched import GroupedConvToBatched, KeepJoinedGroupsApart
+from mallorn.graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
+from mallorn.workers.tvm.sketches import design_space
 from tests.unit.graphc.networks import (
     HASWELL,
     NHWC,
@@ -23,7 +24,6 @@ from tests.unit.graphc.networks import (
     weights,
 )
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.tvm.sketches import design_space
 
 CALL = "relax.call_tir"
 DATA = (2, 7, 9, 24)

@@ -11,11 +11,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
-from graphc.convert.import_activations import CONVERTERS
-from graphc.core import pass_runner
-from graphc.export import compile_network
+from mallorn.graphc.convert.import_activations import CONVERTERS
+from mallorn.graphc.core import pass_runner
+from mallorn.graphc.export import compile_network
+from mallorn.workers.tvm.graph_recipes import TUNED, step_json
 from tests.unit.graphc.networks import HASWELL, random, run
-from workers.tvm.graph_recipes import TUNED, step_json
 
 SIZES = (1, 16, 7, 7)
 WEIGHTS = numpy_helper.from_array(random(16, 16, 3, 3) * np.float32(0.1), "weights")

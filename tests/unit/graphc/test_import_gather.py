@@ -9,9 +9,9 @@ import pytest
 import tvm
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from graphc.export.compile_network import import_graph
+from mallorn.graphc.export.compile_network import import_graph
+from mallorn.workers.tvm.run_recipe_passes import count_operators
 from tests.unit.graphc import networks
-from workers.tvm.run_recipe_passes import count_operators
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
 

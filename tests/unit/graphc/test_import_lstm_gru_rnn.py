@@ -9,12 +9,12 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 
-from graphc.rnn.scan_function import Scan
 from mallorn.core.errors import InvalidModel
+from mallorn.graphc.rnn.scan_function import Scan
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL
-from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.run_recipe_passes import as_tvm_target
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 4, 6, 20
 WIDE = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'

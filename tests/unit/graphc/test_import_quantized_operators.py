@@ -10,8 +10,8 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from tests.unit.graphc import networks
-from workers.tvm.import_onnx_to_relax import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
 quantization = pytest.importorskip("onnxruntime.quantization")

@@ -8,17 +8,17 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.quant.int8_depthwise_conv import Int8DepthwiseConv
 from mallorn.core.values.machine import assume_typical_cpu
-from searchers.roller.rank_candidates import ranked
+from mallorn.graphc.quant.int8_depthwise_conv import Int8DepthwiseConv
+from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.workers.tvm.program_arguments import tensor_args
+from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
+from mallorn.workers.tvm.rebuild_schedule import rebuild
+from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.workload_key import rename_blocks_canonically
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, NHWC, UNOPTIMIZED, fused, program, random_of, run
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.tvm.program_arguments import tensor_args
-from workers.tvm.program_blocks import blocks_of, operator_of
-from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.sketches import design_space
-from workers.tvm.workload_key import rename_blocks_canonically
 
 DATA = (2, 9, 12, 48)
 

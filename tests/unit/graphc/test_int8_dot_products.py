@@ -8,17 +8,17 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.quant.int8_dot_products import Int8DotProducts
 from mallorn.core.targets import Target
+from mallorn.graphc.quant.int8_dot_products import Int8DotProducts
+from mallorn.workers.device.target_support import find_unsupported_reason
+from mallorn.workers.tvm.rebuild_schedule import rebuild
+from mallorn.workers.tvm.reference_outputs import replace_special_instructions
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, NHWC, TILES, program, random_of, run
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.device.target_support import find_unsupported_reason
-from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.reference_outputs import replace_special_instructions
-from workers.tvm.run_recipe_passes import as_tvm_target
-from workers.tvm.sketches import design_space
-from workers.tvm.tensor_intrinsics import load_intrinsics
 
 TARGETS = {
     "512 bits": '{"kind":"llvm","mcpu":"znver4","num-cores":1}',

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
-from graphc.quant.keep_block_quantized_weights import KeepBlockQuantizedWeights
-from graphc.quant.llvm_byte_dot_products import best_instruction
 from mallorn.core.errors import InvalidModel
+from mallorn.graphc.quant.keep_block_quantized_weights import KeepBlockQuantizedWeights
+from mallorn.graphc.quant.llvm_byte_dot_products import best_instruction
+from mallorn.workers.tvm.extract_tasks import describe_task
+from mallorn.workers.tvm.graph_recipes import TUNED
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_steps
+from mallorn.workers.tvm.workload_key import rename_blocks_canonically
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.pass_conformance import PassConformance
 from tests.unit.graphc.test_int8_dot_products import WIDE
-from workers.tvm.extract_tasks import describe_task
-from workers.tvm.graph_recipes import TUNED
-from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.run_recipe_passes import as_tvm_target, count_operators, run_steps
-from workers.tvm.workload_key import rename_blocks_canonically
 
 onnxruntime = pytest.importorskip("onnxruntime")
 NEAR = 3e-4  # of the largest result: inputs are of 13 bits at least

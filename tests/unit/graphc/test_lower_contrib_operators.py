@@ -11,8 +11,8 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 
 from mallorn.core.errors import InvalidModel
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from tests.unit.graphc import networks
-from workers.tvm.import_onnx_to_relax import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
 Arrays = Mapping[str, Any]

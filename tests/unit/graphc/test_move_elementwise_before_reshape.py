@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
+from mallorn.graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
 from tests.unit.graphc.networks import difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tvm import relax
 
-from graphc.conv.move_pool_before_pointwise import MovePoolBeforePointwise
+from mallorn.graphc.conv.move_pool_before_pointwise import MovePoolBeforePointwise
 from tests.unit.graphc.networks import NHWC, network, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 

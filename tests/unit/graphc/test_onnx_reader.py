@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
-from graphc.export.compile_network import patch_importer_and_list_operators, simplify_onnx_model
 from mallorn.core.errors import InvalidModel
-from workers.tvm.check_onnx_model import read_model, refuse_unknown_operators
+from mallorn.graphc.export.compile_network import patch_importer_and_list_operators, simplify_onnx_model
+from mallorn.workers.tvm.check_onnx_model import read_model, refuse_unknown_operators
 
 Build = Callable[..., ModelProto]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from workers.tvm import engine_child
+from mallorn.workers.tvm import engine_child
 
 pytest.importorskip("onnxruntime")
 

@@ -9,9 +9,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 pytest.importorskip("onnxruntime")
+from mallorn.workers.tvm.run_recipe_passes import count_operators
 from tests.unit.graphc.test_compute_in_integers import lowered, near
 from tests.unit.graphc.test_import_quantized_operators import made, sample
-from workers.tvm.run_recipe_passes import count_operators
 
 CHANNELS, SHAPE = 16, (1, 16, 8, 8)
 

@@ -7,7 +7,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.conv.pad_conv_to_vectors import PadConvToVectors
+from mallorn.graphc.conv.pad_conv_to_vectors import PadConvToVectors
+from mallorn.workers.tvm.sketches import design_space
 from tests.unit.graphc.networks import (
     HASWELL,
     NHWC,
@@ -22,7 +23,6 @@ from tests.unit.graphc.networks import (
     weights,
 )
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.tvm.sketches import design_space
 
 DATA = (2, 7, 9, 6)
 

@@ -12,14 +12,22 @@ import tvm
 from onnx import helper
 from tvm import relax
 
-from graphc.core.pass_registry import ARGUMENTS, OLD_NAMES, OWN_PASSES, resolve_pass
-from graphc.core.pass_runner import run_passes
-from graphc.export.export_checks import Refused, check_error
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
+from mallorn.graphc.core.pass_registry import ARGUMENTS, OLD_NAMES, OWN_PASSES, resolve_pass
+from mallorn.graphc.core.pass_runner import run_passes
+from mallorn.graphc.export.export_checks import Refused, check_error
+from mallorn.workers.tvm.graph_recipes import (
+    BF16,
+    TUNED,
+    Recipe,
+    precision_of,
+    recipe_of,
+    step_json,
+    stored_recipe,
+)
 from tests.fixtures.onnx_network import saved
 from tests.fixtures.trap import OLD_TABLES
 from tests.unit.graphc.networks import HASWELL, NHWC, network, weights
-from workers.tvm.graph_recipes import BF16, TUNED, Recipe, precision_of, recipe_of, step_json, stored_recipe
 
 OLD_BY_NEW = {name: old for old, name in OLD_NAMES.items()}
 

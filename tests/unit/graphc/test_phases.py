@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from graphc.core.graph_pass import ReportingPass
-from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
-from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
+from mallorn.graphc.core.graph_pass import ReportingPass
+from mallorn.graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
+from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 
 
 def named(step: str) -> list[str]:

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.tvm.extract_tasks_of_range import MOST_POINTS, choose_geometric_sizes, choose_points_to_tune
+from mallorn.workers.tvm.extract_tasks_of_range import (
+    MOST_POINTS,
+    choose_geometric_sizes,
+    choose_points_to_tune,
+)
 
 BOUNDS = st.tuples(st.integers(1, 600), st.integers(0, 600)).map(lambda pair: [pair[0], sum(pair)])
 RANGES = st.dictionaries(st.sampled_from("abc"), BOUNDS, min_size=1)

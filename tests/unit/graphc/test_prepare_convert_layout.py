@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-from graphc.layout.prepare_convert_layout import PrepareConvertLayout
-from graphc.phases import CHANNELS_LAST
+from mallorn.graphc.layout.prepare_convert_layout import PrepareConvertLayout
+from mallorn.graphc.phases import CHANNELS_LAST
 from tests.unit.graphc.networks import difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 

@@ -11,11 +11,15 @@ import tvm
 from onnx import numpy_helper
 
 from benchmarks.networks.quantised import QUANTISED
-from graphc.export import compile_network
-from graphc.export.compare_with_onnxruntime import errors_against_onnxruntime, relative_error, run_onnxruntime
-from graphc.export.export_checks import Refused, check_error, largest_allowed_error
+from mallorn.graphc.export import compile_network
+from mallorn.graphc.export.compare_with_onnxruntime import (
+    errors_against_onnxruntime,
+    relative_error,
+    run_onnxruntime,
+)
+from mallorn.graphc.export.export_checks import Refused, check_error, largest_allowed_error
+from mallorn.workers.tvm import engine_child
 from tests.unit.graphc import networks
-from workers.tvm import engine_child
 
 pytest.importorskip("onnxruntime")
 from tests.unit.graphc.test_compute_in_integers import lowered

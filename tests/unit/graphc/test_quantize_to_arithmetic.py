@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from graphc.quant.quantize_to_arithmetic import QuantizeToArithmetic
+from mallorn.graphc.quant.quantize_to_arithmetic import QuantizeToArithmetic
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from tests.unit.graphc.networks import network, random, run
 from tests.unit.graphc.pass_conformance import PassConformance
 from tests.unit.graphc.quantized_arithmetic import Emit, dequantized, quantized
 from tests.unit.graphc.test_int8_dot_products import WITHOUT
-from workers.tvm.run_recipe_passes import as_tvm_target
 
 
 class TestQuantizeToArithmetic(PassConformance):

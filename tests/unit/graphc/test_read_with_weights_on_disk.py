@@ -10,8 +10,8 @@ import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from graphc.export.compile_network import import_graph
-from graphc.onnx import read_with_weights_on_disk
+from mallorn.graphc.export.compile_network import import_graph
+from mallorn.graphc.onnx import read_with_weights_on_disk
 from tests.unit.graphc import networks
 
 KINDS = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")

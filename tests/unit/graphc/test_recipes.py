@@ -8,12 +8,11 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.core.pass_runner import run_passes as run_steps
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.graph_report import StoredRecipe
-from tests.unit.graphc.networks import HASWELL, NHWC, network, weights
-from workers.tvm.graph_recipes import (
+from mallorn.graphc.core.pass_runner import run_passes as run_steps
+from mallorn.workers.tvm.graph_recipes import (
     BF16,
     DIRECT,
     DIRECT_BF16,
@@ -29,6 +28,7 @@ from workers.tvm.graph_recipes import (
     stored_recipe,
     with_skipped_passes,
 )
+from tests.unit.graphc.networks import HASWELL, NHWC, network, weights
 
 CPU = parse_target({"kind": "llvm", "num-cores": 2})
 GPU = parse_target("nvidia/nvidia-a100")
@@ -44,8 +44,8 @@ def test_survives_json(recipe: Recipe) -> None:
 def test_every_step_is_a_graph_pass(recipe: Recipe) -> None:
     from tvm.ir import transform
 
-    from graphc.core.graph_pass import ReportingPass
-    from graphc.core.pass_registry import make_pass
+    from mallorn.graphc.core.graph_pass import ReportingPass
+    from mallorn.graphc.core.pass_registry import make_pass
 
     made = [make_pass(step_json(step)) for step in recipe.before + recipe.after]
     assert all(isinstance(one, ReportingPass | transform.Pass) for one in made)
@@ -90,7 +90,7 @@ def test_what_is_no_recipe_is_refused(value: dict[str, object]) -> None:
 
 
 def test_naming_a_recipe_loads_no_tvm() -> None:
-    program = "import sys, workers.tvm.graph_recipes; sys.exit('tvm' in sys.modules)"
+    program = "import sys, mallorn.workers.tvm.graph_recipes; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -106,8 +106,8 @@ def test_naming_a_recipe_loads_no_tvm() -> None:
     ids=["AVX-512", "AVX2", "SSE", "as told", "NEON"],
 )
 def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int) -> None:
-    from graphc.core.pass_registry import make_pass
-    from workers.tvm.run_recipe_passes import as_tvm_target
+    from mallorn.graphc.core.pass_registry import make_pass
+    from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 
     with as_tvm_target(attrs):
         assert make_pass({"call": "vector_lanes", "args": []}) == lanes

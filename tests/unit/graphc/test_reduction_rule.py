@@ -8,16 +8,16 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.tasks.mark_reductions import FOLD, MarkReductions
 from mallorn.core.values.machine import assume_typical_cpu
-from searchers.roller.rank_candidates import ranked
-from searchers.space import ChoiceKind
+from mallorn.graphc.tasks.mark_reductions import FOLD, MarkReductions
+from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.searchers.space import ChoiceKind
+from mallorn.workers.tvm.loop_nests import nests
+from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.tuning_database import apply_trace
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, UNOPTIMIZED, network, random
-from workers.tvm.loop_nests import nests
-from workers.tvm.rebuild_schedule import full_trace, rebuild
-from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import apply_trace
 
 WIDE = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Reduce = Callable[[Any], Any]

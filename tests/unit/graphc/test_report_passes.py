@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper, numpy_helper
 
-from graphc.phases import pass_table
 from mallorn.core.errors import UnknownName
+from mallorn.graphc.phases import pass_table
+from mallorn.workers.interfaces.model_compiler import PassReport
+from mallorn.workers.tvm.report_passes import report_passes
 from tests.unit.graphc.networks import HASWELL
-from workers.interfaces.model_compiler import PassReport
-from workers.tvm.report_passes import report_passes
 
 PAD = "pad_matmul_to_tiles"
 

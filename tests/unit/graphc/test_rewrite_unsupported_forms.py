@@ -10,10 +10,10 @@ import tvm
 from onnx import TensorProto, helper
 
 from benchmarks.zoo.trying_child import try_case
-from graphc.onnx.rewrite_unsupported_forms import rewrite
 from mallorn.core.errors import InvalidModel
+from mallorn.graphc.onnx.rewrite_unsupported_forms import rewrite
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from tests.unit.graphc import networks
-from workers.tvm.import_onnx_to_relax import load_network
 
 RIGHT = [
     "test_attention_23_boolmask_fullymasked_row_nan_robustness",

@@ -13,12 +13,12 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-from graphc.conv.split_conv_transpose_by_phase import SplitConvTransposeByPhase
-from graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
-from graphc.phases import CHANNELS_LAST
+from mallorn.graphc.conv.split_conv_transpose_by_phase import SplitConvTransposeByPhase
+from mallorn.graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
+from mallorn.graphc.phases import CHANNELS_LAST
+from mallorn.workers.tvm.sketches import design_space
 from tests.unit.graphc.networks import HASWELL, difference, fused, network, program, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.tvm.sketches import design_space
 
 
 @st.composite

@@ -15,33 +15,33 @@ import numpy as np
 import pytest
 import tvm
 
-from graphc.quant import tile_function
-from graphc.quant.dot_product_function import Sums
-from graphc.quant.tile_function import WIDTH, TiledSums, divide_into_tiles
-from graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import assume_typical_cpu
-from searchers.roller.rank_candidates import ranked
+from mallorn.graphc.quant import tile_function
+from mallorn.graphc.quant.dot_product_function import Sums
+from mallorn.graphc.quant.tile_function import WIDTH, TiledSums, divide_into_tiles
+from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
+from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.workers.device.target_support import find_unsupported_reason
+from mallorn.workers.tvm.loop_nests import nests
+from mallorn.workers.tvm.program_arguments import arguments
+from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
+from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.reference_outputs import reduction_length, replace_special_instructions
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
+from mallorn.workers.tvm.sketches import design_space
+from mallorn.workers.tvm.tuning_database import apply_trace
 from tests.unit.graphc.networks import TILES, random_of
-from workers.device.target_support import find_unsupported_reason
-from workers.tvm.loop_nests import nests
-from workers.tvm.program_arguments import arguments
-from workers.tvm.program_blocks import blocks_of, operator_of
-from workers.tvm.rebuild_schedule import full_trace, rebuild
-from workers.tvm.reference_outputs import reduction_length, replace_special_instructions
-from workers.tvm.run_recipe_passes import as_tvm_target
-from workers.tvm.sketches import design_space
-from workers.tvm.tuning_database import apply_trace
 
 PLAIN = '{"kind":"llvm","num-cores":1,"opt-level":0}'
 NAMED = '{"kind":"llvm","mcpu":"sapphirerapids","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
 ROOT = Path(__file__).resolve().parents[3]
 REFUSED = """
-from graphc.quant.tile_instructions import INT8
+from mallorn.graphc.quant.tile_instructions import INT8
 from tests.unit.graphc.test_tile_function import CASES, assert_sums, module, product
-from workers.device.detect_host import request_amx_tiles
-from workers.sandbox import seccomp
-from workers.sandbox.syscall import prctl
+from mallorn.workers.device.detect_host import request_amx_tiles
+from mallorn.workers.sandbox import seccomp
+from mallorn.workers.sandbox.syscall import prctl
 seccomp.NEVER["arch_prctl"] = (158, -1)
 prctl(38, 1)
 seccomp.install_syscall_filter(spawns=True, connects=True)

@@ -8,13 +8,13 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.layout.tile_transposes import TileTransposes
+from mallorn.graphc.layout.tile_transposes import TileTransposes
+from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
+from mallorn.workers.tvm.rebuild_schedule import rebuild
+from mallorn.workers.tvm.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, program, rewritten, run
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
-from workers.tvm.program_blocks import blocks_of, operator_of
-from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.sketches import design_space
 
 
 def network(shape: tuple[int, ...], axes: list[int] | None, dtype: str = "float32") -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tvm import relax
 
-from graphc.conv.trim_weights_on_padding import LAYOUTS, TrimWeightsOnPadding
+from mallorn.graphc.conv.trim_weights_on_padding import LAYOUTS, TrimWeightsOnPadding
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import difference, random, run
 from tests.unit.graphc.pass_conformance import PassConformance

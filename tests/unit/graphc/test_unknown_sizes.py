@@ -8,10 +8,10 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.core.pass_registry import OWN_PASSES
-from graphc.core.pass_runner import run_passes
+from mallorn.graphc.core.pass_registry import OWN_PASSES
+from mallorn.graphc.core.pass_runner import run_passes
+from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 from tests.unit.graphc.networks import NHWC
-from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
 OURS = [step for recipe in (TUNED, DIRECT, BF16) for step in recipe.before if step.name in OWN_PASSES]

@@ -8,10 +8,10 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.elementwise.vectorize_cumsum import VectorizeCumsum
+from mallorn.graphc.elementwise.vectorize_cumsum import VectorizeCumsum
+from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
 from tests.unit.graphc.networks import network, run
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.tvm.program_blocks import blocks_of, operator_of
 
 
 def summed(axis: int | None, dtype: str, *shape: int, exclusive: bool = False) -> Any:

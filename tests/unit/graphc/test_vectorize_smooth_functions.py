@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from graphc.elementwise.vectorize_smooth_functions import VectorizeSmoothFunctions
+from mallorn.graphc.elementwise.vectorize_smooth_functions import VectorizeSmoothFunctions
 from tests.unit.graphc.networks import network, random, run
 from tests.unit.graphc.pass_conformance import PassConformance
 

@@ -9,12 +9,12 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.norm.vectorize_softmax_and_layer_norm import VectorizeSoftmaxAndLayerNorm
+from mallorn.graphc.norm.vectorize_softmax_and_layer_norm import VectorizeSoftmaxAndLayerNorm
+from mallorn.workers.tvm.rebuild_schedule import rebuild
+from mallorn.workers.tvm.sketches import design_space
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, difference, program, random, rewritten, run
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.sketches import design_space
 
 SHAPES = [(3, 32), (1, 4, 5, 128), (2, 3, 48)]
 

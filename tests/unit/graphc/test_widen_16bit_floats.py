@@ -10,11 +10,11 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 
-from graphc.export.export_checks import largest_allowed_error
+from mallorn.graphc.export.export_checks import largest_allowed_error
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import difference
-from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.run_recipe_passes import as_tvm_target
 
 DTYPES = {TensorProto.FLOAT16: "float16", TensorProto.BFLOAT16: ml_dtypes.bfloat16}
 KINDS = pytest.mark.parametrize("kind", DTYPES, ids=["float16", "bfloat16"])

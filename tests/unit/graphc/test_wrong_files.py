@@ -19,11 +19,11 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
-from cli.main import app
+from mallorn.cli.main import app
 from mallorn.core.errors import InvalidModel, MallornError
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.onnx_export import as_onnx
-from workers.tvm.import_onnx_to_relax import load_network
+from mallorn.workers.tvm.import_onnx_to_relax import load_network
 
 Write = Callable[[Path], object]
 

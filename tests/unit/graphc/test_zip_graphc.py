@@ -8,10 +8,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from cli.terminal.explain_error import OURS
-from graphc.export.zip_graphc import write_archive
+from mallorn.graphc.export.zip_graphc import write_archive
 
-ROOT = Path(str(files("graphc")))
+ROOT = Path(str(files("mallorn.graphc")))
+GRAPHC = "mallorn.graphc"
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 
@@ -20,10 +20,10 @@ def test_it_imports_nothing_of_ours(source: Path) -> None:
     tree = ast.parse(source.read_text())
     named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     named += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    assert [name for name in named if f"{name}.".startswith("mallorn.") and not name.startswith(GRAPHC)] == []
     roots = {name.partition(".")[0] for name in named}
-    assert roots.isdisjoint(OURS - {"graphc"})
     # onnx brings ml_dtypes and protobuf.
-    known = {"graphc", "tvm", "tvm_ffi", "onnx", "numpy", "ml_dtypes", "google", "onnxruntime"}
+    known = {"mallorn", "tvm", "tvm_ffi", "onnx", "numpy", "ml_dtypes", "google", "onnxruntime"}
     assert roots - set(sys.stdlib_module_names) <= known
 
 
@@ -40,7 +40,7 @@ def test_it_holds_every_source_and_the_threads(tmp_path: Path) -> None:
     archive, script = write_archive(tmp_path)
     with ZipFile(archive) as opened:
         names = set(opened.namelist())
-    assert {f"graphc/{source.relative_to(ROOT)}" for source in SOURCES} <= names
-    assert "graphc/export/thread_pool.c" in names
+    assert {f"mallorn/graphc/{source.relative_to(ROOT)}" for source in SOURCES} <= names
+    assert "mallorn/graphc/export/thread_pool.c" in names
     assert not [name for name in names if "__pycache__" in name]
     assert script.read_text().startswith('"""Compile an ONNX model')

@@ -43,13 +43,13 @@ print([name for name in sys.modules if name.partition(".")[0] in {(*HEAVY, "type
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["submit", "--help"], ["tune", "--help"]])
 def test_the_command_line_needs_none_of_them(words: list[str]) -> None:
-    result = bare(f"from cli.main import app; app({words!r})")
+    result = bare(f"from mallorn.cli.main import app; app({words!r})")
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_a_command_loads_only_its_own_file() -> None:
     program = (
-        "from cli.main import app\n"
+        "from mallorn.cli.main import app\n"
         "try: app(['jobs', '--url', 'http://127.0.0.1:1'])\n"
         "except SystemExit as end: print(end.code, [m for m in sys.modules if m.endswith('.stack')])"
     )

@@ -8,15 +8,15 @@ from threading import Event
 
 import pytest
 
-from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn import Client
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from stack.tcp_ports import free_port
+from mallorn.db.repositories.job_events_and_warnings import Events
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
+from mallorn.stack.tcp_ports import free_port
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start, running
 from tests.fixtures.models import onnx_bytes
 from tests.fixtures.waiting import PATIENCE

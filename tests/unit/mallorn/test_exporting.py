@@ -10,7 +10,7 @@ import pytest
 
 from mallorn import Client
 from mallorn.core.errors import InvalidModel
-from mallorn.core.install_command import MissingPackage, pip_install_command
+from mallorn.core.installation import MissingPackage, pip_install_command
 from mallorn.onnx_export import as_onnx, to_onnx
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mallorn import Client
-from mallorn.core.install_command import MissingPackage, import_optional_module, pip_install_command
+from mallorn.core.installation import MissingPackage, import_optional_module, pip_install_command
 from mallorn.core.outcomes import Outcome
 from mallorn.dataframes import HISTORY
 from tests.fixtures.coordinator import Coordinator, OwnedRows

@@ -1,6 +1,6 @@
 """What a machine computes and moves, as people read it."""
 
-from cli.devices_and_workers import describe_machine
+from mallorn.cli.devices_and_workers import describe_machine
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Cache, assume_typical_cpu
 

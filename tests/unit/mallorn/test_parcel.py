@@ -14,9 +14,9 @@ from mallorn import Client
 from mallorn.core.errors import InvalidModel
 from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import as_onnx
+from mallorn.workers.process.unpack_model import unpack
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.onnx_network import onnx_network
-from workers.process.unpack_model import unpack
 
 
 def write(path: Path, location: str = "weights/all.bin") -> Path:

@@ -18,25 +18,25 @@ import pytest
 import mallorn
 import mallorn.http
 import mallorn.job
-from db.migrate import upgrade
-from db.session import Database
 from mallorn import Client, Job
 from mallorn import tune_model as tuning
 from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.core.install_command import MissingPackage, pip_install_command
+from mallorn.core.installation import MissingPackage, pip_install_command
 from mallorn.core.settings import settings
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
+from mallorn.db.migrate import upgrade
+from mallorn.db.session import Database
 from mallorn.http import Connection
 from mallorn.job import JobFailed
 from mallorn.local_service import Connected
-from stack.data_directory import DataDir
-from stack.read_only_coordinator import NothingRuns
+from mallorn.stack.data_directory import DataDir
+from mallorn.stack.read_only_coordinator import NothingRuns
+from mallorn.workers.device import nvidia_driver
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
-from workers.device import nvidia_driver
 
 PROGRESS = {
     "trials": 1,

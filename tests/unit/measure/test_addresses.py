@@ -4,8 +4,8 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.fleet_key import FleetKey
-from workers.device.private_sockets import is_own_address, listen, private_address
-from workers.device.tracker_client import NO_KEY
+from mallorn.workers.device.private_sockets import is_own_address, listen, private_address
+from mallorn.workers.device.tracker_client import NO_KEY
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "8.8.8.8", "224.0.0.1", "2001:4860:4860::8888"])

@@ -7,12 +7,12 @@ import pytest
 
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import assume_typical_cpu
-from searchers.space import Candidate, Sketch
-from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.measurer_interface import Program
-from workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
-from workers.tvm.tvm_space import TvmSpace
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
+from mallorn.workers.tvm.tvm_space import TvmSpace
 
 PROGRAM = Program("key", "the program", Arguments(()), 1.0)
 

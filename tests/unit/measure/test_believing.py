@@ -6,9 +6,9 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.machine import Machine, assume_typical_cpu
 from mallorn.core.values.trial import Trial
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.measurer_interface import MeasureResult, Program
-from workers.measure.roofline_check import BEYOND, reject_implausible, shortest_plausible_us
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.measurer_interface import MeasureResult, Program
+from mallorn.workers.measure.roofline_check import BEYOND, reject_implausible, shortest_plausible_us
 
 HERE = assume_typical_cpu(cores=2, lanes=8).model_copy(update={"measured": True})
 PEAK_US = 100.0  # what the program takes at the machine's peak

@@ -11,13 +11,13 @@ from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from searchers.space import Candidate, Sketch
-from workers.interfaces.candidate_compiler import Library
-from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.build_candidates import Builds, BuiltCandidate
-from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
-from workers.measure.validate_candidates import choose_builder
-from workers.subprocesses.errors import (
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.interfaces.candidate_compiler import Library
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
+from mallorn.workers.measure.validate_candidates import choose_builder
+from mallorn.workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,
     ChildKilled,
@@ -26,8 +26,8 @@ from workers.subprocesses.errors import (
     ChildStarved,
     ChildTimeout,
 )
-from workers.subprocesses.pending_call import Call
-from workers.subprocesses.process_pool import ChildPool, Finished
+from mallorn.workers.subprocesses.pending_call import Call
+from mallorn.workers.subprocesses.process_pool import ChildPool, Finished
 
 ARGS = (Tensor("TENSOR", "int8", (4,)),)
 

@@ -4,8 +4,8 @@ import pytest
 
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.targets import parse_target
-from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.device_runs import must_flush_cache
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.measure.device_runs import must_flush_cache
 
 GPU = parse_target({"kind": "cuda", "arch": "sm_90a"})
 CPU = parse_target({"kind": "llvm", "num-cores": 2})

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from mallorn.workers.device import cpu_speed_limits, detect_host
+from mallorn.workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
+from mallorn.workers.device.device_class import Identity
+from mallorn.workers.device.device_server import DeviceServer
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.device import cpu_speed_limits, detect_host
-from workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
-from workers.device.device_class import Identity
-from workers.device.device_server import DeviceServer
 
 Host = Callable[[Mapping[str, str]], None]
 NORMAL = {

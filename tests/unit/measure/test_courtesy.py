@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import HostFault
+from mallorn.workers.host.core_lock import CoreLock
+from mallorn.workers.host.pause_while_timing import paused_while_timing
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.host.core_lock import CoreLock
-from workers.host.pause_while_timing import paused_while_timing
 
 
 class Computing:

@@ -4,10 +4,10 @@ import pytest
 from tvm.error import RPCError
 
 from mallorn.core.outcomes import Outcome
+from mallorn.workers.device.rpc_handshake import DEATH_NOTICE
+from mallorn.workers.tvm.remote_device import GPU_FAILED, TOO_SLOW, explain_cuda_error, remove_kernel_source
 from tests.fixtures.faulty_device import FaultyDevice, FaultySession, offering
 from tests.unit.measure.test_faulty_device import timing_with, tried
-from workers.device.rpc_handshake import DEATH_NOTICE
-from workers.tvm.remote_device import GPU_FAILED, TOO_SLOW, explain_cuda_error, remove_kernel_source
 
 # Of TVM 0.27: TVM_FFI_CHECK_CUDA_ERROR, CUDA_DRIVER_CALL and CUDAWrappedFunc in its sources.
 RUNTIME = "RuntimeError: CUDA Runtime Error: {} (700): an error was encountered"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidTarget
+from mallorn.workers.device import detect_host
+from mallorn.workers.device.detect_host import available_cores, cpu_info, detect_target, read_host_facts
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.device import detect_host
-from workers.device.detect_host import available_cores, cpu_info, detect_target, read_host_facts
 
 CPUINFO = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -26,7 +26,7 @@ V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
 
 
 def test_two_processes_of_one_machine_have_one_fingerprint() -> None:
-    program = "from workers.device.detect_host import read_host_facts; print(read_host_facts())"
+    program = "from mallorn.workers.device.detect_host import read_host_facts; print(read_host_facts())"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == str(read_host_facts())
 

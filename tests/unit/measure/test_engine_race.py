@@ -6,8 +6,8 @@ import pytest
 
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.results.speedup import median_confidence_interval
-from workers.subprocesses.errors import ChildTimeout
-from workers.whole_model.interleaved_timing import MOST_CALLS, time_interleaved
+from mallorn.workers.subprocesses.errors import ChildTimeout
+from mallorn.workers.whole_model.interleaved_timing import MOST_CALLS, time_interleaved
 
 
 class Engine:

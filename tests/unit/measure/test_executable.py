@@ -8,10 +8,10 @@ import pytest
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import Target, parse_target
+from mallorn.workers.device import nvidia_driver, target_support
+from mallorn.workers.device.detect_host import available_cores, detect_target
+from mallorn.workers.device.target_support import check_executable, find_unsupported_reason, resolve_target
 from tests.fixtures.made_up_gpus import MadeUpGpus
-from workers.device import nvidia_driver, target_support
-from workers.device.detect_host import available_cores, detect_target
-from workers.device.target_support import check_executable, find_unsupported_reason, resolve_target
 
 HASWELL = ("avx2", "fma", "sse4.2", "slow-3ops-lea", "fsgsbase")
 SKYLAKE = (*HASWELL, "avx512f", "avx512vnni")

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from mallorn.core.values.finish_report import Conditions
+from mallorn.workers.host.load_meter import Load
+from mallorn.workers.whole_model.interleaved_timing import MOST_RACES, FairRace, time_undisturbed
 from tests.unit.measure.test_engine_race import Engine
 from tests.unit.workers.test_host_load import QUIET
-from workers.host.load_meter import Load
-from workers.whole_model.interleaved_timing import MOST_RACES, FairRace, time_undisturbed
 
 BUSY = replace(QUIET, others_cores=1.0)
 

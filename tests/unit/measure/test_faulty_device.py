@@ -16,7 +16,15 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import WorkKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.trial import Trial
-from searchers.space import Candidate, Sketch
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure import device_runs
+from mallorn.workers.measure.build_candidates import BuiltCandidate
+from mallorn.workers.measure.device_runs import DeviceRuns
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.process.retry_rules import GIVEN_BACK, OTHER_HOST, retry_rule_for
+from mallorn.workers.tvm import remote_device as rpc_session
 from tests.fixtures.faulty_device import (
     CALLS,
     DiedError,
@@ -29,14 +37,6 @@ from tests.fixtures.faulty_device import (
     raises,
 )
 from tests.fixtures.waiting import PATIENCE
-from workers.interfaces.device_runner import Runner
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure import device_runs
-from workers.measure.build_candidates import BuiltCandidate
-from workers.measure.device_runs import DeviceRuns
-from workers.measure.measurer_interface import MeasureInput, Program
-from workers.process.retry_rules import GIVEN_BACK, OTHER_HOST, retry_rule_for
-from workers.tvm import remote_device as rpc_session
 
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments((("TENSOR", "float32", (4,)),)), flops=1.0)
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})

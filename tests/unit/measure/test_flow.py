@@ -16,14 +16,14 @@ from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.fleet import DeviceInfo
 from mallorn.core.values.trial import Trial
-from searchers.space import Candidate, Sketch
-from workers.device.device_class import Endpoint
-from workers.host.core_lock import lock_identity
-from workers.host.host_lock import HostLock
-from workers.measure.build_candidates import Builds, BuiltCandidate
-from workers.measure.device_runs import DeviceRuns
-from workers.measure.measurer_interface import MeasureInput, MeasureResult
-from workers.measure.tvm_measurer import (
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.host.core_lock import lock_identity
+from mallorn.workers.host.host_lock import HostLock
+from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
+from mallorn.workers.measure.device_runs import DeviceRuns
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
+from mallorn.workers.measure.tvm_measurer import (
     mark_if_builders_ran,
     time_between_builds,
     time_during_builds,
@@ -226,7 +226,7 @@ def test_a_time_is_a_bound_where_builders_of_the_host_do_not_wait_for_the_device
 def test_a_time_is_a_bound_where_this_process_cannot_open_its_own_locks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("workers.measure.tracked_devices.lock_identity", lambda: "")
+    monkeypatch.setattr("mallorn.workers.measure.tracked_devices.lock_identity", lambda: "")
     endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(lock_file="of the device"))
     assert mark_if_builders_ran(replace(ran(built(0).slot, 7.0), endpoint=endpoint), CPU).trial.is_bound
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.job_options import EvaluatorOptions
-from workers.measure.stopping.incremental_timing import Patience, Piece, take_timing
+from mallorn.workers.measure.stopping.incremental_timing import Patience, Piece, take_timing
 
 OPTIONS = st.builds(
     EvaluatorOptions,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mallorn.core.settings import Settings
-from workers.device.device_class import LONGEST, endpoint_of
-from workers.measure import tracked_devices
-from workers.measure.tracked_devices import Fleet
+from mallorn.workers.device.device_class import LONGEST, endpoint_of
+from mallorn.workers.measure import tracked_devices
+from mallorn.workers.measure.tracked_devices import Fleet
 
 HONEST: dict[str, Any] = {
     "name": "rack-7",

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mallorn.workers.device import pending_connections
+from mallorn.workers.device.pending_connections import (
+    MOST,
+    MOST_OF_AN_ADDRESS,
+    PendingConnections,
+    Unauthenticated,
+)
+from mallorn.workers.device.tracker_client import RPC_MAGIC
 from tests.fixtures.waiting import wait_for
-from workers.device import pending_connections
-from workers.device.pending_connections import MOST, MOST_OF_AN_ADDRESS, PendingConnections, Unauthenticated
-from workers.device.tracker_client import RPC_MAGIC
 
 Knock = Callable[[], socket.socket]
 GREETING = struct.pack("<ii", RPC_MAGIC, 8) + b"client:x"

@@ -3,9 +3,9 @@
 import pytest
 
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
-from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.measurer_interface import Program
-from workers.measure.run_timeout_and_retakes import HOPELESS, OVERHEAD_SEC, run_timeout_sec
+from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
+from mallorn.workers.measure.measurer_interface import Program
+from mallorn.workers.measure.run_timeout_and_retakes import HOPELESS, OVERHEAD_SEC, run_timeout_sec
 
 OPTIONS = JobOptions(run_timeout_sec=10.0)
 

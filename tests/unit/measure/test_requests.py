@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from workers.device.authenticated_tracker import DeviceRequestQueue
-from workers.device.device_class import DeviceClass
+from mallorn.workers.device.authenticated_tracker import DeviceRequestQueue
+from mallorn.workers.device.device_class import DeviceClass
 
 FAST, SLOW = DeviceClass("fast", "0.27.0", 2), DeviceClass("slow", "0.27.0", 2)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from mallorn.core.job_options import EvaluatorOptions
-from workers.measure import run_timeout_and_retakes as run_timeout
-from workers.measure.run_timeout_and_retakes import Retakes
+from mallorn.workers.measure import run_timeout_and_retakes as run_timeout
+from mallorn.workers.measure.run_timeout_and_retakes import Retakes
 
 
 class Clock:

@@ -11,8 +11,8 @@ import pytest
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import FleetKey
+from mallorn.workers.device.tracker_client import TRACKER_MAGIC, Address, TrackerClient, receive_exactly
 from tests.fixtures.waiting import PATIENCE
-from workers.device.tracker_client import TRACKER_MAGIC, Address, TrackerClient, receive_exactly
 
 KEY = FleetKey("k" * 32)
 INT = struct.Struct("<i")

@@ -11,13 +11,13 @@ from tvm.error import RPCError
 from mallorn.core.errors import PluginFailed
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
-from workers.device.rpc_handshake import DEATH_NOTICE
-from workers.device.slice_timing_result import SliceTimes
-from workers.interfaces.device_runner import LibraryRun
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.stopping import StoppingRule
-from workers.tvm import runner_child
-from workers.tvm.remote_device import CandidateTimeout
+from mallorn.workers.device.rpc_handshake import DEATH_NOTICE
+from mallorn.workers.device.slice_timing_result import SliceTimes
+from mallorn.workers.interfaces.device_runner import LibraryRun
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.stopping import StoppingRule
+from mallorn.workers.tvm import runner_child
+from mallorn.workers.tvm.remote_device import CandidateTimeout
 
 WHERE = ("tracker", "llvm")
 

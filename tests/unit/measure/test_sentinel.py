@@ -10,10 +10,10 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
-from searchers.space import Candidate, Sketch
-from workers.measure.build_candidates import Builds, BuiltCandidate
-from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
-from workers.measure.measurer_interface import MeasureInput, MeasureResult
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
+from mallorn.workers.measure.device_runs import DeviceRuns, TimingDriftDetector
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
 
 BEST, LAST = (
     BuiltCandidate(MeasureInput(at, Candidate("s", (at,)), Sketch("s", "[]", ())), Path(f"{at}.so"), (), 1.0)

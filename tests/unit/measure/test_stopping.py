@@ -7,9 +7,9 @@ import pytest
 
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import REGISTRY, resolve
+from mallorn.workers.measure.stopping import Fixed, StoppingRule, time_until_rule_stops
+from mallorn.workers.measure.stopping.adaptive import Adaptive, Racing
 from tests.kits.stopping_rules import MadeUpKernel, StoppingRuleTestCase
-from workers.measure.stopping import Fixed, StoppingRule, time_until_rule_stops
-from workers.measure.stopping.adaptive import Adaptive, Racing
 
 EVALUATOR = EvaluatorOptions(number=3, repeat=2, min_repeat_ms=100)
 STOCK = EvaluatorOptions()

@@ -7,8 +7,8 @@ import pytest
 
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.results.speedup import ALIKE, Speedup, compare_with_rival
-from workers.whole_model import interleaved_timing
-from workers.whole_model.interleaved_timing import (
+from mallorn.workers.whole_model import interleaved_timing
+from mallorn.workers.whole_model.interleaved_timing import (
     BURST_US,
     MOST_PAIRS,
     PAIRS_SEC,

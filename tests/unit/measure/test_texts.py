@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.measure.build_candidates import TEXT_LIMIT, shorten
+from mallorn.workers.measure.build_candidates import TEXT_LIMIT, shorten
 
 
 def test_a_short_text_stays() -> None:

@@ -11,16 +11,16 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import DeviceInfo
-from searchers.space import Candidate, Sketch
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.interfaces import device_runner as module
+from mallorn.workers.interfaces.device_runner import Runner
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure import device_runs as timing
+from mallorn.workers.measure.build_candidates import BuiltCandidate
+from mallorn.workers.measure.device_runs import DeviceRuns
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from tests.fixtures.faces import OddRunner
 from tests.fixtures.waiting import PATIENCE
-from workers.interfaces import device_runner as module
-from workers.interfaces.device_runner import Runner
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure import device_runs as timing
-from workers.measure.build_candidates import BuiltCandidate
-from workers.measure.device_runs import DeviceRuns
-from workers.measure.measurer_interface import MeasureInput, Program
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments(()), flops=1.0)
@@ -134,7 +134,7 @@ def test_the_time_that_a_runner_takes_to_start_is_not_the_candidates(
 ) -> None:
     with OddRunner() as fresh:
         clock = SimpleNamespace(monotonic=lambda: 100.0 if fresh.ready else 0.0)
-        monkeypatch.setattr("workers.subprocesses.pending_call.time", clock)
+        monkeypatch.setattr("mallorn.workers.subprocesses.pending_call.time", clock)
         monkeypatch.setattr(timing, "DEVICE_WAIT_SEC", 5.0)
         assert timing_of(fresh, "slow").measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
 

@@ -9,16 +9,16 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target, parse_target
-from searchers.space import Candidate, Sketch
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.interfaces.candidate_compiler import Library
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.measure.tracked_devices import Fleet, TrackedDevice
+from mallorn.workers.measure.tvm_measurer import TvmMeasurer
+from mallorn.workers.subprocesses.process_pool import ChildPool
 from tests.fixtures.faces import OddBuilder, OddRunner
 from tests.kits.measurers import MeasurerTestCase, Workplace
-from workers.device.device_class import Endpoint
-from workers.interfaces.candidate_compiler import Library
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.measurer_interface import MeasureInput, Program
-from workers.measure.tracked_devices import Fleet, TrackedDevice
-from workers.measure.tvm_measurer import TvmMeasurer
-from workers.subprocesses.process_pool import ChildPool
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 DEVICE = TrackedDevice("key", TARGET.text, False, Endpoint("odd", "elsewhere", "c", 2, "0"))

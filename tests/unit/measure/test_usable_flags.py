@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from workers.device import detect_host, target_support
-from workers.device.detect_host import cpu_info, detect_target
-from workers.device.target_support import find_unsupported_reason
-from workers.sandbox.seccomp import CONVERSATIONS, NEVER, PROGRAMS, SOCKETS, SPECIAL
+from mallorn.workers.device import detect_host, target_support
+from mallorn.workers.device.detect_host import cpu_info, detect_target
+from mallorn.workers.device.target_support import find_unsupported_reason
+from mallorn.workers.sandbox.seccomp import CONVERSATIONS, NEVER, PROGRAMS, SOCKETS, SPECIAL
 
 V4 = "avx512f avx512bw avx512cd avx512dq avx512vl"
 TILES = "amx_tile amx_int8 amx_bf16"

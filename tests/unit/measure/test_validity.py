@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from mallorn.core.errors import MallornError
-from workers.measure.validate_candidates import choose_builder, validate_in_builders
-from workers.subprocesses.errors import ChildCrashed
-from workers.subprocesses.pending_call import Call
-from workers.subprocesses.process_pool import ChildPool, Finished
+from mallorn.workers.measure.validate_candidates import choose_builder, validate_in_builders
+from mallorn.workers.subprocesses.errors import ChildCrashed
+from mallorn.workers.subprocesses.pending_call import Call
+from mallorn.workers.subprocesses.process_pool import ChildPool, Finished
 
 CANDIDATES = [("trace", (number, 1)) for number in range(12)]
 

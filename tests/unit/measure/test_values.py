@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workers.device.random_and_saved_arrays import random_values
+from mallorn.workers.device.random_and_saved_arrays import random_values
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])

@@ -12,9 +12,9 @@ from benchmarks.sim.state import new_job
 from benchmarks.sim.synthetic import flat, smooth
 from mallorn.core.registry import REGISTRY
 from mallorn.core.values.expected_gain import WORTH
-from services.planner.budgets import FAIR_ROUNDS, MOST_A_TASK
-from services.planner.plan_rounds import plan_rounds
-from services.planner.planner_values import JobView
+from mallorn.services.planner.budgets import FAIR_ROUNDS, MOST_A_TASK
+from mallorn.services.planner.plan_rounds import plan_rounds
+from mallorn.services.planner.planner_values import JobView
 from tests.kits.policies_and_beliefs import job, measured, task
 
 QUIET = [50.0] * 6

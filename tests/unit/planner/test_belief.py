@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import services.planner.learning_curve_points
 from mallorn.core.registry import REGISTRY, resolve
-from services.planner.belief import Belief
-from services.planner.curve_fit import KNOT_SD, NOISE_SD, POWER_SD, REFERENCE, fit
-from services.planner.planner_values import TaskView
-from services.planner.power_law_belief import LEAPS, LOWER_SIDE, PowerLaw
+from mallorn.services.planner import learning_curve_points
+from mallorn.services.planner.belief import Belief
+from mallorn.services.planner.curve_fit import KNOT_SD, NOISE_SD, POWER_SD, REFERENCE, fit
+from mallorn.services.planner.planner_values import TaskView
+from mallorn.services.planner.power_law_belief import LEAPS, LOWER_SIDE, PowerLaw
 from tests.kits.policies_and_beliefs import ROUND, BeliefTestCase, assert_sound, measured, task
 
 TASKS, ROUNDS = 12, 10
@@ -129,8 +129,7 @@ def test_the_longer_a_task_stands_still_the_less_it_promises() -> None:
 def test_a_gain_ends_a_drought_and_noise_does_not() -> None:
     still = [90.0, 50.0, *[50.1] * 8]
     droughts = [
-        services.planner.learning_curve_points.curve_of(task(0, [*still, last]).points, None).drought
-        for last in (49.9, 40.0)
+        learning_curve_points.curve_of(task(0, [*still, last]).points, None).drought for last in (49.9, 40.0)
     ]
     assert droughts == [9.0, 0.0]
 

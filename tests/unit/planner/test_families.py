@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.registry import REGISTRY, resolve
-from services.planner.families.base import Families, Member, Placement, Ranking
+from mallorn.services.planner.families.base import Families, Member, Placement, Ranking
 
 GROUPINGS = sorted(REGISTRY["families"])
 OPS, STRUCTURES = ("conv2d", "matmul"), ("0" * 16, "1" * 16)

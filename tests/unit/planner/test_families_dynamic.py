@@ -3,8 +3,8 @@
 from dataclasses import replace
 from random import Random
 
-from services.planner.families.base import Member, Placement, Ranking
-from services.planner.families.families_by_evidence import ByEvidence
+from mallorn.services.planner.families.base import Member, Placement, Ranking
+from mallorn.services.planner.families.families_by_evidence import ByEvidence
 
 MATMUL, SOFTMAX = "dynamic:matmul", "dynamic:softmax"
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.registry import REGISTRY
-from services.planner.budgets import SMALLEST_ROUND
-from services.planner.eligible_tasks import HOPELESS_ROUNDS
-from services.planner.plan_rounds import plan_rounds
-from services.planner.planner_values import JobPlan, JobView
+from mallorn.services.planner.budgets import SMALLEST_ROUND
+from mallorn.services.planner.eligible_tasks import HOPELESS_ROUNDS
+from mallorn.services.planner.plan_rounds import plan_rounds
+from mallorn.services.planner.planner_values import JobPlan, JobView
 from tests.kits.policies_and_beliefs import job, measured, task
 
 POLICIES = sorted(REGISTRY["policy"])

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.job_options import LARGEST_ROUND
-from services.planner.fair_share import MAX_PRIORITY, JobShare, charge_job, deal_slots, sort_by_fair_share
+from mallorn.services.planner.fair_share import (
+    MAX_PRIORITY,
+    JobShare,
+    charge_job,
+    deal_slots,
+    sort_by_fair_share,
+)
 
 ROUNDS = 1000
 SMALLEST = 4

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from db.repositories.jobs import Jobs
 from mallorn import Client
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound
+from mallorn.db.repositories.jobs import Jobs
 from mallorn.report.notebook_card import card
 from mallorn.report.report_page import Failure, ReportData, grouped, render_report_page
 from mallorn.report.style_and_csp import scope_style_rules

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodels.views import PRIMITIVES
 from mallorn.core.values.candidate import ChoiceKind
-from research.tuner_logs.auto_scheduler_steps import ReadSteps, Tile, read_steps
-from searchers.space import Matrix
+from mallorn.costmodels.views import PRIMITIVES
+from mallorn.research.tuner_logs.auto_scheduler_steps import ReadSteps, Tile, read_steps
+from mallorn.searchers.space import Matrix
+from mallorn.workers.features.resolved_trace import steps_of
+from mallorn.workers.features.schedule_primitives_view import FIRST_NUMBER, KINDS, OTHER, Primitives
 from tests.fixtures.tenset_log import product_steps
-from workers.features.resolved_trace import steps_of
-from workers.features.schedule_primitives_view import FIRST_NUMBER, KINDS, OTHER, Primitives
 
 ROWS, COLUMNS = (1, 64, 8), (2, 32, 1)
 

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from costmodels.base import Matrix, Prediction, Vector
-from costmodels.decision_columns_and_prefixes import LAST, ValuesPrefixes, mask_undecided_columns
-from costmodels.prefix_boosters import ValueModel
-from searchers.algorithms.beam_search import Beam
-from searchers.decision_features import compute_sketch_features
-from searchers.learning.knobs import draw_legal_options, knob_order_of
-from searchers.space import Choice, ChoiceKind, Sketch
-from searchers.synthetic_space import SyntheticSpace
-from searchers.tile_factorizations import Rows
+from mallorn.costmodels.base import Matrix, Prediction, Vector
+from mallorn.costmodels.decision_columns_and_prefixes import LAST, ValuesPrefixes, mask_undecided_columns
+from mallorn.costmodels.prefix_boosters import ValueModel
+from mallorn.searchers.algorithms.beam_search import Beam
+from mallorn.searchers.decision_features import compute_sketch_features
+from mallorn.searchers.learning.knobs import draw_legal_options, knob_order_of
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.tile_factorizations import Rows
 from tests.unit.searchers.trained_bases import SHAPES, base_of
 
 

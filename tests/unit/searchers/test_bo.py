@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.bayesian_optimization import (
+from mallorn.searchers.algorithms.bayesian_optimization import (
     ACQUISITIONS,
     ROWS,
     BayesianOptimisation,
@@ -13,12 +13,12 @@ from searchers.algorithms.bayesian_optimization import (
     matern,
     select_spread_trials,
 )
-from searchers.algorithms.random import RandomSearch
-from searchers.base import Trial
-from searchers.simulate_search import simulate
-from searchers.space import Candidate
-from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import generator
+from mallorn.searchers.algorithms.random import RandomSearch
+from mallorn.searchers.base import Trial
+from mallorn.searchers.simulate_search import simulate
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.testing import generator
 
 GRID = np.linspace(-1, 1, 41)[:, None]
 SEEN = GRID[::5]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch
-from searchers.adapt_candidate_to_shape import adapt_candidate
+from mallorn.searchers.adapt_candidate_to_shape import adapt_candidate
 
 SIZES = st.sampled_from([1, 2, 7, 12, 30, 48, 64, 96, 127, 224, 1000])
 LISTED = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2), labels=(0, 16, 64), weights=(1.0, 1.0, 1.0))

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from costmodels.base import CostModel
-from costmodels.prefix_boosters import GeneratorModel, ValueModel
 from mallorn.core.registry import REGISTRY, resolve
-from searchers.base import Searcher
-from searchers.batch_sampler import BatchSampler, Synthesiser
-from searchers.stateful_searcher import StatefulSearcher
-from searchers.testing import SearcherTestCase
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.prefix_boosters import GeneratorModel, ValueModel
+from mallorn.searchers.base import Searcher
+from mallorn.searchers.batch_sampler import BatchSampler, Synthesiser
+from mallorn.searchers.stateful_searcher import StatefulSearcher
+from mallorn.searchers.testing import SearcherTestCase
 from tests.kits.samplers import BatchSamplerTestCase, SynthesiserTestCase
 from tests.kits.stateful_searchers import RememberingTestCase
 from tests.unit.searchers.trained_bases import base_of

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.values.machine import assume_typical_cpu
-from searchers.decision_features import FEATURES
-from searchers.decision_space import DecisionSpace
-from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
-from searchers.testing import assert_well_formed, split_by_choice
+from mallorn.searchers.decision_features import FEATURES
+from mallorn.searchers.decision_space import DecisionSpace
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
+from mallorn.searchers.testing import assert_well_formed, split_by_choice
 from tests.kits.spaces import SpaceTestCase
 
 TILES = st.builds(

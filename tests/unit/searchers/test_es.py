@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from searchers.algorithms.evolution_strategy import EsState, SketchGaussian, rank_weights
-from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
+from mallorn.searchers.algorithms.evolution_strategy import EsState, SketchGaussian, rank_weights
+from mallorn.searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
 
 
 def test_it_begins_as_wide_as_the_space() -> None:

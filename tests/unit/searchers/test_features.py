@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from searchers.decision_features import (
+from mallorn.searchers.decision_features import (
     DESCRIPTORS,
     FEATURES,
     SHARED,
@@ -10,7 +10,7 @@ from searchers.decision_features import (
     SPATIAL_LEVELS,
     compute_sketch_features,
 )
-from searchers.space import Choice, ChoiceKind, Sketch
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 
 LANE = SHARED + SPATIAL_AXES * SPATIAL_LEVELS - 1
 

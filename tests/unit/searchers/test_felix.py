@@ -4,15 +4,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodels.dense_layers import forward, initial, input_gradients
-from costmodels.xgboost_models import XGBoost
-from searchers.algorithms.felix import ASCENT, Felix, Surrogate
-from searchers.batch_searcher import Request
-from searchers.decision_space import SketchRules
-from searchers.decision_vector_encoding import genes_of
-from searchers.simulate_search import fit_on_history
-from searchers.space import Choice, ChoiceKind, Sketch
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.dense_layers import forward, initial, input_gradients
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.searchers.algorithms.felix import ASCENT, Felix, Surrogate
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.decision_vector_encoding import genes_of
+from mallorn.searchers.simulate_search import fit_on_history
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 
 def sketch(*extents: int) -> Sketch:

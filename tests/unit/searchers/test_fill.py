@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.base import DEFAULT, Trial
-from searchers.fill_batch import MOST_LOST, Filter, propose_defaults
-from searchers.space import Candidate
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.base import DEFAULT, Trial
+from mallorn.searchers.fill_batch import MOST_LOST, Filter, propose_defaults
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 SPACE = SyntheticSpace(64, 64, 64)
 GUESSES = SPACE.defaults()

@@ -5,15 +5,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel, Prediction
-from costmodels.random import RandomModel
-from searchers.algorithms.genetic_algorithm import Genetic, birth_shares, elite, islands, tournament
-from searchers.base import CROSSOVER, MUTATION, Trial
-from searchers.batch_searcher import Request
-from searchers.fill_batch import Filter
-from searchers.simulate_search import fit_on_history
-from searchers.space import Matrix
-from searchers.synthetic_space import RFACTOR, SyntheticSpace
+from mallorn.costmodels.base import CostModel, Prediction
+from mallorn.costmodels.random import RandomModel
+from mallorn.searchers.algorithms.genetic_algorithm import Genetic, birth_shares, elite, islands, tournament
+from mallorn.searchers.base import CROSSOVER, MUTATION, Trial
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.fill_batch import Filter
+from mallorn.searchers.simulate_search import fit_on_history
+from mallorn.searchers.space import Matrix
+from mallorn.searchers.synthetic_space import RFACTOR, SyntheticSpace
 
 
 class Loathing(RandomModel):

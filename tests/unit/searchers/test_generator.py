@@ -4,10 +4,10 @@ from itertools import product
 
 import numpy as np
 
-from costmodels.prefix_boosters import GeneratorModel
-from searchers.algorithms.sample_decision_model import GENERATED, Generator
-from searchers.batch_searcher import Request
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.prefix_boosters import GeneratorModel
+from mallorn.searchers.algorithms.sample_decision_model import GENERATED, Generator
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.synthetic_space import SyntheticSpace
 from tests.unit.searchers.trained_bases import SHAPES, base_of
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.guided_walk import Directions, Guided
-from searchers.base import Trial
-from searchers.batch_searcher import Request
-from searchers.bounded_trial_history import fastest
-from searchers.space import Candidate
-from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
+from mallorn.searchers.algorithms.guided_walk import Directions, Guided
+from mallorn.searchers.base import Trial
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.bounded_trial_history import fastest
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
 
 
 def wide(lanes: int, *, sketch: str = TILED, rows: int = 8) -> Candidate:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel
-from costmodels.metrics import pairwise_accuracy
-from costmodels.testing import CostModelTestCase, easy_data
-from searchers.learning.exploring_learner import KernelRegression
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.metrics import pairwise_accuracy
+from mallorn.costmodels.testing import CostModelTestCase, easy_data
+from mallorn.searchers.learning.exploring_learner import KernelRegression
 
 
 class TestKernelRegression(CostModelTestCase):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from searchers.learning.knobs import KnobDistributions, Knobs, frequency_logits, knobs_of, softmax
-from searchers.space import Candidate, Choice, ChoiceKind, Sketch
-from searchers.synthetic_space import TILED, SyntheticSpace
-from searchers.testing import assert_well_formed
-from searchers.tile_factorizations import tilings
+from mallorn.searchers.learning.knobs import KnobDistributions, Knobs, frequency_logits, knobs_of, softmax
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.searchers.synthetic_space import TILED, SyntheticSpace
+from mallorn.searchers.testing import assert_well_formed
+from mallorn.searchers.tile_factorizations import tilings
 
 TILE = Choice(ChoiceKind.TILE, 3, extent=12, limit=4)
 LIST = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2))

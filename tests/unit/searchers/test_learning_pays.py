@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel
-from costmodels.xgboost_models import XGBoost
 from mallorn.core.registry import REGISTRY, resolve
-from searchers.simulate_search import best_us, simulate
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.searchers.simulate_search import best_us, simulate
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 SPACE = SyntheticSpace(256, 512, 64)
 SEEDS = range(4)

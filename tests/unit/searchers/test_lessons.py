@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from costmodels.serialization import pack
-from searchers.algorithms.ppo import Ppo
-from searchers.algorithms.random import RandomSearch
-from searchers.learning.dense_network import has_shapes
-from searchers.learning.stateful_learner import LearnedParameters
-from searchers.stateful_searcher import MOST_BYTES, Continued, keep_state_between_calls
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.serialization import pack
+from mallorn.searchers.algorithms.ppo import Ppo
+from mallorn.searchers.algorithms.random import RandomSearch
+from mallorn.searchers.learning.dense_network import has_shapes
+from mallorn.searchers.learning.stateful_learner import LearnedParameters
+from mallorn.searchers.stateful_searcher import MOST_BYTES, Continued, keep_state_between_calls
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 
 def test_lessons_come_back_as_they_were_kept() -> None:

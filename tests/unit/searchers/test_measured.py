@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.base import Trial
-from searchers.bounded_trial_history import fastest, latest
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.base import Trial
+from mallorn.searchers.bounded_trial_history import fastest, latest
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 CANDIDATES = SyntheticSpace(64, 64, 64).sample(np.random.default_rng(0), 6)
 HISTORY = [

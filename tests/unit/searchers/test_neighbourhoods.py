@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from costmodels.random import RandomModel
-from searchers.algorithms.evolution_strategy import EvolutionStrategy
-from searchers.algorithms.genetic_algorithm import Genetic
-from searchers.algorithms.guided_walk import Guided
-from searchers.algorithms.simulated_annealing import Annealing
-from searchers.base import Searcher
-from searchers.simulate_search import fit_on_history
-from searchers.space import Candidate, Matrix
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.random import RandomModel
+from mallorn.searchers.algorithms.evolution_strategy import EvolutionStrategy
+from mallorn.searchers.algorithms.genetic_algorithm import Genetic
+from mallorn.searchers.algorithms.guided_walk import Guided
+from mallorn.searchers.algorithms.simulated_annealing import Annealing
+from mallorn.searchers.base import Searcher
+from mallorn.searchers.simulate_search import fit_on_history
+from mallorn.searchers.space import Candidate, Matrix
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 SEARCHERS = (Genetic, Annealing, EvolutionStrategy, Guided)
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from searchers.algorithms.ppo import DOWN, KEEP, UP, Actor, Experience, advantages
-from searchers.algorithms.qlearning import QValues
-from searchers.learning.decision_moves import measured_steps, moves_of
-from searchers.learning.dense_network import DenseNetwork, multiply_in_blocks
-from searchers.learning.exploring_learner import ScoredRows
-from searchers.space import Choice, ChoiceKind, Sketch
+from mallorn.searchers.algorithms.ppo import DOWN, KEEP, UP, Actor, Experience, advantages
+from mallorn.searchers.algorithms.qlearning import QValues
+from mallorn.searchers.learning.decision_moves import measured_steps, moves_of
+from mallorn.searchers.learning.dense_network import DenseNetwork, multiply_in_blocks
+from mallorn.searchers.learning.exploring_learner import ScoredRows
+from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 
 SKETCH = Sketch("s", "", (Choice(ChoiceKind.CATEGORICAL, 1, values=tuple(range(8))),))
 

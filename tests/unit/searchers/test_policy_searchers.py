@@ -5,25 +5,25 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from costmodels.base import Matrix, Prediction
-from costmodels.random import RandomModel
-from costmodels.xgboost_models import XGBoost
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import assume_typical_cpu
-from searchers.algorithms.beam_search import Beam
-from searchers.algorithms.felix import Felix
-from searchers.algorithms.monte_carlo_tree_search import Mcts
-from searchers.algorithms.ppo import Ppo
-from searchers.algorithms.qlearning import QLearning
-from searchers.algorithms.reinforce import Reinforce
-from searchers.algorithms.sample_decision_model import Generator
-from searchers.base import Trial
-from searchers.batch_searcher import Request
-from searchers.decision_space import DecisionSpace
-from searchers.learning.exploring_learner import MOST, Learner, sample_history
-from searchers.simulate_search import best_us, fit_on_history
-from searchers.space import Candidate, Sketch
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.base import Matrix, Prediction
+from mallorn.costmodels.random import RandomModel
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.searchers.algorithms.beam_search import Beam
+from mallorn.searchers.algorithms.felix import Felix
+from mallorn.searchers.algorithms.monte_carlo_tree_search import Mcts
+from mallorn.searchers.algorithms.ppo import Ppo
+from mallorn.searchers.algorithms.qlearning import QLearning
+from mallorn.searchers.algorithms.reinforce import Reinforce
+from mallorn.searchers.algorithms.sample_decision_model import Generator
+from mallorn.searchers.base import Trial
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.decision_space import DecisionSpace
+from mallorn.searchers.learning.exploring_learner import MOST, Learner, sample_history
+from mallorn.searchers.simulate_search import best_us, fit_on_history
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 LEARNERS: list[type[Learner]] = [QLearning, Reinforce, Ppo, Mcts, Beam, Generator, Felix]
 

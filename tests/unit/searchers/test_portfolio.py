@@ -7,13 +7,13 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.arm_credit import RECENT, compute_arm_credit
-from searchers.algorithms.portfolio import Portfolio
-from searchers.base import Proposal, Trial, prefix_origin, proposal_method_of, searcher_of
-from searchers.simulate_search import simulate
-from searchers.space import Candidate
-from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import generator
+from mallorn.searchers.algorithms.arm_credit import RECENT, compute_arm_credit
+from mallorn.searchers.algorithms.portfolio import Portfolio
+from mallorn.searchers.base import Proposal, Trial, prefix_origin, proposal_method_of, searcher_of
+from mallorn.searchers.simulate_search import simulate
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.testing import generator
 
 ARMS = ("evolutionary", "random")
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
-from searchers.roller.rank_candidates import Constructor, log_slowdowns
-from searchers.space import Candidate
-from searchers.synthetic_space import TILED, SyntheticSpace
-from searchers.testing import TinySpace
+from mallorn.searchers.roller.rank_candidates import Constructor, log_slowdowns
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import TILED, SyntheticSpace
+from mallorn.searchers.testing import TinySpace
 
 SPACE = SyntheticSpace(64, 64, 64)
 

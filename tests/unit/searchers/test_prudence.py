@@ -5,22 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.base import Prediction
-from costmodels.xgboost_models import XGBoost
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.evolutionary import Evolutionary
-from searchers.base import Trial
-from searchers.batch_sampler import ScoredPool
-from searchers.failure_and_build_time_penalty import (
+from mallorn.costmodels.base import Prediction
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.searchers.algorithms.evolutionary import Evolutionary
+from mallorn.searchers.base import Trial
+from mallorn.searchers.batch_sampler import ScoredPool
+from mallorn.searchers.failure_and_build_time_penalty import (
     CERTAIN,
     learn_build_times,
     learn_feasibility,
     penalise_failures,
 )
-from searchers.simulate_search import simulate
-from searchers.space import Candidate
-from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import generator
+from mallorn.searchers.simulate_search import simulate
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.testing import generator
 
 
 class Harsh(SyntheticSpace):

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.values.machine import Machine, assume_typical_cpu, assume_typical_gpu
-from searchers.decision_space import SketchRules
-from searchers.loop_nest import Access, Axis, Nest, matrix_product_nest
-from searchers.roller import rank_candidates
-from searchers.roller.cpu_time_model import LINE_BYTES, Loops, computing_us, load_imbalance, moving_us
-from searchers.roller.rank_candidates import Constructor, ranked
-from searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.loop_nest import Access, Axis, Nest, matrix_product_nest
+from mallorn.searchers.roller import rank_candidates
+from mallorn.searchers.roller.cpu_time_model import LINE_BYTES, Loops, computing_us, load_imbalance, moving_us
+from mallorn.searchers.roller.rank_candidates import Constructor, ranked
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
 
 WIDE, NARROW = assume_typical_cpu(cores=2, lanes=16), assume_typical_cpu(cores=2, lanes=8)
 UNROLL = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2, 3), labels=(0, 16, 64, 512), weights=(0.25,) * 4)

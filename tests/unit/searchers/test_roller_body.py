@@ -6,8 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.values.machine import Machine, assume_typical_cpu
-from searchers.loop_nest import Access, Axis, Nest, fold_nest, is_read_across_rows, matrix_product_nest
-from searchers.roller.cpu_time_model import (
+from mallorn.searchers.loop_nest import (
+    Access,
+    Axis,
+    Nest,
+    fold_nest,
+    is_read_across_rows,
+    matrix_product_nest,
+)
+from mallorn.searchers.roller.cpu_time_model import (
     LOADED,
     NUMBERS,
     UNROLLED,

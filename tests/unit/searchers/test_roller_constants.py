@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from searchers.roller.rank_candidates import Constructor
-from searchers.tile_factorizations import Rows
+from mallorn.searchers.roller.rank_candidates import Constructor
+from mallorn.searchers.tile_factorizations import Rows
 from tests.fixtures.odd_tasks import MACHINES, TASKS, sketch_of
 from tests.fixtures.roller_constants import CONSTANTS, FACTORS, HANGS, change
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from costmodels.xgboost_models import XGBoost
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.simulated_annealing import ANNEALING, Annealing
-from searchers.base import Trial
-from searchers.batch_searcher import Request
-from searchers.simulate_search import fit_on_history
-from searchers.space import Candidate
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.searchers.algorithms.simulated_annealing import ANNEALING, Annealing
+from mallorn.searchers.base import Trial
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.simulate_search import fit_on_history
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 
 def measured(space: SyntheticSpace, count: int) -> list[Trial]:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from searchers.algorithms.monte_carlo_tree_search import NOWHERE, Rollouts, SearchTrees, SketchTrees
-from searchers.learning.exploring_learner import ScoredRows
-from searchers.synthetic_space import TILED, SyntheticSpace
+from mallorn.searchers.algorithms.monte_carlo_tree_search import NOWHERE, Rollouts, SearchTrees, SketchTrees
+from mallorn.searchers.learning.exploring_learner import ScoredRows
+from mallorn.searchers.synthetic_space import TILED, SyntheticSpace
 
 
 def test_a_child_is_made_once_and_found_again() -> None:

@@ -7,15 +7,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from costmodels.random import RandomModel
-from costmodels.xgboost_models import XGBoost
 from mallorn.core.registry import REGISTRY, resolve
-from searchers.algorithms.evolutionary import Evolutionary
-from searchers.base import Trial
-from searchers.pooled_searcher import TopK
-from searchers.simulate_search import fit_on_history
-from searchers.space import Candidate
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.random import RandomModel
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.searchers.algorithms.evolutionary import Evolutionary
+from mallorn.searchers.base import Trial
+from mallorn.searchers.pooled_searcher import TopK
+from mallorn.searchers.simulate_search import fit_on_history
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
 from tests.kits.samplers import BatchSamplerTestCase
 
 
@@ -70,10 +70,10 @@ def test_every_registered_searcher_is_made_with_any_sampler(search: str, sampler
 
 PROPOSE = """
 import numpy as np
-from costmodels.xgboost_models import XGBoost
-from searchers.algorithms.evolutionary import Evolutionary
-from searchers.simulate_search import simulate
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.xgboost_models import XGBoost
+from mallorn.searchers.algorithms.evolutionary import Evolutionary
+from mallorn.searchers.simulate_search import simulate
+from mallorn.searchers.synthetic_space import SyntheticSpace
 history = simulate(SyntheticSpace(64, 64, 64), Evolutionary(), XGBoost, trials=32, batch=16, seed=4)
 print(",".join(trial.candidate.key for trial in history))
 """

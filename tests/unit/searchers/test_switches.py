@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodels.random import RandomModel
-from searchers.algorithms.evolution_strategy import EsState, EvolutionStrategy
-from searchers.algorithms.monte_carlo_tree_search import Mcts, SearchTrees
-from searchers.algorithms.ppo import Actor, Ppo
-from searchers.algorithms.qlearning import QLearning, QValues
-from searchers.algorithms.reinforce import Reinforce
-from searchers.base import Searcher
-from searchers.learning.knobs import KnobDistributions
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.random import RandomModel
+from mallorn.searchers.algorithms.evolution_strategy import EsState, EvolutionStrategy
+from mallorn.searchers.algorithms.monte_carlo_tree_search import Mcts, SearchTrees
+from mallorn.searchers.algorithms.ppo import Actor, Ppo
+from mallorn.searchers.algorithms.qlearning import QLearning, QValues
+from mallorn.searchers.algorithms.reinforce import Reinforce
+from mallorn.searchers.base import Searcher
+from mallorn.searchers.learning.knobs import KnobDistributions
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 
 def proposed(searcher: Searcher) -> int:

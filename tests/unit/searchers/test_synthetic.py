@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.space import Candidate, Space
-from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
-from searchers.testing import TinySpace
+from mallorn.searchers.space import Candidate, Space
+from mallorn.searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
+from mallorn.searchers.testing import TinySpace
 from tests.kits.spaces import SpaceTestCase
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchers.space import Choice, ChoiceKind
-from searchers.tile_factorizations import TileRule, compositions, divisors, prime_powers, tilings
+from mallorn.searchers.space import Choice, ChoiceKind
+from mallorn.searchers.tile_factorizations import TileRule, compositions, divisors, prime_powers, tilings
 
 EXTENTS = st.integers(1, 4096)
 WIDTHS = st.integers(1, 5)

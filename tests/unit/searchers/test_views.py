@@ -6,15 +6,15 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from costmodels.base import Matrix, Prediction
-from costmodels.random import RandomModel
-from costmodels.views import LOOPS, VIEWS
 from mallorn.core.errors import InvalidRequest
-from searchers.algorithms.evolution_strategy import EvolutionStrategy
-from searchers.algorithms.guided_walk import Guided
-from searchers.pooled_searcher import score
-from searchers.space import Candidate
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.base import Matrix, Prediction
+from mallorn.costmodels.random import RandomModel
+from mallorn.costmodels.views import LOOPS, VIEWS
+from mallorn.searchers.algorithms.evolution_strategy import EvolutionStrategy
+from mallorn.searchers.algorithms.guided_walk import Guided
+from mallorn.searchers.pooled_searcher import score
+from mallorn.searchers.space import Candidate
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 SPACE = SyntheticSpace()
 

@@ -5,9 +5,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from costmodels.base import CostModel
-from costmodels.labels import labels
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.costmodels.base import CostModel
+from mallorn.costmodels.labels import labels
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 Model = TypeVar("Model", bound=CostModel)
 Shape = tuple[int, int, int]

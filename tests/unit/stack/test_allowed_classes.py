@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from cli import run_service_part
-from db.migrate import upgrade
-from db.repositories.access_control import ApiKeys, needs_api_keys
-from db.session import Database
+from mallorn.cli import run_service_part
 from mallorn.core.api_keys import Scope
 from mallorn.core.settings import Settings
-from stack.data_directory import DataDir
-from stack.process_specs import StackLayout, environment
-from workers.sandbox import sandbox_support
-from workers.sandbox.sandbox_support import NoSandbox, require_sandbox_mode
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.access_control import ApiKeys, needs_api_keys
+from mallorn.db.session import Database
+from mallorn.stack.data_directory import DataDir
+from mallorn.stack.process_specs import StackLayout, environment
+from mallorn.workers.sandbox import sandbox_support
+from mallorn.workers.sandbox.sandbox_support import NoSandbox, require_sandbox_mode
 
 
 def told(folder: Path, host: str = "127.0.0.1", **known: Any) -> dict[str, str]:

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from cli.main import app
+from mallorn.cli.main import app
 from mallorn.core.settings import Settings
-from workers.device.key_agent import DEVICE_VARIABLES
+from mallorn.workers.device.key_agent import DEVICE_VARIABLES
 
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

@@ -14,8 +14,8 @@ import pytest
 from mallorn.core.errors import InvalidRequest, StorageFull
 from mallorn.core.host_id import host_folder, host_id
 from mallorn.core.settings import Settings
-from stack.data_directory import DataDir, DataDirInUse, StackInfo
-from stack.process_specs import StackLayout, environment
+from mallorn.stack.data_directory import DataDir, DataDirInUse, StackInfo
+from mallorn.stack.process_specs import StackLayout, environment
 from tests.fixtures.processes import UNTIL_KILLED, beside
 
 INFO = StackInfo("http://127.0.0.1:1", 1, "redis+socket:///x", "127.0.0.1:2", until_unused=False)
@@ -34,7 +34,7 @@ def another_process(data: DataDir, holding: str) -> Iterator[subprocess.Popen[st
     """A process inside `data.locked(...)` or `data.used()`."""
     program = f"""
 from pathlib import Path
-from stack.data_directory import DataDir
+from mallorn.stack.data_directory import DataDir
 with DataDir(Path({str(data.path)!r})).{holding} as announce:
     if announce is not None:
         announce("http://127.0.0.1:8123")
@@ -62,8 +62,8 @@ def test_a_stack_on_another_machine_is_named_and_neither_asked_nor_read_beside(
 ) -> None:
     with another_process(data, "hold_stack_lock()") as holder, data.publish_stack_info(INFO):
         assert data.read_running_stack() == INFO
-        monkeypatch.setattr("stack.data_directory.host_id", lambda: "another machine of this home")
-        monkeypatch.setattr("stack.data_directory.LOCK_PATIENCE_SEC", 0.1)
+        monkeypatch.setattr("mallorn.stack.data_directory.host_id", lambda: "another machine of this home")
+        monkeypatch.setattr("mallorn.stack.data_directory.LOCK_PATIENCE_SEC", 0.1)
         for looked in (data.read_running_stack, data.is_locked, data.hold_stack_lock().__enter__):
             with pytest.raises(DataDirInUse, match=f"pid {holder.pid} on another machine") as refusal:
                 looked()
@@ -80,7 +80,7 @@ def test_a_file_system_without_locks_is_refused(
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("stack.data_directory.fcntl.flock", refuse)
+    monkeypatch.setattr("mallorn.stack.data_directory.fcntl.flock", refuse)
     for looked in (data.is_locked, data.hold_stack_lock().__enter__):
         with pytest.raises(InvalidRequest, match=r"stack\.lock cannot be locked"):
             looked()
@@ -163,7 +163,7 @@ def test_a_disk_that_fills_up_leaves_no_half_of_a_key(data: DataDir, monkeypatch
     def fill(*_: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("stack.data_directory.secrets.token_hex", fill)
+    monkeypatch.setattr("mallorn.stack.data_directory.secrets.token_hex", fill)
     with pytest.raises(StorageFull):
         data.create_directories()
     assert not data.key_file.exists()

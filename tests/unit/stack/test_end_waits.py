@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from stack.readiness_probes import make_redis_probe
-from stack.valkey import unblock_waiting_clients, valkey_command
+from mallorn.stack.readiness_probes import make_redis_probe
+from mallorn.stack.valkey import unblock_waiting_clients, valkey_command
 from tests.fixtures.waiting import PATIENCE, wait_for
 
 

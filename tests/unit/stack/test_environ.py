@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import mallorn
-from stack.supervised_process import python_path
+from mallorn.core.installation import python_path
 
 
 def test_a_part_finds_the_very_version_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:

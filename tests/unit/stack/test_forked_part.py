@@ -11,7 +11,7 @@ from tests.fixtures.command_line import ROOT
 PROGRAM = """
 import json, os, signal, sys, tempfile, threading, time, types
 from pathlib import Path
-from stack.supervised_process import ChildSpec, SupervisedChild
+from mallorn.stack.supervised_process import ChildSpec, SupervisedChild
 
 folder = Path(sys.argv[1])
 sys.modules["imported_before"] = types.ModuleType("imported_before")

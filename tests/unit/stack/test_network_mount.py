@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from stack.data_directory import DataDir, Mount, mount_of
+from mallorn.stack.data_directory import DataDir, Mount, mount_of
 
 # As the kernel writes them: id, parent, device, root, point, options, optional fields, -, kind, source, more.
 TABLE = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
@@ -24,7 +24,7 @@ TABLE = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "mountinfo"
     file.write_text(TABLE)
-    monkeypatch.setattr("stack.data_directory.MOUNTS", file)
+    monkeypatch.setattr("mallorn.stack.data_directory.MOUNTS", file)
     return file
 
 

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from db.migrate import upgrade
-from db.repositories.jobs import Jobs, NewJob
-from db.repositories.stored_files import Models
-from db.repositories.targets import Targets
-from db.session import Database
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.fleet import DeviceInfo
 from mallorn.core.virtual_devices import add_virtual_device
-from stack import run_stack
-from stack.run_stack import DeviceDemand, DevicesOnDemand
+from mallorn.db.migrate import upgrade
+from mallorn.db.repositories.jobs import Jobs, NewJob
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.session import Database
+from mallorn.stack import run_stack
+from mallorn.stack.run_stack import DeviceDemand, DevicesOnDemand
 
 OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
 FOREIGN = parse_target({"kind": "cuda", "arch": "sm_80"})

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stack.data_directory import DataDir
+from mallorn.stack.data_directory import DataDir
 from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.processes import STOP_SEC, end
 from tests.fixtures.waiting import wait_for
@@ -15,10 +15,10 @@ import signal, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from mallorn.core.settings import Settings
-from stack.data_directory import DataDir
-from stack.tcp_ports import free_port
-from stack.run_stack import run_stack
-from stack.process_specs import StackLayout
+from mallorn.stack.data_directory import DataDir
+from mallorn.stack.tcp_ports import free_port
+from mallorn.stack.run_stack import run_stack
+from mallorn.stack.process_specs import StackLayout
 
 class Answers(BaseHTTPRequestHandler):
     def do_GET(self):
@@ -73,16 +73,20 @@ def imported(statement: str, answer: str) -> str:
 
 def test_the_programs_of_the_stack_import_no_client_no_web_and_no_database_before_they_begin() -> None:
     heavy = "{'httpx', 'fastapi', 'celery', 'sqlalchemy', 'numpy', 'tvm', 'torch', 'onnx', 'pyarrow'}"
-    programs = (
-        "import sys, cli.main, cli.up, cli.serve_device, cli.run_service_part, workers.device.serve_device"
-    )
+    programs = "import sys, mallorn.workers.device.serve_device\n"
+    programs += "from mallorn.cli import main, run_service_part, serve_device, up"
     assert imported(programs, f"sorted({heavy} & sys.modules.keys())") == "[]"
 
 
 def test_what_is_imported_for_forks_starts_no_thread_and_makes_no_celery_app() -> None:
     shared = "for each in (COORDINATOR_MODULE, *CELERY_MODULES): import_module(each)"
-    names = "from stack.run_stack import COORDINATOR_MODULE, CELERY_MODULES"
-    statement = f"import sys\nfrom importlib import import_module\n{names}\n{shared}\nimport db.migrate"
-    assert imported(f"{statement}\nfrom stack.supervised_process import can_fork", "can_fork()") == "True"
-    apps = "{'workers.app', 'services.control.app', 'numpy'} & sys.modules.keys()"
+    names = "from mallorn.stack.run_stack import COORDINATOR_MODULE, CELERY_MODULES"
+    statement = (
+        f"import sys\nfrom importlib import import_module\n{names}\n{shared}\nimport mallorn.db.migrate"
+    )
+    assert (
+        imported(f"{statement}\nfrom mallorn.stack.supervised_process import can_fork", "can_fork()")
+        == "True"
+    )
+    apps = "{'mallorn.workers.app', 'mallorn.services.control.app', 'numpy'} & sys.modules.keys()"
     assert imported(statement, f"sorted({apps})") == "[]"

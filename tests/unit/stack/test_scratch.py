@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.host_id import host_folder
-from stack.temporary_files import PREFIX, create_process_folder, remove_abandoned_folders
+from mallorn.stack.temporary_files import PREFIX, create_process_folder, remove_abandoned_folders
+from mallorn.workers.host.core_lock import CoreLock
 from tests.fixtures.processes import UNTIL_KILLED, beside
-from workers.host.core_lock import CoreLock
 
 HOLDING = """
 import tempfile
 from pathlib import Path
-from stack.temporary_files import create_process_folder
+from mallorn.stack.temporary_files import create_process_folder
 with create_process_folder("worker") as folder:
     (Path(tempfile.mkdtemp()) / "large").write_text("x")
     print(folder, flush=True)

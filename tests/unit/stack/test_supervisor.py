@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stack.supervised_process import READY_FILE_VARIABLE, ChildSpec, SupervisedChild
-from stack.supervisor import PartFailed, RestartPatience, Supervisor
+from mallorn.stack.supervised_process import READY_FILE_VARIABLE, ChildSpec, SupervisedChild
+from mallorn.stack.supervisor import PartFailed, RestartPatience, Supervisor
 from tests.fixtures.processes import UNTIL_KILLED, is_running, wait_until_gone
 from tests.fixtures.waiting import PATIENCE, wait_for
 
@@ -196,7 +196,7 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     program = f"""
 from pathlib import Path
-from stack.supervised_process import SupervisedChild, ChildSpec
+from mallorn.stack.supervised_process import SupervisedChild, ChildSpec
 code = "import os; open({str(pid_file)!r}, 'w').write(str(os.getpid())); {UNTIL_KILLED}"
 spec = ChildSpec("part", ({sys.executable!r}, "-c", code), lambda: True)
 SupervisedChild(spec, Path({str(tmp_path / "log")!r})).start()
@@ -227,7 +227,7 @@ def test_the_log_of_the_last_run_is_kept_aside(tmp_path: Path) -> None:
 
 
 def test_a_log_that_outgrew_its_limit_is_moved_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stack.supervised_process.MAX_LOG_BYTES", 10)
+    monkeypatch.setattr("mallorn.stack.supervised_process.MAX_LOG_BYTES", 10)
     logs = [tmp_path / f"{name}.log" for name in ("part", "executions", "up")]
     stack = Supervisor([script(tmp_path, "part", "")], tmp_path, patience=IMPATIENT)
     for log in logs:

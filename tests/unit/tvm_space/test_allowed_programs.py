@@ -10,14 +10,21 @@ from tvm.ir import Op
 from tvm.s_tir.schedule import InstructionKind, Schedule
 
 from benchmarks.fuzzing import seeds
-from graphc.core.pass_registry import NOT_IN_RECIPES, resolve_pass
-from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
-from graphc.quant import llvm_byte_dot_products, tile_instructions
 from mallorn.core.errors import Unschedulable
+from mallorn.graphc.core.pass_registry import NOT_IN_RECIPES, resolve_pass
+from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
+from mallorn.graphc.quant import llvm_byte_dot_products, tile_instructions
+from mallorn.workers.tvm.allowed_programs import (
+    KINDS,
+    OPS,
+    TraceRefused,
+    check_program,
+    check_trace,
+    read_trace,
+)
+from mallorn.workers.tvm.parsed_program_cache import instructions, parse_module
+from mallorn.workers.tvm.tuning_database import apply_trace
 from tests.fixtures.hostile import programs
-from workers.tvm.allowed_programs import KINDS, OPS, TraceRefused, check_program, check_trace, read_trace
-from workers.tvm.parsed_program_cache import instructions, parse_module
-from workers.tvm.tuning_database import apply_trace
 
 #: They reach outside of a program, or its memory past its ends, or belong to code that is lowered already.
 REFUSED_OPS: Final = frozenset(

@@ -7,8 +7,7 @@ import tvm
 from tvm import te
 from tvm.s_tir import Schedule
 
-from tests.unit.tvm_space.programs import TARGET
-from workers.tvm.build_libraries import (
+from mallorn.workers.tvm.build_libraries import (
     CHEAP,
     FEWEST,
     KEPT,
@@ -17,6 +16,7 @@ from workers.tvm.build_libraries import (
     CandidateSizes,
     compile_module,
 )
+from tests.unit.tvm_space.programs import TARGET
 
 USUAL = 100
 LARGE = int(TOO_LARGE * USUAL) + 1

@@ -6,7 +6,11 @@ import pytest
 import tvm
 from tvm.ir.instrument import pass_instrument
 
-from graphc.export.code_generation import compilation_context, compile_to_library, target_without_gather
+from mallorn.graphc.export.code_generation import (
+    compilation_context,
+    compile_to_library,
+    target_without_gather,
+)
 
 X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "skylake-avx512", "num-cores": 1}
 ARM32 = {"kind": "llvm", "mtriple": "armv7l-linux-gnueabihf", "num-cores": 1}

@@ -17,26 +17,26 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
 from mallorn.core.targets import Target
-from searchers.decision_space import SketchRules
-from searchers.space import Candidate, Sketch
-from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, target
-from workers.tvm import cuda_rules
-from workers.tvm.allowed_programs import read_trace
-from workers.tvm.build_libraries import compile_module
-from workers.tvm.cuda_kernel_resources import CannotLaunch
-from workers.tvm.graph_recipes import TUNED_GPU
-from workers.tvm.loop_nests import nests
-from workers.tvm.parsed_program_cache import (
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.tvm import cuda_rules
+from mallorn.workers.tvm.allowed_programs import read_trace
+from mallorn.workers.tvm.build_libraries import compile_module
+from mallorn.workers.tvm.cuda_kernel_resources import CannotLaunch
+from mallorn.workers.tvm.graph_recipes import TUNED_GPU
+from mallorn.workers.tvm.loop_nests import nests
+from mallorn.workers.tvm.parsed_program_cache import (
     design_contexts,
     is_choice,
     new_schedule,
     parse_module,
     parse_tvm_target,
 )
-from workers.tvm.rebuild_schedule import full_trace, rebuild, validate
-from workers.tvm.run_recipe_passes import run_steps
-from workers.tvm.sketches import design_space, to_plain_value
-from workers.tvm.tvm_space import TvmSpace
+from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild, validate
+from mallorn.workers.tvm.run_recipe_passes import run_steps
+from mallorn.workers.tvm.sketches import design_space, to_plain_value
+from mallorn.workers.tvm.tvm_space import TvmSpace
+from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, target
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = target("sm_90a")
@@ -186,7 +186,7 @@ def test_a_candidate_of_tensor_cores_is_rebuilt_in_another_process() -> None:
     """Which registers the instructions that its trace names."""
     sketch = dlight_sketch(HALF)
     script = (
-        "import json, sys; from workers.tvm.rebuild_schedule import validate;"
+        "import json, sys; from mallorn.workers.tvm.rebuild_schedule import validate;"
         "tir, target, trace = json.load(sys.stdin); print(validate(tir, target, [(trace, ())]))"
     )
     done = subprocess.run(

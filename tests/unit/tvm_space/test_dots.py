@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import tvm
 
-from graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.core.targets import Target
+from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
+from mallorn.workers.device.target_support import find_unsupported_reason
+from mallorn.workers.interfaces.hardware_probes import Finds
+from mallorn.workers.tvm import cpu_probes
+from mallorn.workers.tvm.cpu_probes import TURNS, dot_product_instructions, probe_tiles, tile_instructions
+from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
 from tests.unit.graphc.networks import TILES
-from workers.device.target_support import find_unsupported_reason
-from workers.interfaces.hardware_probes import Finds
-from workers.tvm import cpu_probes
-from workers.tvm.cpu_probes import TURNS, dot_product_instructions, probe_tiles, tile_instructions
-from workers.tvm.parsed_program_cache import parse_tvm_target
 
 
 def target(**facts: str) -> str:

@@ -8,10 +8,10 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from workers.interfaces.model_compiler import Agreement
-from workers.tvm.compare_outputs import compare_outputs
-from workers.tvm.program_arguments import arguments
-from workers.tvm.reference_outputs import write_reference
+from mallorn.workers.interfaces.model_compiler import Agreement
+from mallorn.workers.tvm.compare_outputs import compare_outputs
+from mallorn.workers.tvm.program_arguments import arguments
+from mallorn.workers.tvm.reference_outputs import write_reference
 
 ROWS, COLUMNS = 64, 128
 TILE = 16

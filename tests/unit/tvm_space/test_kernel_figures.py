@@ -2,8 +2,13 @@
 
 import pytest
 
-from workers.tvm.compile_cuda import DeviceCode
-from workers.tvm.cuda_kernel_resources import CannotLaunch, check_launch, combine_kernel_resources, read_ptxas
+from mallorn.workers.tvm.compile_cuda import DeviceCode
+from mallorn.workers.tvm.cuda_kernel_resources import (
+    CannotLaunch,
+    check_launch,
+    combine_kernel_resources,
+    read_ptxas,
+)
 
 LOG = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'first_kernel' for 'sm_80'

@@ -9,9 +9,9 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from workers.tvm import reference_outputs
-from workers.tvm.program_arguments import tensor_args
-from workers.tvm.reference_outputs import _HOST, _build, call, parallelize
+from mallorn.workers.tvm import reference_outputs
+from mallorn.workers.tvm.program_arguments import tensor_args
+from mallorn.workers.tvm.reference_outputs import _HOST, _build, call, parallelize
 
 
 def product(rows: int, columns: int, terms: int, dtype: str, *, transposed: bool = False) -> Any:

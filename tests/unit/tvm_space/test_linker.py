@@ -12,7 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from mallorn.core.errors import HostFault, StorageFull
-from workers.tvm.linker import LinkError, NoLinker, check_linking, link_command, link_shared, prepare_linking
+from mallorn.workers.tvm.linker import (
+    LinkError,
+    NoLinker,
+    check_linking,
+    link_command,
+    link_shared,
+    prepare_linking,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +145,7 @@ def test_a_disk_without_room_is_the_reason_whatever_the_linker_says(
 ) -> None:
     broken = tmp_path / "broken.o"
     broken.write_text("cut short")
-    monkeypatch.setattr("workers.tvm.linker.LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr("mallorn.workers.tvm.linker.LEAST_FREE_BYTES", 1 << 60)
     with pytest.raises(StorageFull, match="is full"):
         link_shared(str(tmp_path / "a.so"), [str(broken)])
 

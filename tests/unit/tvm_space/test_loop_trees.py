@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from tvm.s_tir.schedule import Trace
 
-from costmodels.views import LOOPS
-from searchers.decision_space import SketchRules
-from searchers.space import ChoiceKind, Matrix, Sketch
+from mallorn.costmodels.views import LOOPS
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.space import ChoiceKind, Matrix, Sketch
+from mallorn.workers.features.loop_tree_view import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
+from mallorn.workers.features.resolved_trace import steps_of
+from mallorn.workers.tvm.parsed_program_cache import instructions, new_schedule
+from mallorn.workers.tvm.rebuild_schedule import map_choices_to_decisions
+from mallorn.workers.tvm.sketches import design_space
 from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
-from workers.features.loop_tree_view import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
-from workers.features.resolved_trace import steps_of
-from workers.tvm.parsed_program_cache import instructions, new_schedule
-from workers.tvm.rebuild_schedule import map_choices_to_decisions
-from workers.tvm.sketches import design_space
 
 PROGRAMS = {
     "matmul": (matmul(), (32, 64, 48)),

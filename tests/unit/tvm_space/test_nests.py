@@ -3,9 +3,9 @@
 import tvm
 from tvm import te, topi
 
-from searchers.loop_nest import Access, Axis, Nest
+from mallorn.searchers.loop_nest import Access, Axis, Nest
+from mallorn.workers.tvm.loop_nests import nests
 from tests.unit.tvm_space.programs import conv2d, matmul
-from workers.tvm.loop_nests import nests
 
 
 def only_sum(tir: str) -> Nest:

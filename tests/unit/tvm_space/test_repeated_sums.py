@@ -10,12 +10,12 @@ import pytest
 import tvm
 from tvm import te
 
-from searchers.decision_space import SketchRules
-from searchers.space import Candidate, ChoiceKind, Sketch
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.space import Candidate, ChoiceKind, Sketch
+from mallorn.workers.tvm.rebuild_schedule import full_trace
+from mallorn.workers.tvm.reference_outputs import build_whole_program, call
+from mallorn.workers.tvm.sketches import design_space
 from tests.unit.tvm_space.programs import TARGET
-from workers.tvm.rebuild_schedule import full_trace
-from workers.tvm.reference_outputs import build_whole_program, call
-from workers.tvm.sketches import design_space
 
 ROWS, TERMS, COLUMNS = 4, 8, 16
 Rows = Callable[[Any, Any], Any]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.process import worker_runtime as runtime
+from mallorn.workers.process import worker_runtime as runtime
 
 GIB = 1 << 30
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from mallorn.workers.subprocesses.cgroups import cpu_quota, memory_left, memory_limit
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.subprocesses.cgroups import cpu_quota, memory_left, memory_limit
 
 V1 = {"cpu,cpuacct": "/ cgroup cgroup rw,cpu,cpuacct", "memory": "/ cgroup cgroup rw,memory"}
 HOSTS_V1 = {"cpu": "/docker/c0 cgroup cgroup rw,cpu,cpuacct", "memory": "/docker/c0 cgroup cgroup rw,memory"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.tvm import code_digest as code
+from mallorn.workers.tvm import code_digest as code
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +25,9 @@ def test_it_is_the_same_when_asked_again_and_names_tvm_sources_compiler_and_link
     code.code_parts.cache_clear()
     assert code.code_digest() == first
     assert {
-        "graphc",
-        "workers.tvm",
-        "workers.features",
+        "mallorn.graphc",
+        "mallorn.workers.tvm",
+        "mallorn.workers.features",
         "apache-tvm",
         "apache-tvm-ffi",
     } <= code.code_parts().keys()
@@ -35,7 +35,9 @@ def test_it_is_the_same_when_asked_again_and_names_tvm_sources_compiler_and_link
     assert code.current_builder_name() == f"{code.TVM_VERSION}+{first}"
 
 
-@pytest.mark.parametrize("part", ["graphc", "workers.tvm", "apache-tvm", "compiler", "linker"])
+@pytest.mark.parametrize(
+    "part", ["mallorn.graphc", "mallorn.workers.tvm", "apache-tvm", "compiler", "linker"]
+)
 def test_each_part_changes_it(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = dict(code.code_parts())
     before = code.code_digest()

@@ -8,9 +8,9 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
-from workers.device.device_class import Endpoint
-from workers.finish.choose_winner import ContestEntry, find_deviating_devices
-from workers.measure.measurer_interface import MeasureInput, MeasureResult
+from mallorn.workers.device.device_class import Endpoint
+from mallorn.workers.finish.choose_winner import ContestEntry, find_deviating_devices
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
 
 SKETCH = Sketch("s", "[]", ())
 TRUE_US = (10.0, 11.0, 30.0)  # of three candidates

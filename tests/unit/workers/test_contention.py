@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.host.load_meter import ContentionReading
-from workers.host.process_priority import raise_priority
+from mallorn.workers.host.load_meter import ContentionReading
+from mallorn.workers.host.process_priority import raise_priority
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_thread_that_shares_its_processor_waits_for_half_of_the_time() -> None
     """On the real kernel: two processes on one processor."""
     program = (
         "import os, sys, time\n"
-        "from workers.host.load_meter import ContentionReading\n"
+        "from mallorn.workers.host.load_meter import ContentionReading\n"
         f"os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "before, until = ContentionReading.read_counters(), time.monotonic() + 0.5\n"
@@ -78,7 +78,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     told: list[object] = []
     monkeypatch.setattr(os, "setpriority", lambda *args: told.append(args))
     monkeypatch.setattr(os, "sched_setscheduler", lambda _pid, policy, _param: told.append(policy))
-    monkeypatch.setattr("workers.host.process_priority.cpu_quota", lambda: None)
+    monkeypatch.setattr("mallorn.workers.host.process_priority.cpu_quota", lambda: None)
     return told
 
 
@@ -122,6 +122,6 @@ def test_where_nothing_would_be_left_for_others_it_goes_first_within_its_group_a
 def test_a_quota_which_real_time_would_pass_by_is_kept(
     asked: list[object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, real_time: Path
 ) -> None:
-    monkeypatch.setattr("workers.host.process_priority.cpu_quota", lambda: 1.5)
+    monkeypatch.setattr("mallorn.workers.host.process_priority.cpu_quota", lambda: 1.5)
     assert raise_priority(tmp_path / "autogroup", real_time)
     assert asked == [(os.PRIO_PROCESS, 0, -20)]

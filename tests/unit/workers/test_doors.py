@@ -5,19 +5,19 @@ import sys
 
 import pytest
 
-from costmodels.base import CostModel
 from mallorn.core import queues
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, resolve
-from searchers.base import Searcher
-from searchers.batch_sampler import BatchSampler
-from services.planner.belief import Belief
-from services.planner.families.base import Families
-from services.planner.policy import Policy
-from workers.features.feature_extractor import Extractor
-from workers.measure.measurer_interface import Measurer
-from workers.measure.stopping import StoppingRule
-from workers.tvm.graph_recipes import Recipe
+from mallorn.costmodels.base import CostModel
+from mallorn.searchers.base import Searcher
+from mallorn.searchers.batch_sampler import BatchSampler
+from mallorn.services.planner.belief import Belief
+from mallorn.services.planner.families.base import Families
+from mallorn.services.planner.policy import Policy
+from mallorn.workers.features.feature_extractor import Extractor
+from mallorn.workers.measure.measurer_interface import Measurer
+from mallorn.workers.measure.stopping import StoppingRule
+from mallorn.workers.tvm.graph_recipes import Recipe
 
 CLASSES = {
     "search": Searcher,
@@ -35,7 +35,7 @@ MEASURERS = [place.partition(":")[0] for place in REGISTRY["measurer"].values()]
 NAMES = [(seam, name) for seam in sorted(REGISTRY) for name in sorted(REGISTRY[seam])]
 
 
-@pytest.mark.parametrize("module", ["workers.celery_tasks", "workers.finish.run", *MEASURERS])
+@pytest.mark.parametrize("module", ["mallorn.workers.celery_tasks", "mallorn.workers.finish.run", *MEASURERS])
 def test_a_workers_own_process_loads_no_tvm(module: str) -> None:
     program = f"import sys, {module}; sys.exit('tvm' in sys.modules or 'tvm_ffi' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
@@ -61,8 +61,8 @@ def test_a_job_that_chooses_nothing_gets_registered_names() -> None:
 
 
 def test_every_task_is_served_from_a_queue_that_somebody_listens_to() -> None:
-    from services.control.celery_tasks import app as control
-    from workers.celery_tasks import app as workers
+    from mallorn.services.control.celery_tasks import app as control
+    from mallorn.workers.celery_tasks import app as workers
 
     assert set(queues.ROUTES) <= {*control.tasks, *workers.tasks}
     assert {route["queue"] for route in queues.ROUTES.values()} == {queues.CONTROL, *queues.WORKER_QUEUES}

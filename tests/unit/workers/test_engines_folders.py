@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from mallorn.core.targets import parse_target
-from workers.interfaces.model_compiler import ModelCompiler
-from workers.interfaces.whole_model_engine import Engine
-from workers.sandbox.landlock import READ
-from workers.sandbox.sandbox import SandboxSpec
-from workers.tvm.graph_recipes import TUNED, stored_recipe
-from workers.whole_model.compiled_model import ONNXRUNTIME, WholeModel
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.interfaces.whole_model_engine import Engine
+from mallorn.workers.sandbox.landlock import READ
+from mallorn.workers.sandbox.sandbox import SandboxSpec
+from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
+from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, WholeModel
 
 
 def whole(folder: Path, room: Path | None) -> WholeModel:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from db.repositories.tuner_log_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from research.tuner_logs.metaschedule import read_database
-from research.tuner_logs.read_json_lines import Problem
-from research.tuner_logs.store_tuner_logs import find_logs
-from research.tuner_logs.tenset import read_records
+from mallorn.db.repositories.tuner_log_records import ForeignTrial
+from mallorn.research.tuner_logs.metaschedule import read_database
+from mallorn.research.tuner_logs.read_json_lines import Problem
+from mallorn.research.tuner_logs.store_tuner_logs import find_logs
+from mallorn.research.tuner_logs.tenset import read_records
 
 TARGET = "llvm -keys=cpu -link-params=0 -mcpu=skylake-avx512 -model=platinum-8272"
 TASK = '["d7b65649a4dd54becea0a52aabbc5af5", 1, 1000, 1, 1000]'

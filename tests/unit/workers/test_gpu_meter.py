@@ -10,9 +10,9 @@ import pytest
 
 from mallorn.core.outcomes import is_disturbed
 from mallorn.core.values.disturbance import Disturbance
-from workers.device import gpu_meter
-from workers.device.gpu_meter import GpuLoad, GpuMeter
-from workers.host.load_meter import Load
+from mallorn.workers.device import gpu_meter
+from mallorn.workers.device.gpu_meter import GpuLoad, GpuMeter
+from mallorn.workers.host.load_meter import Load
 
 UUID = "GPU-4e6b2c1d-0000-0000-0000-000000000000"
 IDLE, POWER_CAP, HARDWARE, HOT, HOT_HARDWARE, BRAKE = 0x01, 0x04, 0x08, 0x20, 0x40, 0x80

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from mallorn.workers.device import cuda_clock, model_kernel_times
+from mallorn.workers.device.cuda_clock import FLUSH_SHARE, CudaClock
+from mallorn.workers.device.model_kernel_times import FEWEST_RUNS, HostClock, Kernels
+from mallorn.workers.device.slice_timer import SliceTimer
 from tests.fixtures.fake_cuda import FakeCuda, perf_counter_of
-from workers.device import cuda_clock, model_kernel_times
-from workers.device.cuda_clock import FLUSH_SHARE, CudaClock
-from workers.device.model_kernel_times import FEWEST_RUNS, HostClock, Kernels
-from workers.device.slice_timer import SliceTimer
 
 L2_BYTES = 50_000_000
 KERNEL_SEC = 10e-6

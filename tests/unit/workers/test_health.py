@@ -9,9 +9,15 @@ import pytest
 from celery.signals import task_postrun
 
 from mallorn.core.errors import HostFault, MallornError, StorageFull
-from workers.process import worker_health
-from workers.process.worker_health import FIRST_REST_SEC, LONGEST_REST_SEC, SOON_SEC, Health, find_host_fault
-from workers.subprocesses.shutdown import STOP
+from mallorn.workers.process import worker_health
+from mallorn.workers.process.worker_health import (
+    FIRST_REST_SEC,
+    LONGEST_REST_SEC,
+    SOON_SEC,
+    Health,
+    find_host_fault,
+)
+from mallorn.workers.subprocesses.shutdown import STOP
 
 
 class Ward:
@@ -92,9 +98,9 @@ def test_a_host_without_room_ails_everybody(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_it_rests_between_two_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import_module("workers.app")
+    import_module("mallorn.workers.app")
     rested: list[bool] = []
     here = SimpleNamespace(health=SimpleNamespace(pause_until_healthy=lambda: rested.append(True)))
-    monkeypatch.setattr("workers.process.worker_runtime.runtime", lambda: here)
+    monkeypatch.setattr("mallorn.workers.process.worker_runtime.runtime", lambda: here)
     task_postrun.send(sender=None)
     assert rested == [True]

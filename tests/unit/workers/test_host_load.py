@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.host.load_meter import Load, LoadMeter
+from mallorn.workers.host.load_meter import Load, LoadMeter
 
 QUIET = Load(cores=2, others_cores=0.1, stolen=0.01, waiting=0.02)
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from mallorn.workers.host import host_memory
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.host import host_memory
 
 
 def test_a_host_has_the_memory_that_is_installed(made_up_groups: MadeUp) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, IdleEngines
 from tests.fixtures.made_up_engines import MadeUpEngine
-from workers.whole_model.compiled_model import ONNXRUNTIME, IdleEngines
 
 
 def engine(name: str) -> MadeUpEngine:

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from db.repositories.access_control import apply_owner_action
-from db.repositories.stored_files import Models
-from db.session import Database
 from mallorn.core.api_keys import OwnerAction
+from mallorn.db.repositories.access_control import apply_owner_action
+from mallorn.db.repositories.stored_files import Models
+from mallorn.db.session import Database
+from mallorn.workers.finish import compiled_library_cache
+from mallorn.workers.finish.compiled_library_cache import (
+    ABOUT,
+    LIBRARY,
+    KnownLibraries,
+    remove_deleted_models,
+)
+from mallorn.workers.interfaces.model_compiler import Compiled
 from tests.fixtures.processes import UNTIL_KILLED, beside
-from workers.finish import compiled_library_cache
-from workers.finish.compiled_library_cache import ABOUT, LIBRARY, KnownLibraries, remove_deleted_models
-from workers.interfaces.model_compiler import Compiled
 
 COMPILED = Compiled(1, 2, ["w1"], [], [], [], bytes=4, seconds=3.0)
 
@@ -131,7 +136,7 @@ def test_one_that_failed_its_check_is_not_taken_again(tmp_path: Path, library: P
 WRITER = """
 from pathlib import Path
 from mallorn.core.locked_folders import locked_folder
-from workers.finish.compiled_library_cache import DRAFT
+from mallorn.workers.finish.compiled_library_cache import DRAFT
 with locked_folder(Path({root!r}), DRAFT) as draft:
     (draft / "library.so").write_text("half")
     print(draft, flush=True)

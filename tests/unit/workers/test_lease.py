@@ -6,9 +6,9 @@ import pytest
 
 from mallorn.core.errors import LeaseLost, StorageFull, Unavailable
 from mallorn.core.log_setup import TextLines, log_context
+from mallorn.workers.process.lease_renewal import LeaseKeeper
+from mallorn.workers.subprocesses.shutdown import Shutdown, ShutdownRequested
 from tests.fixtures.waiting import wait_for
-from workers.process.lease_renewal import LeaseKeeper
-from workers.subprocesses.shutdown import Shutdown, ShutdownRequested
 
 
 class Renewals:
@@ -58,7 +58,7 @@ def test_a_database_in_trouble_for_long_costs_the_lease(trouble: Exception) -> N
 
 def test_a_stopping_worker_gives_up_what_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Shutdown()
-    monkeypatch.setattr("workers.process.lease_renewal.STOP", stop)
+    monkeypatch.setattr("mallorn.workers.process.lease_renewal.STOP", stop)
     lease = LeaseKeeper(lambda: True, 60)
     lease.raise_if_lost()
     stop.request_stop()
@@ -76,10 +76,10 @@ def test_its_thread_logs_what_the_lease_is_about(caplog: pytest.LogCaptureFixtur
             lines.append(written.format(record))  # in the thread that logs
 
     kept = Kept()
-    logging.getLogger("workers.process.lease_renewal").addHandler(kept)
+    logging.getLogger("mallorn.workers.process.lease_renewal").addHandler(kept)
     try:
         with log_context(job="1f", round=7):
             hold(Renewals(Unavailable("no database"), True), 2)
     finally:
-        logging.getLogger("workers.process.lease_renewal").removeHandler(kept)
+        logging.getLogger("mallorn.workers.process.lease_renewal").removeHandler(kept)
     assert "no database (job=1f round=7)" in lines[0]

@@ -11,20 +11,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import String, and_, cast, select, update
 
-from db.measurement_codec import unpack_decisions
-from db.repositories.job_progress import progress
-from db.repositories.jobs import Jobs
-from db.session import Database
-from db.tables import LeaseRow, Measurement, Round, SketchRow, Workload
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.registry import REGISTRY
 from mallorn.core.states import JobState, RoundState, WorkKind
-from searchers.space import Candidate
-from services.control.periodic_tasks import STALE_SEC, collect_overdue_messages, requeue_expired_leases
+from mallorn.db.measurement_codec import unpack_decisions
+from mallorn.db.repositories.job_progress import progress
+from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.session import Database
+from mallorn.db.tables import LeaseRow, Measurement, Round, SketchRow, Workload
+from mallorn.searchers.space import Candidate
+from mallorn.services.control.periodic_tasks import (
+    STALE_SEC,
+    collect_overdue_messages,
+    requeue_expired_leases,
+)
+from mallorn.workers.round.batch_commits import Commits
 from tests.fixtures.stored import open_rounds, rounds_of
 from tests.fixtures.workshop import Workshop
-from workers.round.batch_commits import Commits
 
 TRIALS = 12
 STEPS_TO_THE_END = 60
@@ -232,8 +236,8 @@ def test_every_job_ends_and_nothing_is_measured_twice_or_beyond_its_budget(
 ) -> None:
     monkeypatch.setitem(REGISTRY["measurer"], "made-up", "tests.fixtures.workshop:MadeUpMeasurer")
     # Device and worker stay, however slow the test is.
-    monkeypatch.setattr("services.control.plan_target.FRESH_SEC", 1e6)
-    monkeypatch.setattr("db.repositories.workers.FRESH_SEC", 1e6)
+    monkeypatch.setattr("mallorn.services.control.plan_target.FRESH_SEC", 1e6)
+    monkeypatch.setattr("mallorn.db.repositories.workers.FRESH_SEC", 1e6)
     JobLife.template = sqlite_template
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     JobLife.TestCase.settings = settings(

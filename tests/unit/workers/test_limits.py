@@ -1,7 +1,7 @@
 """A model beside what its machine computes at most."""
 
 from mallorn.core.values.finish_report import Limits
-from workers.finish.run import share_of_peak
+from mallorn.workers.finish.run import share_of_peak
 
 
 def test_the_share_is_what_a_run_computes_of_what_the_machine_could() -> None:

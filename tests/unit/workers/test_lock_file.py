@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from mallorn.core.errors import HostFault
+from mallorn.workers.host.core_lock import CoreLock, lock_identity, open_lock
+from mallorn.workers.host.host_lock import HostLock
 from tests.fixtures.users import NOBODY, SOMEBODY, as_user, only_root
-from workers.host.core_lock import CoreLock, lock_identity, open_lock
-from workers.host.host_lock import HostLock
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
-from workers.device.slice_timing_result import Slice
-from workers.hardware_probe.measure_machine import TimedProbe, derive_machine, detect_cache_levels
-from workers.interfaces.hardware_probes import Finds, Probe
-from workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.device.slice_timing_result import Slice
+from mallorn.workers.hardware_probe.measure_machine import TimedProbe, derive_machine, detect_cache_levels
+from mallorn.workers.interfaces.hardware_probes import Finds, Probe
+from mallorn.workers.interfaces.tensor_arguments import Arguments
 
 KB = 1024
 CURVE = {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.settings import Settings
-from workers.process.worker_runtime import COPIES, Runtime
+from mallorn.workers.process.worker_runtime import COPIES, Runtime
 
 
 class MadeUpGraphs:
@@ -23,7 +23,7 @@ class MadeUpGraphs:
 def test_a_process_for_a_whole_model_has_room_for_it(
     model_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.process.worker_runtime.ModelCompiler", MadeUpGraphs)
+    monkeypatch.setattr("mallorn.workers.process.worker_runtime.ModelCompiler", MadeUpGraphs)
     config = Settings(database_url=f"sqlite:///{tmp_path}/m.db", child_memory_bytes=1 << 30)
     made: Any = Runtime(config).start_model_compiler(2, model_bytes, tmp_path)
     assert made.memory_bytes == (1 << 30) + COPIES * model_bytes

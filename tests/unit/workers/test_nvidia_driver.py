@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import HostFault, InvalidTarget
-from workers.device import cuda_driver
-from workers.device.cuda_driver import Gpu
-from workers.device.nvidia_driver import choose_gpu, gpu_fault, visible_gpus
+from mallorn.workers.device import cuda_driver
+from mallorn.workers.device.cuda_driver import Gpu
+from mallorn.workers.device.nvidia_driver import choose_gpu, gpu_fault, visible_gpus
 
 H100 = "NVIDIA H100 80GB HBM3"
 MIG = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"

@@ -9,11 +9,11 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Sketch
-from workers.finish.numeric_check import Verifier
-from workers.interfaces.device_runner import LibraryRun
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.measurer_interface import MeasureInput, Program
-from workers.process.leased_stage import StageFolder
+from mallorn.workers.finish.numeric_check import Verifier
+from mallorn.workers.interfaces.device_runner import LibraryRun
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.process.leased_stage import StageFolder
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 PROGRAM = Program("w0", "{}", Arguments(()), 1e6)

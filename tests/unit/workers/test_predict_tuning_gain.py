@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.values.expected_gain import TaskGap, TuningGain
-from workers.finish.predict_tuning_gain import GuessedTask, gap_closed, predict_tuning_gain, share_closed
+from mallorn.workers.finish.predict_tuning_gain import (
+    GuessedTask,
+    gap_closed,
+    predict_tuning_gain,
+    share_closed,
+)
 
 gaps = st.builds(TaskGap, operator=st.just("conv2d"), initial_gap=st.floats(0, 3), closed_gap=st.floats(0, 3))
 seen = st.lists(gaps, max_size=8)

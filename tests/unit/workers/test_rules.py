@@ -12,9 +12,13 @@ from mallorn.core.values.dynamic_shapes import Dynamic, Rule
 from mallorn.core.values.finish_report import ModelLatency, PointTimes
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
-from workers.finish.export_directory import rewrite_dispatch_rules
-from workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules, dispatch_to_next_size
-from workers.tvm.extract_tasks_of_range import choose_points_to_tune
+from mallorn.workers.finish.export_directory import rewrite_dispatch_rules
+from mallorn.workers.finish.shape_dispatch import (
+    add_dispatch_rules,
+    choose_dispatch_rules,
+    dispatch_to_next_size,
+)
+from mallorn.workers.tvm.extract_tasks_of_range import choose_points_to_tune
 
 SMALL = st.tuples(st.integers(1, 9), st.integers(0, 20)).map(lambda pair: [pair[0], sum(pair)])
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.device import device_server
-from workers.device.device_server import Running
+from mallorn.workers.device import device_server
+from mallorn.workers.device.device_server import Running
 
 WAITS = "import sys; sys.stdin.read()"
 COMPUTES = "import time\nbegan = time.process_time()\nwhile time.process_time() - began < 0.5: pass"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from workers.device import slice_timer
-from workers.device.gpu_meter import GpuLoad
-from workers.device.slice_timer import SliceTimer
-from workers.host.load_meter import ContentionReading, Load
+from mallorn.workers.device import slice_timer
+from mallorn.workers.device.gpu_meter import GpuLoad
+from mallorn.workers.device.slice_timer import SliceTimer
+from mallorn.workers.host.load_meter import ContentionReading, Load
 
 
 class Host:

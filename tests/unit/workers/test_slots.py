@@ -7,8 +7,8 @@ import pytest
 
 from mallorn.core import queues
 from mallorn.core.settings import Settings
-from workers import celery_tasks as tasks
-from workers.process.worker_runtime import Runtime
+from mallorn.workers import celery_tasks as tasks
+from mallorn.workers.process.worker_runtime import Runtime
 
 SENT = list[tuple[Any, ...]]
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from mallorn.workers.subprocesses.child_process import Child
+from mallorn.workers.subprocesses.process_pool import ChildPool
+from mallorn.workers.subprocesses.shutdown import Shutdown, ShutdownRequested
 from tests.fixtures.waiting import PATIENCE, wait_for
 from tests.unit.children.faces import Misbehaving
-from workers.subprocesses.child_process import Child
-from workers.subprocesses.process_pool import ChildPool
-from workers.subprocesses.shutdown import Shutdown, ShutdownRequested
 
 
 @pytest.fixture
 def stop(monkeypatch: pytest.MonkeyPatch) -> Shutdown:
     """A wish of this test's own."""
     wish = Shutdown()
-    monkeypatch.setattr("workers.subprocesses.child_process.STOP", wish)
+    monkeypatch.setattr("mallorn.workers.subprocesses.child_process.STOP", wish)
     return wish
 
 

@@ -6,13 +6,13 @@ import sys
 import psutil
 import pytest
 
+from mallorn.workers.host.background_load import run_load_programs
 from tests.fixtures.waiting import wait_for
-from workers.host.background_load import run_load_programs
 
 
 def stressors() -> list[psutil.Process]:
     mine = psutil.Process().children()
-    return [each for each in mine if "workers.host.background_load_child" in " ".join(each.cmdline())]
+    return [each for each in mine if "mallorn.workers.host.background_load_child" in " ".join(each.cmdline())]
 
 
 def worked_sec(process: psutil.Process) -> float:
@@ -44,7 +44,7 @@ def test_none_are_started_for_an_idle_host() -> None:
 def test_the_kernel_ends_them_with_us() -> None:
     script = """
 import os, psutil
-from workers.host.background_load import run_load_programs
+from mallorn.workers.host.background_load import run_load_programs
 with run_load_programs(1):
     print(psutil.Process().children()[0].pid, flush=True)
     os._exit(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidModel, StorageFull
-from workers.process.unpack_model import check_disk_space, unpack
+from mallorn.workers.process.unpack_model import check_disk_space, unpack
 
 Add = Callable[[tarfile.TarFile], None]
 
@@ -80,7 +80,7 @@ def test_a_torn_archive_is_refused(tmp_path: Path, size: int) -> None:
 
 
 def test_a_flood_of_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.process.unpack_model.MOST_FILES", 2)
+    monkeypatch.setattr("mallorn.workers.process.unpack_model.MOST_FILES", 2)
     with pytest.raises(InvalidModel):
         unpack(io.BytesIO(tar(*(file(f"f{number}") for number in range(3)))), tmp_path)
 

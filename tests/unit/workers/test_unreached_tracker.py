@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from mallorn.core.errors import HostFault, Unavailable
-from workers.device.session_gateway import GatewayClient, SessionGateway
-from workers.device.tracker_client import TrackerClient
+from mallorn.workers.device.session_gateway import GatewayClient, SessionGateway
+from mallorn.workers.device.tracker_client import TrackerClient
 
 TRACKER = "127.0.0.1", 9190
 

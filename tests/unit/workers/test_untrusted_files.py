@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.locked_folders import remove_tree
-from workers.sandbox.untrusted_files import TamperedFile, copy_out, untrusted_folder
+from mallorn.workers.sandbox.untrusted_files import TamperedFile, copy_out, untrusted_folder
 
 MOST_BYTES = 1000
 
@@ -84,9 +84,9 @@ def test_a_file_that_grows_while_it_is_copied_ends_at_the_limit(
     room: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (room / "records" / "log.json").write_bytes(bytes(MOST_BYTES))
-    monkeypatch.setattr("workers.sandbox.untrusted_files.CHUNK_BYTES", MOST_BYTES // 2)
+    monkeypatch.setattr("mallorn.workers.sandbox.untrusted_files.CHUNK_BYTES", MOST_BYTES // 2)
     monkeypatch.setattr(
-        "workers.sandbox.untrusted_files._flaw",
+        "mallorn.workers.sandbox.untrusted_files._flaw",
         lambda *_: os.truncate(room / "records" / "log.json", 1 << 40),
     )
     with pytest.raises(TamperedFile, match="went on writing"):

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from workers.finish.numeric_check import Unchecked, Verifier
-from workers.interfaces.device_runner import LibraryRun
-from workers.interfaces.model_compiler import Reference
-from workers.measure.measurer_interface import MeasureInput, Program
-from workers.process.leased_stage import StageFolder
-from workers.subprocesses.errors import ChildCrashed, ChildKilled
+from mallorn.workers.finish.numeric_check import Unchecked, Verifier
+from mallorn.workers.interfaces.device_runner import LibraryRun
+from mallorn.workers.interfaces.model_compiler import Reference
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.process.leased_stage import StageFolder
+from mallorn.workers.subprocesses.errors import ChildCrashed, ChildKilled
 
 PROGRAM: Any = SimpleNamespace(key="k" * 64, tir="{}", args=(), flops=1.0)
 SLOT: Any = SimpleNamespace(

@@ -1,5 +1,5 @@
 """Stopping rules, which decide when a candidate has been timed long enough."""
 
-from workers.measure.stopping.stopping_rule import Fixed, StoppingRule, time_until_rule_stops
+from mallorn.workers.measure.stopping.stopping_rule import Fixed, StoppingRule, time_until_rule_stops
 
 __all__ = ["Fixed", "StoppingRule", "time_until_rule_stops"]

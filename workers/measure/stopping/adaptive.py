@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from mallorn.core.job_options import EvaluatorOptions
-from workers.measure.stopping.slice_precision import (
+from mallorn.workers.measure.stopping.slice_precision import (
     BEHIND,
     FEWEST,
     TIGHT,
     is_known_slower,
     next_slice_options,
 )
-from workers.measure.stopping.stopping_rule import StoppingRule
+from mallorn.workers.measure.stopping.stopping_rule import StoppingRule
 
 
 class Adaptive(StoppingRule):

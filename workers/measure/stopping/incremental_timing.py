@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Final, Protocol
 
 from mallorn.core.outcomes import is_disturbed
-from workers.device.slice_timing_result import SliceTimes
+from mallorn.workers.device.slice_timing_result import SliceTimes
 
 
 class Evaluator(Protocol):

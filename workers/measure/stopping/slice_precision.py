@@ -9,7 +9,7 @@ from math import ceil, inf, sqrt
 from statistics import fmean, median, stdev
 from typing import Final, TypeVar
 
-from workers.measure.stopping.incremental_timing import Evaluator
+from mallorn.workers.measure.stopping.incremental_timing import Evaluator
 
 T = TypeVar("T", bound=Evaluator)
 # Limits of the stopping rules `adaptive` and `racing`.

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from research.generate.draw_tasks import MOST_CHANGES, Drawn, draw
-from research.generate.task_rule_file import OURS, Kind, read_rules
-from research.generate.tasks_as_onnx import BUILDERS, DIMENSIONS, network, only_patterns
+from mallorn.research.generate.draw_tasks import MOST_CHANGES, Drawn, draw
+from mallorn.research.generate.task_rule_file import OURS, Kind, read_rules
+from mallorn.research.generate.tasks_as_onnx import BUILDERS, DIMENSIONS, network, only_patterns
 
 
 @pytest.fixture(scope="module")

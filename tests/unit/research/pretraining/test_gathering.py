@@ -2,11 +2,11 @@
 
 import pytest
 
-from db.measurement_codec import pack_decisions
 from mallorn.core.outcomes import Outcome
-from research.pretraining.sample_rows_per_task import NOWHERE, TaskKey, TaskSample, WorkloadFacts
-from research.pretraining.training_data import TaskData
-from searchers.space import Sketch
+from mallorn.db.measurement_codec import pack_decisions
+from mallorn.research.pretraining.sample_rows_per_task import NOWHERE, TaskKey, TaskSample, WorkloadFacts
+from mallorn.research.pretraining.training_data import TaskData
+from mallorn.searchers.space import Sketch
 
 OK, FAILED = Outcome.OK, Outcome.BUILD_ERROR
 FACTS = {"w": WorkloadFacts("matmul", (1.0, 2.0)), "v": WorkloadFacts("conv2d", (3.0,))}

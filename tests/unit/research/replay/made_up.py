@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from research.replay.recorded_task import RecordedTask
-from searchers.base import Trial
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.research.replay.recorded_task import RecordedTask
+from mallorn.searchers.base import Trial
+from mallorn.searchers.synthetic_space import SyntheticSpace
 
 SHAPE = (64, 64, 64)
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from research.replay.recorded_tasks_from_dataset import fit_sketch_to_candidates
-from research.replay.replay_search import RecordedSpace
-from searchers.space import Candidate, Choice, ChoiceKind, Sketch
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.research.replay.recorded_tasks_from_dataset import fit_sketch_to_candidates
+from mallorn.research.replay.replay_search import RecordedSpace
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.searchers.synthetic_space import SyntheticSpace
 from tests.unit.research.replay.made_up import made_up
 
 CHOICES = (

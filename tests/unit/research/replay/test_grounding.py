@@ -8,7 +8,7 @@ import pytest
 from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.search_replay import even_trials
 from mallorn.core.registry import REGISTRY, resolve
-from research.replay.replay_search import (
+from mallorn.research.replay.replay_search import (
     LooseSpace,
     RecordedArena,
     RecordedProposals,
@@ -18,10 +18,10 @@ from research.replay.replay_search import (
     play,
     propose_recorded,
 )
-from searchers.base import Proposal, Searcher, Trial
-from searchers.batch_searcher import Request
-from searchers.space import Candidate, Space
-from searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.base import Proposal, Searcher, Trial
+from mallorn.searchers.batch_searcher import Request
+from mallorn.searchers.space import Candidate, Space
+from mallorn.searchers.synthetic_space import SyntheticSpace
 from tests.unit.research.replay.made_up import made_up
 
 TASK = made_up(60)

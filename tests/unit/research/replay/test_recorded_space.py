@@ -8,10 +8,10 @@ import pytest
 
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from research.replay.replay_search import Neighbours, RecordedSpace
-from searchers.decision_vector_encoding import genes_of
-from searchers.space import Candidate, Space
-from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
+from mallorn.research.replay.replay_search import Neighbours, RecordedSpace
+from mallorn.searchers.decision_vector_encoding import genes_of
+from mallorn.searchers.space import Candidate, Space
+from mallorn.searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
 from tests.kits.spaces import SpaceTestCase
 from tests.unit.research.replay.made_up import made_up
 

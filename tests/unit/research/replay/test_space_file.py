@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mallorn.core.errors import InvalidRequest, NotFound
-from research.replay.recording_file import read_facts, read_tasks, write_tasks
-from research.replay.replay_search import RecordedSpace
+from mallorn.research.replay.recording_file import read_facts, read_tasks, write_tasks
+from mallorn.research.replay.replay_search import RecordedSpace
 from tests.unit.research.replay.made_up import made_up
 
 

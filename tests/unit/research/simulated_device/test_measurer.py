@@ -9,15 +9,21 @@ import pytest
 from mallorn.core.job_options import JobOptions, SimulatedOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
-from research.simulated_device import measurer as simulated
-from research.simulated_device.measurer import LEAST_US, OPS_PER_US, SPREAD, SimulatedMeasurer, latency_us
-from searchers.space import Candidate, Choice, ChoiceKind, Sketch
-from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import generator
+from mallorn.research.simulated_device import measurer as simulated
+from mallorn.research.simulated_device.measurer import (
+    LEAST_US,
+    OPS_PER_US,
+    SPREAD,
+    SimulatedMeasurer,
+    latency_us,
+)
+from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.searchers.synthetic_space import SyntheticSpace
+from mallorn.searchers.testing import generator
+from mallorn.workers.interfaces.tensor_arguments import Arguments
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
+from mallorn.workers.subprocesses.shutdown import STOP, ShutdownRequested
 from tests.kits.measurers import MeasurerTestCase, Workplace
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
-from workers.subprocesses.shutdown import STOP, ShutdownRequested
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2, "device": "simulated"})
 PROGRAM = Program(key="program", tir="", args=Arguments(()), flops=1e6)

@@ -1,20 +1,28 @@
-"""Commands that install Mallorn's extras from its source: it is on no package index."""
+"""Find where this Mallorn is installed, and name commands that install its extras."""
 
 import json
+import os
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mallorn.core.errors import MissingPackage as MissingPackage
 
-_ROOT = Path(__file__).resolve().parents[2]
+#: The folder that contains the package `mallorn`: site-packages or a checkout.
+IMPORT_ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+def python_path(environment: Mapping[str, str] = os.environ) -> str:
+    """Return a PYTHONPATH with which a child process imports this Mallorn."""
+    return os.pathsep.join([str(IMPORT_ROOT), *filter(None, [environment.get("PYTHONPATH")])])
 
 
 def pip_install_command(extras: str) -> str:
     """Return the pip command that installs extras such as `server,worker`."""
-    if (_ROOT / "pyproject.toml").is_file():
-        source_tree = "." if Path.cwd() == _ROOT else str(_ROOT)
+    if (IMPORT_ROOT / "pyproject.toml").is_file():
+        source_tree = "." if Path.cwd() == IMPORT_ROOT else str(IMPORT_ROOT)
         return f"pip install '{source_tree}[{extras}]'"
     checkout_line = f"pip install '.[{extras}]'   (in a checkout of Mallorn)"
     try:
@@ -34,7 +42,11 @@ def pip_install_command(extras: str) -> str:
 
 def pip_upgrade_command() -> str:
     """Return the command that updates the checkout this Mallorn was installed from."""
-    return f"git -C {_ROOT} pull" if (_ROOT / ".git").exists() else "git pull   (in a checkout of Mallorn)"
+    return (
+        f"git -C {IMPORT_ROOT} pull"
+        if (IMPORT_ROOT / ".git").exists()
+        else "git pull   (in a checkout of Mallorn)"
+    )
 
 
 def import_optional_module(module: str, what_for: str, extra: str) -> Any:
