@@ -1,11 +1,12 @@
-"""Random draws of docstrings, functions and files, for readers who judge how plain the code is.
+"""Random draws of code, messages and pages, for readers who judge how plain they are.
 
-python -m benchmarks.draws {docstrings,functions,files} COUNT --seed SEED [--package NAME]
+python -m benchmarks.draws {docstrings,functions,files,messages,pages} COUNT --seed SEED [--package NAME]
 python -m benchmarks.draws summary VERDICTS...
 
-The first form prints one JSON object a line. `docstrings` are whole; of `functions` and `files` a reader
-sees the path, the name and the signature only, and says what the code does before reading it. --package
-draws from an installed package in place of the product, as an anchor.
+The first form prints one JSON object a line. `docstrings` and `messages` (the texts of raised errors) are
+whole; of `functions` and `files` a reader sees the path, the name and the signature only, and says what the
+code does before reading it; of `pages`, the pages of docs/, the path. --package draws from an installed
+package in place of the product, as an anchor.
 
 The second form reads files of verdicts. A verdict is a line with `kind`, `package`, `place` and `score`: 2 is
 plain at the first reading or guessed right, 1 is plain after a second reading or guessed in part, 0 is
@@ -26,7 +27,8 @@ from typing import Any, Final
 from benchmarks.house_names import Documented
 from benchmarks.house_tree import Tree
 
-KINDS: Final = ("docstrings", "functions", "files")
+KINDS: Final = ("docstrings", "functions", "files", "messages", "pages")
+LEAST_WORDS_OF_A_MESSAGE: Final = 5
 PLAIN: Final = 2
 CRYPTIC: Final = 0
 OURS: Final = "mallorn"
@@ -45,7 +47,8 @@ def main() -> None:
 
 def draw(kind: str, modules: dict[str, str], count: int, seed: int) -> list[Row]:
     """Return `count` random rows of a kind; the same seed and sources give the same rows."""
-    rows = list({"docstrings": docstrings, "functions": functions, "files": files}[kind](modules))
+    kinds = {"docstrings": docstrings, "functions": functions, "files": files, "messages": messages}
+    rows = list(pages(Path("docs")) if kind == "pages" else kinds[kind](modules))
     return random.Random(seed).sample(rows, min(count, len(rows)))
 
 
@@ -73,6 +76,21 @@ def files(modules: dict[str, str]) -> Iterator[Row]:
     for path, text in modules.items():
         if any(not isinstance(node, ast.Expr) for node in ast.parse(text).body):
             yield {"place": path}
+
+
+def messages(modules: dict[str, str]) -> Iterator[Row]:
+    """Yield each error that is raised with a text of several words, as source."""
+    for path, text in modules.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _has_message(node.exc):
+                yield {"place": f"{path}:{node.lineno}", "text": ast.unparse(node.exc)}
+
+
+def pages(folder: Path) -> Iterator[Row]:
+    """Yield the path of each page of documentation but results, decisions and generated reference."""
+    for path in sorted(folder.rglob("*.md")):
+        if path.relative_to(folder).parts[0] not in ("results", "adr", "reference"):
+            yield {"place": str(path)}
 
 
 def product(root: Path) -> dict[str, str]:
@@ -116,6 +134,16 @@ def _functions(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.
         elif isinstance(node, ast.ClassDef):
             methods = (each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
             yield from ((f"{node.name}.", method) for method in methods)
+
+
+def _has_message(call: ast.Call) -> bool:
+    """Return True where an argument of a call holds a text of several words."""
+    texts = (
+        node.value
+        for node in ast.walk(call)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    return sum(len(text.split()) for text in texts) >= LEAST_WORDS_OF_A_MESSAGE
 
 
 def _arguments() -> argparse.Namespace:

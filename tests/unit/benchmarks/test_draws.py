@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.draws import KINDS, draw, package, read_verdicts, summary
+from benchmarks.draws import KINDS, draw, package, pages, read_verdicts, summary
 
 MODULES = {
     "db/jobs.py": '''"""Jobs."""
@@ -37,13 +37,29 @@ def test_a_function_is_drawn_with_its_signature_and_without_its_docstring() -> N
     assert all("text" not in row for row in rows)
 
 
+def test_an_error_is_drawn_with_its_text_if_that_is_a_sentence() -> None:
+    source = 'def f():\n    raise ValueError(f"there is no job {1}, and none was deleted")\n    raise KeyError("x")\n'
+    (row,) = draw("messages", {"db/jobs.py": source}, 10, seed=0)
+    assert row == {
+        "place": "db/jobs.py:2",
+        "text": "ValueError(f'there is no job {1}, and none was deleted')",
+    }
+
+
+def test_pages_are_those_that_people_write(tmp_path: Path) -> None:
+    for name in ("install.md", "adr/0001.md", "results/a.md", "reference/cli.md", "tutorials/searcher.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("# A page\n")
+    assert [Path(row["place"]).name for row in pages(tmp_path)] == ["install.md", "searcher.md"]
+
+
 def test_a_file_without_code_is_not_drawn() -> None:
     assert draw("files", MODULES, 10, seed=0) == [{"place": "db/jobs.py"}]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_draws_the_same_rows_again_and_another_seed_others(kind: str) -> None:
-    rows = [draw(kind, package("json"), 3, seed) for seed in (1, 1, 2)]
+    rows = [draw(kind, package("asyncio"), 3, seed) for seed in (1, 1, 2)]
     assert rows[0] == rows[1] != rows[2]
 
 
