@@ -38,7 +38,8 @@ def test_a_function_is_drawn_with_its_signature_and_without_its_docstring() -> N
 
 
 def test_an_error_is_drawn_with_its_text_if_that_is_a_sentence() -> None:
-    source = 'def f():\n    raise ValueError(f"there is no job {1}, and none was deleted")\n    raise KeyError("x")\n'
+    source = 'def f():\n    raise ValueError(f"there is no job {1}, and none was deleted")\n'
+    source += '    raise KeyError("x")\n'
     (row,) = draw("messages", {"db/jobs.py": source}, 10, seed=0)
     assert row == {
         "place": "db/jobs.py:2",
