@@ -15,7 +15,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import is_disturbed
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import Cache, Machine
+from mallorn.core.values.machine import Cache, Machine, assume_typical_cpu
 from mallorn.workers.device.device_class import DeviceClass, Endpoint
 from mallorn.workers.device.slice_timing_result import Slice
 from mallorn.workers.host.host_lock import HostLock
@@ -143,7 +143,11 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
 
 
 def detect_cache_levels(curve: Mapping[int, float]) -> Iterator[Cache]:
-    """Yield the cache levels from a curve of bandwidth (GB/s) by working-set size (bytes)."""
+    """Yield the cache levels from a curve of bandwidth (GB/s) by working-set size (bytes).
+
+    Where narrow vectors read memory as fast as the nearest cache, the curve shows no level; the nearest
+    cache then has a typical size.
+    """
     sizes = sorted(curve)
     # A smaller working set cannot be slower; if it was, another program disturbed the probe.
     rates = [max(curve[size] for size in sizes[start:]) for start in range(len(sizes))]
@@ -152,6 +156,9 @@ def detect_cache_levels(curve: Mapping[int, float]) -> Iterator[Cache]:
         rate, next_rate = median(rates[begin:end]), median(rates[next_begin:next_end])
         holds = max(size for size, speed in zip(sizes, rates, strict=True) if speed >= sqrt(rate * next_rate))
         yield Cache(bytes=holds, gbytes_per_sec=_rounded(rate))
+    if len(levels) == 1:
+        nearest = assume_typical_cpu(cores=1, lanes=1).caches[0]
+        yield Cache(bytes=nearest.bytes, gbytes_per_sec=_rounded(median(rates)))
 
 
 def _find_constant_ranges(rates: Sequence[float]) -> Iterator[tuple[int, int]]:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
+from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.workers.device.slice_timing_result import Slice
 from mallorn.workers.hardware_probe.measure_machine import TimedProbe, derive_machine, detect_cache_levels
 from mallorn.workers.interfaces.hardware_probes import Finds, Probe
@@ -60,6 +61,12 @@ def test_levels_grow_outward_and_slow_down(curve: dict[int, float]) -> None:
     assert [each.bytes for each in found] == sorted({each.bytes for each in found})
     rates = [each.gbytes_per_sec for each in found]
     assert rates == sorted(rates, reverse=True)
+
+
+def test_a_curve_without_a_level_has_one_cache_of_a_typical_size() -> None:
+    (cache,) = detect_cache_levels({size * KB: 93.0 for size in CURVE})
+    assert cache.gbytes_per_sec == 93.0
+    assert cache.bytes == assume_typical_cpu(cores=1, lanes=4).caches[0].bytes
 
 
 def test_few_sums_tell_how_many_a_core_waits_for_and_many_when_one_is_spilled() -> None:
