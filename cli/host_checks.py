@@ -23,6 +23,7 @@ CPUS: Final = Path("/sys/devices/system/cpu")
 SLOW: Final = 0.85  # share of the fastest core's clock; a CPU's preferred cores differ by less
 WAYS_TO_FULL: Final = (
     ("MALLORN_SANDBOX", "unset MALLORN_SANDBOX"),
+    ("seccomp filter supports only", "use a machine with an x86_64 or aarch64 CPU"),
     (
         "seccomp",
         "a container runtime that lets seccomp(2) through: docker run without --security-opt seccomp=FILE",
@@ -141,7 +142,7 @@ def check_sandbox_level(mode: str) -> str:
     if level == WHOLE:
         return "full: Landlock, seccomp and limits close around what runs models and candidates"
     way = next((way for word, way in WAYS_TO_FULL if word in level), "mallorn doctor")
-    raise HostFault(f"{level}; serve nobody's models but your own so", hint=way)
+    raise HostFault(f"the sandbox is {level}; until that is mended, run only models that you trust", hint=way)
 
 
 def check_core_speeds(cpus: Path = CPUS) -> str:

@@ -152,7 +152,10 @@ def _is_inf(form: NodeRewriter) -> None:
         return
     (data,), (result,) = form.node.input, form.node.output
     if not positive and not negative:
-        raise ValueError("its IsInf looks for neither side")
+        raise ValueError(
+            "its IsInf has detect_negative=0 and detect_positive=0, so its result is always false: "
+            "replace the operator by a constant"
+        )
     form.write("Equal", data, form.number(np.inf if positive else -np.inf), name=result)
 
 

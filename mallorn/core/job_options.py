@@ -275,14 +275,15 @@ class KeptOptions(JobOptions):
         if self._unknown:
             names = ", ".join(self._unknown)
             raise UnknownName(
-                f"this job has an option that version {VERSION} does not know, {names}, and waits for a part "
-                "of a newer version",
+                f"version {VERSION} does not know these options of this job: {names}; the job waits for a "
+                "worker or coordinator of a newer version",
                 hint=ONE_VERSION,
             )
         if self._strange:
             names = ", ".join(self._strange)
             raise UnknownName(
-                f"this job has a value of another version for {names}, and waits for a part of that version",
+                f"version {VERSION} cannot read the values of these options of this job: {names}; the job "
+                "waits for a worker or coordinator of the version that wrote them",
                 hint=ONE_VERSION,
             )
 

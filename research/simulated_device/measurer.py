@@ -92,7 +92,10 @@ class SimulatedMeasurer(Measurer):
         return VirtualDevice(_endpoint(target))
 
     def require(self, need: Need) -> bool:
-        raise MallornError("the times are made up", hint="mallorn tune MODEL")
+        raise MallornError(
+            "the simulated device runs nothing; its times come from a formula",
+            hint="mallorn tune MODEL   (without --option measurer=simulated)",
+        )
 
 
 def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) -> float:

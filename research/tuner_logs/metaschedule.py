@@ -41,7 +41,7 @@ def check_database_files(directory: Path) -> None:
 def _hash_program(line: Any) -> str:
     """Hash the program's bytes, as the structural hash in logs differs between platforms."""
     _, program = line
-    return hashlib.sha256(require_text(program).encode()).hexdigest()
+    return hashlib.sha256(require_text(program, "program").encode()).hexdigest()
 
 
 def _record(line: Any, programs: dict[int, str]) -> ForeignTrial:
@@ -53,7 +53,7 @@ def _record(line: Any, programs: dict[int, str]) -> ForeignTrial:
     return ForeignTrial(
         format=FORMAT,
         task=programs[index],
-        target=require_text(target) if isinstance(target, str) else compact_json(target),
+        target=require_text(target, "target") if isinstance(target, str) else compact_json(target),
         steps=compact_json([instructions, decisions]),
         outcome=Outcome.OK if times else Outcome.RUN_ERROR,
         failure=None if times else FAILURE,

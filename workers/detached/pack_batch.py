@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from mallorn.core.errors import Conflict, InvalidRequest, Unavailable
+from mallorn.core.errors import Conflict, InvalidRequest, MallornError, Unavailable
 from mallorn.core.installation import IMPORT_ROOT
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.states import JobState, RoundState
@@ -221,7 +221,7 @@ class Packing:
 
     def _add_round(self, round_id: int) -> bool:
         """Build and add a round's candidates, or requeue a round that does not fit and return False."""
-        is_added = False
+        is_added: bool | None = None  # None: an error ended the work, and released the round
         with leased_work(self._runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
             if work is None:
                 return False
@@ -259,10 +259,16 @@ class Packing:
             self._rounds.append(sent_round)
             self._extend_lease(work.hold)
         elif not self._file.calls:
-            raise InvalidRequest(
-                "the first round is larger than the limit, or broke off", hint="--limit 200M"
-            )
-        return is_added
+            raise self._refuse("the first round", is_added)
+        return bool(is_added)
+
+    def _refuse(self, subject: str, is_added: bool | None) -> MallornError:
+        """Return the error for work that did not fit into the batch, or, if `is_added` is None, that failed."""
+        if is_added is None:
+            message = f"{subject} could not be built; the log above has the error"
+            return Unavailable(message, hint=f"mallorn show {self._job_id}")
+        limit = max(1, self._file.limit_bytes >> 20)
+        return InvalidRequest(f"{subject} does not fit into {limit} MB", hint=f"--limit {2 * limit}M")
 
     def _extend_lease(self, hold: LeaseToken) -> None:
         """Extend a lease until the batch is made, since no thread renews it."""
@@ -286,7 +292,8 @@ class Packing:
                 builds.abort()
 
     def _add_finish(self) -> None:
-        is_added, runtime, job_id = False, self._runtime, self._job_id
+        is_added: bool | None = None
+        runtime, job_id = self._runtime, self._job_id
         with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
             if stage is None:
                 return
@@ -320,7 +327,7 @@ class Packing:
         elif stage is not None:
             with self._database.transaction() as session:
                 Leases(session).return_work(stage.hold)
-            raise InvalidRequest("the finish is larger than the limit, or broke off", hint="--limit 200M")
+            raise self._refuse("the batch of the last stage", is_added)
 
     def _add_checks(
         self,

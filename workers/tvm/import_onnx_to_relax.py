@@ -144,9 +144,9 @@ def import_at_point(
     except ValueError as error:
         name = dynamic.growing_dimensions[0]
         raise InvalidModel(
-            f"{name!r} cannot be left open: {error}",
+            f"the dimension {name!r} cannot have a range from 0: {error}",
             hint=f"give it one size, --dynamic {name}=64, or export the model with positions and a mask "
-            "among its inputs",
+            "as inputs",
         ) from None
     first, last = networks[0], networks[-1]
     high = max((dynamic.ranges[name][1] for name in dynamic.growing_dimensions), default=0)

@@ -114,7 +114,7 @@ def test_a_version_that_is_not_there_is_refused(mlp: Any, exported: Path, tmp_pa
     words = ("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
     result = mallorn(*words, "--version", "loaded")
     assert result.returncode == 1
-    assert "has no version loaded" in result.stderr
+    assert "has no schedules for --version loaded" in result.stderr
     assert "mallorn tune MODEL --contention" in result.stderr
 
 

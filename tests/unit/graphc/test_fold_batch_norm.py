@@ -48,13 +48,13 @@ gv[1, 6, 6, 8] = add(lv[1, 6, 6, 8], constant[1, 1, 1, 8])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "an operand is computed, or a constant of more than channels": network(
+            "an operand is computed, or is a constant that varies along more axes than the channels": network(
                 lambda _, x: relax.op.multiply(x, weights(1, 6, 1, 8)), IMAGE
             ),
-            "its constants are single numbers": network(
+            "the constants of the operators are single numbers, which need no folding": network(
                 lambda emit, x: relax.op.divide(emit(relax.op.add(x, number(2))), number(3)), IMAGE
             ),
-            "it is a factor and a summand at most": network(
+            "the chain is at most one multiplication and one addition, which TVM fuses anyway": network(
                 lambda emit, x: relax.op.add(emit(relax.op.multiply(x, weights(8))), weights(8)), IMAGE
             ),
         }
