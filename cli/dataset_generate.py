@@ -99,7 +99,7 @@ def generate(
     unknown = sorted(set(kind or ()) - {task_kind.name for task_kind in kinds})
     if unknown:
         names = ", ".join(task_kind.name for task_kind in kinds)
-        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {names}")
+        raise InvalidRequest(f"the rules have no task kind {unknown[0]!r}", hint=f"known: {names}")
     random_tasks = draw([task_kind for task_kind in kinds if not kind or task_kind.name in kind], tasks, seed)
     batches = [random_tasks[start : start + per_job] for start in range(0, len(random_tasks), per_job)]
     if dry_run:

@@ -55,7 +55,9 @@ def check_free_space(data: Path) -> str:
     free_bytes = shutil.disk_usage(place).free
     words = f"{free_bytes / 1e9:.1f} GB free for {data}"
     if free_bytes < LEAST_FREE_BYTES:
-        raise StorageFull(f"only {words}", hint="free some room, or name another place with --data DIR")
+        raise StorageFull(
+            f"there are only {words}", hint="free some room, or name another place with --data DIR"
+        )
     return words
 
 
@@ -87,7 +89,7 @@ def check_kernel(target: Target) -> str:
             with CandidateCompiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
                 [run] = runner.time_probes(folder, [maker.build_one_probe(target.text, folder)])
         except ChildError as error:
-            message = f"no kernel for {target} is built and run here: {error.message}"
+            message = f"a kernel for {target} could not be built and run here: {error.message}"
             raise HostFault(message, hint="mallorn doctor") from None
     return f"one was built and ran, in {run.mean_sec * 1e6:.1f} us"
 
@@ -157,14 +159,20 @@ def check_core_speeds(cpus: Path = CPUS) -> str:
     if len(fast) == len(clocks):
         return f"{len(clocks)} of one kind"
     slow, these = len(clocks) - len(fast), ",".join(map(str, fast))
-    message = f"{slow} of {len(clocks)} are slow ones, and each is given an equal part of the work"
+    message = (
+        f"{slow} of {len(clocks)} cores are slower than the others, and each core gets an equal part of "
+        "the work"
+    )
     raise HostFault(message, hint=f"start the service with   taskset -c {these} mallorn up")
 
 
 def check_onnxruntime() -> str:
     """Raise MissingPackage if onnxruntime, to compare results with, is not installed."""
     if find_spec("onnxruntime") is None:
-        raise MissingPackage("not installed: nothing to compare results with", hint="pip install onnxruntime")
+        raise MissingPackage(
+            "onnxruntime is not installed, so results cannot be compared with its results",
+            hint="pip install onnxruntime",
+        )
     return "installed: results are compared with it"
 
 

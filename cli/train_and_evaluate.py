@@ -54,7 +54,8 @@ def open_training_data(
     if data is not None and is_parquet(data):
         if url or snapshot or target or op:
             raise InvalidRequest(
-                f"{data} is taken whole; --database, --snapshot, --target and --op are about a database",
+                f"--database, --snapshot, --target and --op select from a database; {data} is used as a "
+                "whole",
                 hint="mallorn dataset export DIR --op OP   (then --data DIR)",
             )
         yield Taught(read_parquet(data), None)
@@ -87,7 +88,10 @@ def read_database_measurements(
     from mallorn.research.pretraining.from_database import read_measurements
 
     if snapshot is not None and (target or op):
-        raise InvalidRequest("a snapshot has its own filter", hint=f"--snapshot {snapshot}   (alone)")
+        raise InvalidRequest(
+            "a snapshot has a filter already; --target and --op cannot be added",
+            hint=f"--snapshot {snapshot}   (alone)",
+        )
     selection = to_selection(database, RowFilter(target, op))
     with bar("reading") as progress:
         return read_measurements(database, snapshot, selection, progress)
@@ -161,13 +165,13 @@ def pretrain(
     check_name("cost_model", model)
     target_of = None if home is None else parse_target(home)
     if source is not None and (snapshot or target or op):
-        message = f"{source} is taken whole; --snapshot, --target and --op are about a database"
+        message = f"--snapshot, --target and --op select from a database; {source} is used as a whole"
         raise InvalidRequest(message, hint="mallorn dataset export DIR --op OP   (then --from DIR)")
     if foreign and home is None:
-        message = "records of other tuners name no cores, so that no job has their targets"
+        message = "records of other tuners do not state the number of cores, so that jobs need --for TARGET"
         raise InvalidRequest(message, hint=f"mallorn pretrain {model} --foreign --for TARGET")
     if choose is not None and not 0 < choose <= 1:
-        message = f"a share of the rows is above 0 and at most 1, and {choose:g} is not"
+        message = f"a share of the rows must be above 0 and at most 1, not {choose:g}"
         raise InvalidRequest(message, hint=f"mallorn pretrain {model} --choose 0.25")
     with require_packages("worker"):
         from mallorn.research.pretraining.pretrain import WORTH_PAIRS, is_trained_on_foreign_only
@@ -188,7 +192,9 @@ def pretrain(
         print_note(f"too few measurements to learn from: {', '.join(too_small)}")
     stored_bases = [base for base in bases if base.name is not None]
     if not stored_bases:
-        message = f"none of {len(bases)} operators has enough measurements for a base"
+        message = (
+            f"none of {len(bases)} operators has enough measurements for a base (a pretrained cost model)"
+        )
         raise InvalidRequest(message, hint="mallorn dataset stats   (then tune, or import, some more)")
     if as_json:
         print_json(

@@ -235,11 +235,14 @@ def unzip(content: bytes, directory: Path) -> None:
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except zipfile.BadZipFile:
-        raise Unavailable("the answer is not a zip archive", hint="check --url or MALLORN_URL") from None
+        raise Unavailable(
+            "the server sent something else than a zip archive of the schedules",
+            hint="check --url or MALLORN_URL",
+        ) from None
     with archive:
         for name in archive.namelist():
             if not (root / name).resolve().is_relative_to(root):
-                raise InvalidRequest(f"the archive names a file outside its directory: {name!r}")
+                raise InvalidRequest(f"the archive of schedules names a file outside its directory: {name!r}")
         root.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".new-", dir=root) as fresh:
             archive.extractall(fresh)

@@ -178,7 +178,7 @@ def repair_times(database: Database) -> Iterator[str]:
         busy_hours = BusyHours(session)
         for hour in busy_hours.busy_hours():
             count = busy_hours.mark_as_bounds(hour)
-            long = f"{hour.times:.1f} times too long"
+            long = f"too long by a factor of {hour.times:.1f}"
             yield f"{count} times of job {hour.job_id} are upper bounds from now on: they were {long}"
 
 
@@ -200,5 +200,5 @@ def _check_folder_exists(folder: str) -> None:
     """Raise NotFound if a folder is missing: its disk is then unmounted, no file is lost."""
     fs, path = open_store(folder)
     if not fs.exists(path):
-        message = f"there is no {folder}, where rows name files"
+        message = f"the folder {folder} does not exist, although the database names files in it"
         raise NotFound(message, hint="mount it, or set MALLORN_ARTIFACTS")

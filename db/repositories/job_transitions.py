@@ -58,7 +58,9 @@ def failure(error: MallornError) -> FailedEvent:
 
 
 SOURCE: Final = "an upgrade"
-IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its tasks was replaced"
+IMPORTED_ANEW: Final = (
+    "the model is imported again, because the code that splits models into tasks was replaced"
+)
 
 
 class ReplacedCode(Jobs):

@@ -32,7 +32,9 @@ class NewMeasurement:
 
     def __post_init__(self) -> None:
         if (self.trial.outcome is Outcome.OK) != bool(self.trial.run_us):
-            raise ValueError(f"slot {self.slot}: run times belong to the outcome ok and to no other")
+            raise ValueError(
+                f"slot {self.slot}: a result must have run times if, and only if, the outcome is ok"
+            )
 
 
 class Measurements(Repository):

@@ -19,7 +19,7 @@ def host_and_port(text: str) -> tuple[str, int]:
     """Split HOST:PORT. Raises InvalidRequest if the text has another form."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > LAST_PORT:
-        raise InvalidRequest(f"{text!r} is not HOST:PORT", hint="write an address as 127.0.0.1:9190")
+        raise InvalidRequest(f"{text!r} is not HOST:PORT", hint="write an address like 127.0.0.1:9190")
     return host, int(port)
 
 
@@ -54,7 +54,7 @@ def check_own_service(url: str) -> str:
     hint = (
         f"mallorn up --port 0   (or, with a key from its owner: export MALLORN_URL={url} MALLORN_API_KEY=KEY)"
     )
-    raise NotYours(f"the service at {url} is of {user_name(uid)}, not yours", hint=hint)
+    raise NotYours(f"the service at {url} belongs to {user_name(uid)}, not to you", hint=hint)
 
 
 Address = tuple[str, int]

@@ -28,7 +28,7 @@ def check_allowed_classes(options: JobOptions, plugins: Sequence[str]) -> None:
         if not {ANY, name, f"{module}:*"} & {*plugins, *installed}:
             names = ", ".join([*sorted(REGISTRY[seam]), *installed, *plugins])
             raise ClassRefused(
-                f"the {WORDS[seam]} {name} is none that the operator of this service allows",
+                f"the {WORDS[seam]} {name} is not allowed by the operator of this service",
                 hint=f"allowed: {names}   (an operator allows more with MALLORN_PLUGINS={name})",
             )
 

@@ -38,9 +38,9 @@ MOST_AXES: Final = 16
 
 def _check_ascending(bounds: list[int]) -> list[int]:
     if bounds[0] > bounds[1]:
-        raise ValueError("the least comes first, and the largest after it")
+        raise ValueError("the smallest size must come first: LOW..HIGH")
     if not bounds[1]:
-        raise ValueError("the largest is at least 1")
+        raise ValueError("the largest size must be at least 1")
     return bounds
 
 

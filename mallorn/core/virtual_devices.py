@@ -29,7 +29,10 @@ def add_virtual_device(target: Target, measurer: str) -> Target:
         message = f"{measurer} replaces the target's device, but the target names {device!r}"
         raise InvalidTarget(message, hint=f"--target '{remove_virtual_device(target)}'")
     if measurer not in VIRTUAL_DEVICES and target.virtual_device:
-        raise InvalidTarget(f"the target's device {device!r} is virtual", hint=f"--option measurer={device}")
+        raise InvalidTarget(
+            f"{device!r} is not a device but a measurer, and cannot be the target's device",
+            hint=f"--option measurer={device}",
+        )
     return parse_target({**target.attrs, "device": measurer}) if measurer in VIRTUAL_DEVICES else target
 
 
@@ -42,16 +45,18 @@ def check_measurer_options(options: JobOptions) -> None:
     """Raise InvalidRequest if `replay` names no valid recording, or another measurer names one."""
     name = options.recording
     if options.measurer != "replay" and name:
-        raise InvalidRequest("only the measurer replay reads a recording", hint="--option measurer=replay")
+        raise InvalidRequest(
+            "the option `recording` needs the measurer replay", hint="--option measurer=replay"
+        )
     if options.measurer != "replay":
         return
     if not name:
         raise InvalidRequest(
-            "replay needs a recording to answer from: a file that `mallorn record` wrote",
+            "the measurer replay needs the option `recording`: a file that `mallorn record` wrote",
             hint="--option measurer=replay --option recording=NAME.parquet   (below MALLORN_RECORDINGS)",
         )
     if len(name) > LONGEST_NAME or "::" in name or "://" in name or "\0" in name or ".." in name.split("/"):
-        message = "a recording is named by its place below MALLORN_RECORDINGS: no URL, no `..`"
+        message = "the option `recording` must be a path relative to MALLORN_RECORDINGS, without `..`"
         raise InvalidRequest(message, hint="--option recording=NAME.parquet")
 
 
@@ -78,7 +83,9 @@ def recording_place(options: JobOptions, recordings: str) -> str:
     if recordings == ANY_RECORDING:
         if name.startswith("/"):
             return name
-        message = f"workers read the recording, and {name!r} leads them nowhere"
+        message = (
+            f"the path of the recording must be absolute, because workers read the file: {name!r} is relative"
+        )
         raise InvalidRequest(message, hint=f"--option recording=$PWD/{name}")
     if not recordings:
         raise InvalidRequest(
@@ -86,6 +93,6 @@ def recording_place(options: JobOptions, recordings: str) -> str:
             hint="MALLORN_RECORDINGS=DIRECTORY for coordinator and workers, then --option recording=NAME",
         )
     if name.startswith("/"):
-        message = "a recording is named by its place below MALLORN_RECORDINGS, not by its absolute path"
+        message = "the option `recording` must be a path relative to MALLORN_RECORDINGS, not an absolute one"
         raise InvalidRequest(message, hint=f"--option recording={name.rpartition('/')[2]}")
     return f"{recordings.rstrip('/')}/{name}"

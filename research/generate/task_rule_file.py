@@ -66,7 +66,9 @@ def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
     except ValueError as error:
         raise _wrong(path, f"it is no TOML: {error}") from None
     if rules.get("version") != VERSION:
-        raise _wrong(path, f"its version is {rules.get('version')!r}, this Mallorn reads {VERSION}")
+        raise _wrong(
+            path, f"the version of the rules is {rules.get('version')!r}, but this Mallorn reads {VERSION}"
+        )
     try:
         raw_kinds = _RulesIn.model_validate(rules).kind
     except ValidationError as error:
@@ -74,14 +76,16 @@ def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
         raise _wrong(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     kinds = [_kind(raw, builders) for raw in raw_kinds]
     if len({kind.name for kind in kinds}) < len(kinds):
-        raise _wrong(path, "two kinds have one name")
+        raise _wrong(path, "two kinds of tasks have the same name")
     return kinds
 
 
 def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
     if raw.build not in builders:
         names = ", ".join(sorted(builders))
-        raise InvalidRequest(f"{raw.name}: there is no builder {raw.build!r}", hint=f"known: {names}")
+        raise InvalidRequest(
+            f"the kind {raw.name}: there is no builder {raw.build!r}", hint=f"known: {names}"
+        )
     dimensions = set(builders[raw.build])
     kind = Kind(
         name=raw.name,
@@ -97,7 +101,10 @@ def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
     _require_same(f"{raw.name}: a rule", names_in_rules | dimensions, dimensions)
     for shape in raw.seeds:
         if not kind.allows(shape):
-            raise InvalidRequest(f"{raw.name}: its rules forbid its own seed {shape}", hint="change `where`")
+            raise InvalidRequest(
+                f"the kind {raw.name}: the condition `where` excludes the first shape {shape}",
+                hint="change `where`",
+            )
     return kind
 
 

@@ -51,7 +51,8 @@ def add_tuner_log_records(
     view = resolve("cost_model", model).view
     if view != PRIMITIVES.name:
         raise InvalidRequest(
-            f"{model} reads the view {view}, and records of other tuners tell {PRIMITIVES.name} alone",
+            f"{model} reads the view {view}, but records of other tuners give only the view "
+            f"{PRIMITIVES.name}",
             hint="mallorn pretrain tlp --foreign --for TARGET",
         )
     skipped_rows = Counter(data.skipped)

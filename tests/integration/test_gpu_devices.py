@@ -216,7 +216,7 @@ def test_a_device_whose_gpu_gives_no_new_context_withdraws(runner: Runner, fresh
     with pytest.raises(Unavailable, match="the device was lost"):
         run(runner, fresh, in_session=lambda: fresh.gpus.fail("init", UNKNOWN))
     assert device.wait(PATIENCE) != 0
-    assert "this device withdraws: CUDA's driver does not work" in fresh.said
+    assert "this device unregisters: CUDA's driver does not work" in fresh.said
 
 
 def test_a_session_whose_gpu_is_gone_blames_no_candidate(runner: Runner, fresh: GpuHost) -> None:

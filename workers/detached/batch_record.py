@@ -125,12 +125,15 @@ def read_results(file: Path) -> BatchResults:
         devices = [endpoint_of(header.device) for header in headers]
     except (ValidationError, ValueError, TypeError) as error:
         words = printable(" ".join(str(error).split()))
-        raise InvalidRequest(f"{file} holds no results of a batch: {words}", hint=RESULTS) from None
+        raise InvalidRequest(f"{file} does not hold results of a batch: {words}", hint=RESULTS) from None
     if not headers or headers[0].format != FORMAT:
-        raise InvalidRequest(f"{file} holds no results of a batch of this version", hint=RESULTS)
+        raise InvalidRequest(f"{file} holds results in the format of another version", hint=RESULTS)
     marks = {(header.batch, header.digest) for header in headers}
     if len(marks) > 1 or len({device.device_class for device in devices}) > 1:
-        raise InvalidRequest(f"{file} mixes batches, or devices whose times do not compare", hint=RESULTS)
+        raise InvalidRequest(
+            f"{file} mixes results of several batches, or of devices whose times cannot be compared",
+            hint=RESULTS,
+        )
     # A separate name, so that no file describes a registered device. Nobody can reach this device.
     info = devices[-1].info.model_copy(update={"stopped": True, "is_local": False, "address": ""})
     device = replace(devices[-1], name=f"batch:{devices[-1].name}", info=info)
@@ -171,5 +174,5 @@ def check_call_keys(batch: SentBatch, results: BatchResults) -> Mapping[str, Cal
     checks = {call.key for call in batch.checks}
     for key, result in results.calls.items():
         if bool(result.run_us) != (result.outcome == "ok" and key not in checks):
-            raise InvalidRequest(f"{key}: run times belong to a timing that ended well, and to nothing else")
+            raise InvalidRequest(f"{key}: a result must have run times if, and only if, the run succeeded")
     return results.calls

@@ -143,11 +143,12 @@ class Packing:
             self._target = Target(Targets(session).get(job.target_id).text)
         if not self._options.is_detached:
             words = (
-                f"job {job_id} is measured by {self._options.measurer}, and batches are for detached devices"
+                f"batches are for jobs with measurer=detached, and job {job_id} has "
+                f"measurer={self._options.measurer}"
             )
             raise InvalidRequest(words, hint="mallorn tune MODEL --option measurer=detached")
         if self._options.stopping not in RULES:
-            raise InvalidRequest(f"batches are timed by the stopping rules {', '.join(RULES)} only")
+            raise InvalidRequest(f"batches support only the stopping rules {', '.join(RULES)}")
 
     def pack(self, plan: Plan, file: Path) -> SentBatch:
         """Write the job's next batch to `file`, store its record, and keep the leases of

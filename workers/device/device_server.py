@@ -296,5 +296,5 @@ class DeviceServer:
         self._running = None
         if fault:
             self._registration.disconnect()
-            raise HostFault(f"this device withdraws: {fault}", hint="nvidia-smi -q")
+            raise HostFault(f"this device unregisters: {fault}", hint="nvidia-smi -q")
         self._registration.set_busy(False)

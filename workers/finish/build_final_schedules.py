@@ -124,7 +124,7 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
         _import_without_passes(model, error, fault)
     with model.stage.runtime.database.transaction() as session:
         for name in blamed:
-            warning = NewJobWarning(f"schedule of {name}", f"{fault}; it is left out")
+            warning = NewJobWarning(f"schedule of {name}", f"{fault}; the schedule is left out")
             Warnings(session).add(model.stage.job.id, warning)
     return builds[frozenset(blamed)]
 

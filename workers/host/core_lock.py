@@ -38,8 +38,9 @@ def open_lock(path: Path, mode: int) -> int:
         if error.errno not in _CLOSED:
             raise
         raise HostFault(
-            f"{path}, on which all who compute here lock, cannot be opened: {error.strerror}",
-            hint=f"ls -l {path}   (its owner types: chmod {mode:o} {path})",
+            f"the lock file {path}, which all Mallorn processes of this host share, cannot be opened: "
+            f"{error.strerror}",
+            hint=f"ls -l {path}   (the owner of the file types: chmod {mode:o} {path})",
         ) from None
 
 

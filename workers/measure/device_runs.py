@@ -27,7 +27,7 @@ KEY_CHARS: Final = 16
 MOMENT: Final = EvaluatorOptions(number=1, min_repeat_ms=20)
 DRIFT: Final = "/drift"
 WAIT_SEC: Final = 10.0  # for a quiet moment, before the round is given back
-TAKE_GAPS: Final = "without --wait-for-quiet times are taken in the gaps that they leave"
+TAKE_GAPS: Final = "without --wait-for-quiet, candidates are timed in the pauses of other programs"
 # If an input has this share of all bytes, reading it from memory takes most of the time.
 DOMINATES: Final = 0.9
 # A time that changes by a larger share has drifted: consecutive timings of a kernel agree better.
@@ -191,7 +191,9 @@ class DeviceRuns:
             disturbed=run.disturbed,
         )
         if trial.is_bound and self._options.wait_for_quiet and run.disturbance is not None:
-            raise Unavailable(f"waits for a quiet host: {run.disturbance.description}", hint=TAKE_GAPS)
+            raise Unavailable(
+                f"the job waits for a quiet host: {run.disturbance.description}", hint=TAKE_GAPS
+            )
         if self._keeps_best and trial.time_us is not None and not self._is_drift_check:
             self._best_us = min(trial.time_us, self._best_us or inf)
             kept_ms = 0.0 if run.disturbance is None else run.disturbance.valid_sec * 1e3

@@ -8,7 +8,9 @@ from importlib.machinery import ModuleSpec
 class _TorchHider(MetaPathFinder):
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         if fullname == "torch":
-            raise ModuleNotFoundError("torch is not imported beside TVM", name=fullname)
+            raise ModuleNotFoundError(
+                "this process hides torch, because torch and TVM cannot be loaded together", name=fullname
+            )
         return None
 
 

@@ -127,7 +127,7 @@ def _unreadable(file: Path) -> InvalidModel:
     if file_format:
         return InvalidModel(f"this is {file_format.name}, not ONNX", hint=file_format.hint)
     return InvalidModel(
-        "these bytes are not an ONNX model, or the file was cut short", hint="copy or export it again"
+        "these bytes are not an ONNX model, or the file was cut short", hint="copy or export the model again"
     )
 
 

@@ -86,7 +86,7 @@ def _check_resumable(job: Job, request: ResumeIn) -> None:
         message = f"job {job.id} has ended: {job.state}"
         raise Conflict(message, hint="submit the model again; its results are reused")
     if job.state not in (JobState.PAUSED, JobState.DONE):
-        raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
+        raise Conflict(f"job {job.id} is not paused but {job.state}", hint=f"mallorn watch {job.id}")
 
 
 def _append_state_event(session: Session, event: Steered, job: Job) -> JobStatus:

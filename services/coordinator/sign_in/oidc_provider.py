@@ -158,12 +158,14 @@ class Provider:
             claims = self._decode_token(tokens.id_token)
             rules.validate(claims)
         except (errors.JoseError, ValueError) as error:
-            raise Refused(f"{self.name} sent no good token: {error}", hint="sign in again") from error
+            raise Refused(f"{self.name} sent an invalid token: {error}", hint="sign in again") from error
         owner = claims.get(self._claim)
         if not isinstance(owner, str) or not owner:
             raise Refused(f"{self.name} sent no claim `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
         if self._claim == EMAIL and claims.get("email_verified") is not True:
-            raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
+            raise Refused(
+                f"{self.name} has not verified the address {owner}", hint="verify the address there"
+            )
         if not (scopes := self._allow_list.scopes(owner, claims)):
             raise Refused(f"{owner} is not on the allow-list", hint="ask an admin to add you")
         return owner, scopes
@@ -172,7 +174,10 @@ class Provider:
         url = f"{self.issuer}/.well-known/openid-configuration"
         discovery = self._ask("GET", url, Discovery)
         if discovery.issuer.rstrip("/") != self.issuer:
-            raise Unavailable(f"{self.issuer} names another issuer", hint="check MALLORN_OIDC_ISSUER")
+            raise Unavailable(
+                f"the discovery document of {self.issuer} names another issuer",
+                hint="check MALLORN_OIDC_ISSUER",
+            )
         return discovery
 
     def _decode_token(self, token: str) -> Claims:
@@ -196,7 +201,7 @@ class Provider:
             body = response.json()
             if response.is_error or not isinstance(body, dict):
                 fields = body if isinstance(body, dict) else {}
-                words = fields.get("error_description") or fields.get("error") or "it gave no reason"
+                words = fields.get("error_description") or fields.get("error") or "no reason was given"
                 reason = body if isinstance(body, str) else str(words)[:200]
                 raise Refused(f"{self.name} refused: {reason}")
             return kind.model_validate(body)

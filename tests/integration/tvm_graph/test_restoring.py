@@ -84,7 +84,7 @@ def test_a_schedule_of_an_export_that_was_not_timed_is_told_and_brings_no_time(
 def test_an_export_that_nobody_measured_brings_nothing(tuned: Path, database: Database) -> None:
     manifest = json.loads((tuned / MANIFEST).read_text())
     (tuned / MANIFEST).write_text(json.dumps(manifest | {"mode": "zero-shot"}))
-    with pytest.raises(InvalidRequest, match="nobody has measured them"):
+    with pytest.raises(InvalidRequest, match="were not measured"):
         load_tuning_export(database, tuned, [].append)
 
 

@@ -144,7 +144,7 @@ def test_contexts_are_kept_apart(known: Taught, new: New, tmp_path: Path) -> Non
 
 
 def test_an_export_loses_nothing_that_others_have_put_there(spoilt: Path, other: Taught, new: New) -> None:
-    with pytest.raises(Conflict, match="has a record that this dataset has not"):
+    with pytest.raises(Conflict, match="has a record that this dataset lacks"):
         shared(new(other.file), spoilt)
 
 

@@ -67,7 +67,7 @@ def test_a_service_that_goes_on_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--kind", "magic"), "there is no kind 'magic'"),
+        (("--kind", "magic"), "the rules have no task kind 'magic'"),
         (("--rules", "gone.toml"), "gone.toml"),
         (("--kind", "softmax", "--tasks", 9000), "not to 9000"),
     ],

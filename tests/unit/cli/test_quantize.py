@@ -109,8 +109,8 @@ def test_what_is_no_archive_of_arrays_is_refused(network: Any, tmp_path: Path) -
         (("none.onnx", "--data", "samples.npz", "-o", "out.onnx"), "there is no file 'none.onnx'"),
         (("real.onnx", "--data", "none.npz", "-o", "out.onnx"), "there is no file 'none.npz'"),
         (("real.onnx", "--data", "samples.npz", "-o", "none/out.onnx"), "there is no directory none"),
-        (("real.onnx", "--data", "samples.npz", "-o", "real.onnx"), "is the model itself"),
-        (("samples.npz", "--data", "samples.npz", "-o", "out.onnx"), "is no ONNX model"),
+        (("real.onnx", "--data", "samples.npz", "-o", "real.onnx"), "is the input model"),
+        (("samples.npz", "--data", "samples.npz", "-o", "out.onnx"), "is not an ONNX model"),
     ],
 )
 def test_files_that_are_not_there_are_named(network: Any, tmp_path: Path, words: Any, said: str) -> None:
@@ -187,7 +187,7 @@ def test_no_weight_is_further_from_its_number_than_one_step(bits: int, weights: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--weights", "5"), "weights of 5 bits are not made"),
+        (("--weights", "5"), "weights of 5 bits are not supported"),
         (("--weights", "4", "--group", "20"), "--group takes 16, 32, 64, 128, 256"),
         (("--weights", "4", "--group", "64"), "no product with constant weights of 64 rows"),
         ((), "--weights 8"),

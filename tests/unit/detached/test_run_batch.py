@@ -186,5 +186,5 @@ def test_a_file_that_is_no_batch_is_refused_in_a_sentence(tmp_path: Path, result
     process = begin(tmp_path / "batch.zip", results)
     _, words = process.communicate(timeout=300)
     assert process.returncode == 2
-    assert "is no batch, or was cut off" in words
+    assert "is not a batch, or is incomplete" in words
     assert "Traceback" not in words

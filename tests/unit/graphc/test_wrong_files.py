@@ -121,7 +121,9 @@ FIRST_LOOK = {
     ),
     "directory": Case(folder_with_two_models, "is a directory with 2 ONNX files", "decoder.onnx, "),
     "empty directory": Case(Path.mkdir, "is a directory with no ONNX files", "path of an .onnx file"),
-    "weights lost": Case(weights_lost, "'model.data', which is not beside it", "copy model.data there"),
+    "weights lost": Case(
+        weights_lost, "'model.data', which is not in the same folder", "copy model.data there"
+    ),
     "unreadable": Case(locked, "cannot read", "ls -l"),
 }
 IMPORT = {

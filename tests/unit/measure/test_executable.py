@@ -64,7 +64,7 @@ def test_a_target_needs_no_more_than_the_host_has(attrs: dict[str, Any], why: st
     assert bool(found) == bool(why)
 
 
-@pytest.mark.parametrize(("code", "why"), [(-11, "LLVM cannot read it"), (1, "")])
+@pytest.mark.parametrize(("code", "why"), [(-11, "LLVM cannot read the target"), (1, "")])
 def test_an_llvm_that_dies_refuses_and_one_that_is_not_there_does_not(
     monkeypatch: pytest.MonkeyPatch, code: int, why: str
 ) -> None:

@@ -53,7 +53,7 @@ def test_the_names_of_a_text_are_known_before_it_is_used() -> None:
         ("* 2", "where a number or a name belongs"),
         ("and", "where a number or a name belongs"),
         ("min(1)", r"has '\)' where ',' belongs"),
-        ("exec(1, 2)", "calls exec, which is none of min, max, multiple"),
+        ("exec(1, 2)", "calls exec, but the functions are min, max, multiple"),
         ("channels ** 2", "where a number or a name belongs"),
         ("channels.bit_length", r"has '\.', which means nothing"),
         ("__import__", "has '_'|where a number or a name belongs"),

@@ -78,7 +78,7 @@ def test_a_file_that_is_wrong_is_refused_in_a_sentence(write: Write, old: str, n
 
 def test_two_kinds_of_one_name_are_refused(write: Write) -> None:
     twice = GOOD + GOOD.partition("version = 1")[2]
-    with pytest.raises(InvalidRequest, match="two kinds have one name"):
+    with pytest.raises(InvalidRequest, match="two kinds of tasks have the same name"):
         read_rules(write(twice), DIMENSIONS)
 
 
