@@ -89,7 +89,7 @@ def _refuse_unknown_revision(connection: Connection) -> None:
     if revision.isdigit():
         raise Conflict(
             f"the database was written by a development version before 0.1.0 (revision {revision})",
-            hint="mallorn dataset import DIR --data NEW   (DIR: what `dataset export` of the old version wrote)",
+            hint="mallorn dataset import DIR --data NEW   (DIR: from `dataset export` of the old version)",
         )
     message = f"the database was written by a newer Mallorn (revision {revision})"
     raise NewerTables(message, hint=pip_upgrade_command())

@@ -264,7 +264,7 @@ class Packing:
         return bool(is_added)
 
     def _refuse(self, subject: str, is_added: bool | None) -> MallornError:
-        """Return the error for work that did not fit into the batch, or, if `is_added` is None, that failed."""
+        """Return the error for work that did not fit into the batch or, if `is_added` is None, failed."""
         if is_added is None:
             message = f"{subject} could not be built; the log above has the error"
             return Unavailable(message, hint=f"mallorn show {self._job_id}")
