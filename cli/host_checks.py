@@ -23,7 +23,7 @@ CPUS: Final = Path("/sys/devices/system/cpu")
 SLOW: Final = 0.85  # share of the fastest core's clock; a CPU's preferred cores differ by less
 WAYS_TO_FULL: Final = (
     ("MALLORN_SANDBOX", "unset MALLORN_SANDBOX"),
-    ("seccomp filter supports only", "use a machine with an x86_64 or aarch64 CPU"),
+    ("seccomp filter supports", "use a machine with an x86_64 or aarch64 CPU"),
     (
         "seccomp",
         "a container runtime that lets seccomp(2) through: docker run without --security-opt seccomp=FILE",
@@ -55,9 +55,7 @@ def check_free_space(data: Path) -> str:
     free_bytes = shutil.disk_usage(place).free
     words = f"{free_bytes / 1e9:.1f} GB free for {data}"
     if free_bytes < LEAST_FREE_BYTES:
-        raise StorageFull(
-            f"there are only {words}", hint="free some room, or name another place with --data DIR"
-        )
+        raise StorageFull(f"only {words}", hint="free some room, or name another place with --data DIR")
     return words
 
 
@@ -159,20 +157,14 @@ def check_core_speeds(cpus: Path = CPUS) -> str:
     if len(fast) == len(clocks):
         return f"{len(clocks)} of one kind"
     slow, these = len(clocks) - len(fast), ",".join(map(str, fast))
-    message = (
-        f"{slow} of {len(clocks)} cores are slower than the others, and each core gets an equal part of "
-        "the work"
-    )
+    message = f"{slow} of {len(clocks)} cores are slow, and each core gets an equal part of the work"
     raise HostFault(message, hint=f"start the service with   taskset -c {these} mallorn up")
 
 
 def check_onnxruntime() -> str:
     """Raise MissingPackage if onnxruntime, to compare results with, is not installed."""
     if find_spec("onnxruntime") is None:
-        raise MissingPackage(
-            "onnxruntime is not installed, so results cannot be compared with its results",
-            hint="pip install onnxruntime",
-        )
+        raise MissingPackage("onnxruntime, the reference, is not installed", hint="pip install onnxruntime")
     return "installed: results are compared with it"
 
 

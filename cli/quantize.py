@@ -68,14 +68,10 @@ def quantize(
         result = write_quantised_model(model, data, output)
     else:
         if weights not in BITS:
-            raise InvalidRequest(
-                f"weights of {weights} bits are not supported", hint="--weights 4 or --weights 8"
-            )
+            raise InvalidRequest(f"weights cannot have {weights} bits", hint="--weights 4 or --weights 8")
         if group not in GROUPS:
             sizes = ", ".join(map(str, GROUPS))
-            raise InvalidRequest(
-                f"groups of {group} weights are not supported", hint=f"--group takes {sizes}"
-            )
+            raise InvalidRequest(f"{group} is not a size of groups", hint=f"--group takes {sizes}")
         print_note(f"rounding the weights of {model} to {weights} bits")
         result = write_narrow_weights(model, data, output, weights, group)
     if as_json:

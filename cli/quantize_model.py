@@ -67,9 +67,7 @@ def read_samples(network: Any, data: Path) -> Iterator[Sample]:
     names = [value.name for value in inputs]
     if set(names) != set(arrays):
         expected_names, actual = ", ".join(names), ", ".join(arrays) or "nothing"
-        raise InvalidRequest(
-            f"{data} has samples for {actual}, but the inputs of the model are {expected_names}", hint=HINT
-        )
+        raise InvalidRequest(f"{data} has {actual}; the model's inputs are {expected_names}", hint=HINT)
     cut = {value.name: _split_into_batches(value, arrays[value.name]) for value in inputs}
     counts = {len(pieces) for pieces in cut.values()}
     if len(counts) != 1 or not max(counts):

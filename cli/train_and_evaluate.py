@@ -54,8 +54,7 @@ def open_training_data(
     if data is not None and is_parquet(data):
         if url or snapshot or target or op:
             raise InvalidRequest(
-                f"--database, --snapshot, --target and --op select from a database; {data} is used as a "
-                "whole",
+                f"--database, --snapshot, --target and --op are for databases; {data} is read as a whole",
                 hint="mallorn dataset export DIR --op OP   (then --data DIR)",
             )
         yield Taught(read_parquet(data), None)
@@ -88,10 +87,7 @@ def read_database_measurements(
     from mallorn.research.pretraining.from_database import read_measurements
 
     if snapshot is not None and (target or op):
-        raise InvalidRequest(
-            "a snapshot has a filter already; --target and --op cannot be added",
-            hint=f"--snapshot {snapshot}   (alone)",
-        )
+        raise InvalidRequest("a snapshot has its own filter", hint=f"--snapshot {snapshot}   (alone)")
     selection = to_selection(database, RowFilter(target, op))
     with bar("reading") as progress:
         return read_measurements(database, snapshot, selection, progress)
@@ -168,7 +164,7 @@ def pretrain(
         message = f"--snapshot, --target and --op select from a database; {source} is used as a whole"
         raise InvalidRequest(message, hint="mallorn dataset export DIR --op OP   (then --from DIR)")
     if foreign and home is None:
-        message = "records of other tuners do not state the number of cores, so that jobs need --for TARGET"
+        message = "records of other tuners do not name the number of cores: name the target with --for"
         raise InvalidRequest(message, hint=f"mallorn pretrain {model} --foreign --for TARGET")
     if choose is not None and not 0 < choose <= 1:
         message = f"a share of the rows must be above 0 and at most 1, not {choose:g}"
@@ -192,9 +188,7 @@ def pretrain(
         print_note(f"too few measurements to learn from: {', '.join(too_small)}")
     stored_bases = [base for base in bases if base.name is not None]
     if not stored_bases:
-        message = (
-            f"none of {len(bases)} operators has enough measurements for a base (a pretrained cost model)"
-        )
+        message = f"none of {len(bases)} operators has enough measurements to train on"
         raise InvalidRequest(message, hint="mallorn dataset stats   (then tune, or import, some more)")
     if as_json:
         print_json(

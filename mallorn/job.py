@@ -235,10 +235,7 @@ def unzip(content: bytes, directory: Path) -> None:
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except zipfile.BadZipFile:
-        raise Unavailable(
-            "the server sent something else than a zip archive of the schedules",
-            hint="check --url or MALLORN_URL",
-        ) from None
+        raise Unavailable("the answer is not a zip archive", hint="check --url or MALLORN_URL") from None
     with archive:
         for name in archive.namelist():
             if not (root / name).resolve().is_relative_to(root):

@@ -48,8 +48,7 @@ class ModelUpload:
                 has_file = False
             if not has_file:
                 raise InvalidModel(
-                    f"weights of {str(model)!r} are in the file {name[:TOLD]!r}, which is not in the same "
-                    "folder",
+                    f"{str(model)!r} has weights in {name[:TOLD]!r}, which is not in the same folder",
                     hint=f"ls {model.parent}   (copy {quote_untrusted(name)} there, or export the model "
                     "again)",
                 )

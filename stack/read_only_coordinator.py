@@ -75,10 +75,7 @@ def serve_in_process(directory: DataDir) -> Iterator[InProcess]:
     try:
         from mallorn.services.coordinator.app import create_app
     except ModuleNotFoundError as error:
-        message = (
-            f"no coordinator is named, and reading {directory.path} directly needs {error.name}, which is "
-            "not installed"
-        )
+        message = f"without a URL, {error.name} must be installed to read {directory.path}"
         raise Unavailable(message, hint="--url URL, or set MALLORN_URL") from None
     from mallorn.db.migrate import OldTables, check_table_version
 

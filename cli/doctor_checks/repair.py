@@ -178,7 +178,7 @@ def repair_times(database: Database) -> Iterator[str]:
         busy_hours = BusyHours(session)
         for hour in busy_hours.busy_hours():
             count = busy_hours.mark_as_bounds(hour)
-            long = f"too long by a factor of {hour.times:.1f}"
+            long = f"{hour.times:.1f} times too long"
             yield f"{count} times of job {hour.job_id} are upper bounds from now on: they were {long}"
 
 

@@ -62,10 +62,7 @@ def check_build_locks(api: Client) -> str:
 def check_tracker(info: StackInfo, key: FleetKey) -> str:
     """Raise Unavailable if the tracker of the service here does not answer with `key`."""
     if not make_tracker_probe(host_and_port(info.tracker), key)():
-        raise Unavailable(
-            f"the tracker at {info.tracker} does not answer",
-            hint="read logs/tracker.log in the data directory",
-        )
+        raise Unavailable(f"the tracker at {info.tracker} does not answer", hint="read logs/tracker.log")
     return f"{info.tracker} answers"
 
 

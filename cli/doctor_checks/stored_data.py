@@ -60,10 +60,7 @@ def copy_sqlite_database(database: Database, copy: Path) -> str:
     """
     file = sqlite_file(database.url)
     if file is None:
-        raise InvalidRequest(
-            "--backup copies a SQLite file, and this database is on a server",
-            hint="pg_dump: docs/runbook.md, Backup",
-        )
+        raise InvalidRequest("--backup copies SQLite files only", hint="pg_dump: docs/runbook.md, Backup")
     if copy.exists():
         raise Conflict(f"{copy} exists already", hint="name another file with --backup FILE")
     try:
@@ -176,12 +173,10 @@ def check_times(database: Database) -> str:
     """Check measured times. Raises Lacking for hours in which most trials took too long."""
     with database.session() as session:
         hours = BusyHours(session).busy_hours()
-    bad = [
-        f"{hour.rows} times of job {hour.job_id}, too long by a factor of {hour.times:.1f}" for hour in hours
-    ]
+    bad = [f"{hour.rows} of job {hour.job_id}, {hour.times:.1f} times too long" for hour in hours]
     if bad:
         raise Lacking(
-            f"some times were taken while other programs used the host: {_first_few(bad)}",
+            f"measurements were taken while other programs used the host: {_first_few(bad)}",
             hint="mallorn doctor --repair   (marks them as upper bounds, so that they may be measured again)",
         )
     return "no candidate's times disagree beyond noise"

@@ -58,9 +58,7 @@ def failure(error: MallornError) -> FailedEvent:
 
 
 SOURCE: Final = "an upgrade"
-IMPORTED_ANEW: Final = (
-    "the model is imported again, because the code that splits models into tasks was replaced"
-)
+IMPORTED_ANEW: Final = "the model is imported again, as the code that extracts tasks was replaced"
 
 
 class ReplacedCode(Jobs):

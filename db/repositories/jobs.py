@@ -143,9 +143,7 @@ class Jobs(Repository):
             return self.get(jobs[0].id if len(jobs) == 1 else text, owner)
         names = ", ".join(f"{job.id} ({job.name})" for job in jobs[:MOST_NAMED])
         suffix = " and more" if len(jobs) > MOST_NAMED else ""
-        raise Conflict(
-            f"the ids of several jobs begin with {text}: {names}{suffix}", hint=f"mallorn show {jobs[0].id}"
-        )
+        raise Conflict(f"several ids begin with {text}: {names}{suffix}", hint=f"mallorn show {jobs[0].id}")
 
     def list(
         self,

@@ -26,9 +26,7 @@ class VectorizeCacheConcat(Pass[list[Any]]):
         cache, rows = (self._sizes(part, 0) for part in parts)
         next_cache = [*cache[:2], cache[2] + 1, cache[3]]
         if [self._sizes(part, 1) for part in parts] != [next_cache, rows]:
-            raise Leave(
-                "the first part of the concat does not grow by one row at a time, or the second grows too"
-            )
+            raise Leave("only the first part of the concat may grow, and by one row at a time")
         return parts
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:

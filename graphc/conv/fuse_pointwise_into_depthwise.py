@@ -83,9 +83,7 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
             for link in chain.calls
             for operand in link.args[1:]
         ):
-            raise Leave(
-                "an operand between the convolutions is neither a single number nor a constant per channel"
-            )
+            raise Leave("an operand in between is neither a number nor a constant per channel")
         return Pair(chain.source, chain.calls, call)
 
     def rewrite(self, call: Any, facts: Pair, g: Graph) -> Any:

@@ -38,9 +38,7 @@ def convert_block_dequantize_linear(builder: Any, inputs: Any, attrs: Any, param
     """Convert DequantizeLinear with blocks. Raises ValueError unless inputs are constant."""
     data, scale, zero = (constant_array(value, params) for value in first_inputs(inputs, 3))
     if data is None or scale is None or (zero is None and first_inputs(inputs, 3)[2] is not None):
-        raise ValueError(
-            "DequantizeLinear with blocks is supported for constants only, and this input is computed"
-        )
+        raise ValueError("DequantizeLinear with blocks is supported for constants only")
     axis, block = int(attrs.get("axis", 1)) % data.ndim, int(attrs["block_size"])
     padding = scale.shape[axis] * block - data.shape[axis]
     padded_data = np.pad(data, [(0, padding if dim == axis else 0) for dim in range(data.ndim)])
@@ -65,9 +63,7 @@ def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     if bits not in (_NIBBLE, _BYTE):
         raise ValueError(f"the weights of MatMulNBits have {bits} bits; 4 and 8 are supported")
     if order is not None and not np.array_equal(order.ravel()[:inputs_], np.arange(inputs_) // block):
-        raise ValueError(
-            "the weights of MatMulNBits are reordered by g_idx: quantise the model without g_idx"
-        )
+        raise ValueError("the weights are reordered by g_idx: quantise the model without g_idx")
     numbers = _unpacked(weights.reshape(outputs, -1), bits, blocks * block)
     numbers = np.ascontiguousarray(numbers.reshape(outputs, blocks * block).T)
     scale = scale.reshape(outputs, blocks).T

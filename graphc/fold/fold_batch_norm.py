@@ -41,9 +41,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
     def check(self, call: Any, g: Graph) -> AffineOfLinear:
         affine, links = affine_chain(call, g)
         if not links:
-            raise Leave(
-                "an operand is computed, or is a constant that varies along more axes than the channels"
-            )
+            raise Leave("an operand is computed, or varies along more axes than the channels")
         reader = g.only_reader(g.variable, *OPERATORS)
         if reader is not None and len(affine_chain(reader, g)[1]) > len(links):
             raise Leave

@@ -204,11 +204,7 @@ class ConcatToCopies(Pass[Copies]):
     def check(self, call: Any, g: Graph) -> Copies:
         chain = followed_concat(call, g)
         if chain is None:
-            raise (
-                Leave("the concat is not along the last axis of rows")
-                if operator_name(call) == CONCAT
-                else Leave
-            )
+            raise Leave("the concat does not join rows") if operator_name(call) == CONCAT else Leave
         readers = readers_of_result(g.variable, g)
         if not readers:
             raise Leave

@@ -87,9 +87,7 @@ class PrepareConvertLayout(Pass[Build]):
         if operator_name(call) in CONVOLUTIONS:
             source = g.producer(data, "relax.call_tir")
             if source is None or call.attrs.data_layout not in ("NCW", "NCHW"):
-                raise Leave(
-                    "no tensor function computes the input of the convolution, or its layout is not ONNX's"
-                )
+                raise Leave("no tensor function computes the input, or the layout is not ONNX's")
             margins = zero_margins(g.tensor_function(source))
             if margins is None or any(margins[0][:2]) or any(margins[1][:2]):
                 raise Leave("the function before the convolution does more than pad images with zeros")

@@ -69,9 +69,7 @@ def replace_stft(form: NodeRewriter) -> None:
 
 def _check_matrix_size(form: NodeRewriter, shape: tuple[int, int]) -> None:
     if 4 * prod(shape) > LARGEST_BYTES:
-        raise ValueError(
-            f"the {form.node.op_type} of {shape[0]} numbers is too long for a product: leave it to the caller"
-        )
+        raise ValueError(f"the {form.node.op_type} of {shape[0]} numbers is too long: compute it outside")
 
 
 # Coordinate modes that TVM computes like ONNX.
@@ -87,9 +85,7 @@ def resize(form: NodeRewriter) -> None:
     if sizes is None or form.input_element_type(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
         return
     if form.attribute("keep_aspect_ratio_policy", b"stretch") != b"stretch":
-        raise ValueError(
-            "the Resize keeps the aspect ratio: export the model with keep_aspect_ratio_policy=stretch"
-        )
+        raise ValueError("the Resize must have keep_aspect_ratio_policy=stretch: export it so")
     scales, target_sizes = form.value(2), form.value(3)
     wanted_sizes = scales if scales is not None and scales.size else target_sizes
     if wanted_sizes is None or form.attribute("coordinate_transformation_mode", b"") == b"tf_crop_and_resize":

@@ -152,10 +152,7 @@ def _is_inf(form: NodeRewriter) -> None:
         return
     (data,), (result,) = form.node.input, form.node.output
     if not positive and not negative:
-        raise ValueError(
-            "the IsInf has detect_negative=0 and detect_positive=0, so its result is always false: "
-            "replace the operator by a constant"
-        )
+        raise ValueError("the IsInf detects neither infinity: replace it by the constant false")
     form.write("Equal", data, form.number(np.inf if positive else -np.inf), name=result)
 
 
@@ -234,9 +231,7 @@ def _require_constant_nms_limits(form: NodeRewriter) -> None:
     """Raise ValueError unless NonMaxSuppression's limits are constant: TVM ignores others."""
     limits = [index for index, name in enumerate(form.node.input) if index > 1 and name]
     if any(form.value(index) is None for index in limits):
-        raise ValueError(
-            "the limits of the NonMaxSuppression (maximal count and thresholds) are not constant"
-        )
+        raise ValueError("the limits of the NonMaxSuppression are not constant")
 
 
 def _require_average_roi_align(form: NodeRewriter) -> None:

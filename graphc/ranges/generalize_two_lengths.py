@@ -132,10 +132,7 @@ def _fit_line(first: int, second: int) -> tuple[int, int]:
     """Return a number's growth per unit of length, and its value at 0. Raises ValueError."""
     grows, remainder = divmod(second - first, LENGTHS[1] - LENGTHS[0])
     if remainder:
-        raise ValueError(
-            "a size in the model does not grow by a fixed step with the dimension: "
-            f"{first} at length {LENGTHS[0]}, {second} at length {LENGTHS[1]}"
-        )
+        raise ValueError("a size in the model does not grow by a fixed step with the dimension")
     return grows, first - grows * LENGTHS[0]
 
 

@@ -24,14 +24,10 @@ def open_store(url: str) -> tuple[Any, str]:
         fs, path = url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
         hint = pip_install_command("s3") if protocol == "s3" else "install it beside Mallorn"
-        raise MissingPackage(
-            f"artifacts at {protocol}:// cannot be reached from here: {error}", hint=hint
-        ) from None
+        raise MissingPackage(f"{protocol}:// cannot be reached from here: {error}", hint=hint) from None
     except ValueError as error:
         hint = "MALLORN_ARTIFACTS=/DIR, or s3://BUCKET/PREFIX"
-        raise InvalidRequest(
-            f"artifacts at {protocol}:// cannot be reached from here: {error}", hint=hint
-        ) from None
+        raise InvalidRequest(f"{protocol}:// cannot be reached from here: {error}", hint=hint) from None
     return fs, path
 
 

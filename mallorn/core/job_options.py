@@ -275,15 +275,14 @@ class KeptOptions(JobOptions):
         if self._unknown:
             names = ", ".join(self._unknown)
             raise UnknownName(
-                f"version {VERSION} does not know these options of this job: {names}; the job waits for a "
-                "worker or coordinator of a newer version",
+                f"version {VERSION} does not know these options of this job: {names}; the job waits for "
+                "a worker or coordinator of a newer version",
                 hint=ONE_VERSION,
             )
         if self._strange:
             names = ", ".join(self._strange)
             raise UnknownName(
-                f"version {VERSION} cannot read the values of these options of this job: {names}; the job "
-                "waits for a worker or coordinator of the version that wrote them",
+                f"version {VERSION} cannot read the job's {names}; the job waits for a newer version",
                 hint=ONE_VERSION,
             )
 

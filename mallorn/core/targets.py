@@ -162,8 +162,7 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
         attrs.pop("tag", None)
         if "arch" not in attrs:
             raise InvalidTarget(
-                "a CUDA target needs an architecture; the short name `cuda` works only on a machine with "
-                "a GPU",
+                "a CUDA target needs an architecture; only a machine with a GPU knows `cuda` as a target",
                 hint=f"--target '{CUDA_EXAMPLE}'   or   mallorn check --target cuda",
             )
         if is_obsolete(attrs["arch"]) or not given_names >= _GPU_LIMITS.keys():

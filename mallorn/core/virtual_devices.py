@@ -29,10 +29,7 @@ def add_virtual_device(target: Target, measurer: str) -> Target:
         message = f"{measurer} replaces the target's device, but the target names {device!r}"
         raise InvalidTarget(message, hint=f"--target '{remove_virtual_device(target)}'")
     if measurer not in VIRTUAL_DEVICES and target.virtual_device:
-        raise InvalidTarget(
-            f"{device!r} is not a device but a measurer, and cannot be the target's device",
-            hint=f"--option measurer={device}",
-        )
+        raise InvalidTarget(f"{device!r} is a measurer, not a device", hint=f"--option measurer={device}")
     return parse_target({**target.attrs, "device": measurer}) if measurer in VIRTUAL_DEVICES else target
 
 
@@ -45,9 +42,7 @@ def check_measurer_options(options: JobOptions) -> None:
     """Raise InvalidRequest if `replay` names no valid recording, or another measurer names one."""
     name = options.recording
     if options.measurer != "replay" and name:
-        raise InvalidRequest(
-            "the option `recording` needs the measurer replay", hint="--option measurer=replay"
-        )
+        raise InvalidRequest("`recording` needs the measurer replay", hint="--option measurer=replay")
     if options.measurer != "replay":
         return
     if not name:
@@ -83,9 +78,7 @@ def recording_place(options: JobOptions, recordings: str) -> str:
     if recordings == ANY_RECORDING:
         if name.startswith("/"):
             return name
-        message = (
-            f"the path of the recording must be absolute, because workers read the file: {name!r} is relative"
-        )
+        message = f"workers read the recording, so that its path must be absolute: {name!r} is relative"
         raise InvalidRequest(message, hint=f"--option recording=$PWD/{name}")
     if not recordings:
         raise InvalidRequest(

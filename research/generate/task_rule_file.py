@@ -66,9 +66,7 @@ def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
     except ValueError as error:
         raise _wrong(path, f"it is no TOML: {error}") from None
     if rules.get("version") != VERSION:
-        raise _wrong(
-            path, f"the version of the rules is {rules.get('version')!r}, but this Mallorn reads {VERSION}"
-        )
+        raise _wrong(path, f"the rules have version {rules.get('version')!r}, not {VERSION}")
     try:
         raw_kinds = _RulesIn.model_validate(rules).kind
     except ValidationError as error:
@@ -83,9 +81,7 @@ def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
 def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
     if raw.build not in builders:
         names = ", ".join(sorted(builders))
-        raise InvalidRequest(
-            f"the kind {raw.name}: there is no builder {raw.build!r}", hint=f"known: {names}"
-        )
+        raise InvalidRequest(f"{raw.name}: there is no builder {raw.build!r}", hint=f"known: {names}")
     dimensions = set(builders[raw.build])
     kind = Kind(
         name=raw.name,
@@ -101,10 +97,7 @@ def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
     _require_same(f"{raw.name}: a rule", names_in_rules | dimensions, dimensions)
     for shape in raw.seeds:
         if not kind.allows(shape):
-            raise InvalidRequest(
-                f"the kind {raw.name}: the condition `where` excludes the first shape {shape}",
-                hint="change `where`",
-            )
+            raise InvalidRequest(f"{raw.name}: `where` excludes the shape {shape}", hint="change `where`")
     return kind
 
 

@@ -165,8 +165,7 @@ def _task(rows: Sequence[Row]) -> RecordedTask:
     bad = next((row for row in rows if len(row["decisions"]) != sketches[row["sketch"]].decision_count), None)
     if bad is not None:
         raise ValueError(
-            f"{len(bad['decisions'])} decisions for a sketch with "
-            f"{sketches[bad['sketch']].decision_count} choices"
+            f"{len(bad['decisions'])} decisions for {sketches[bad['sketch']].decision_count} choices"
         )
     return RecordedTask(
         workload=first["workload"],

@@ -92,10 +92,7 @@ class SimulatedMeasurer(Measurer):
         return VirtualDevice(_endpoint(target))
 
     def require(self, need: Need) -> bool:
-        raise MallornError(
-            "the simulated device runs nothing; its times come from a formula",
-            hint="mallorn tune MODEL   (without --option measurer=simulated)",
-        )
+        raise MallornError("simulated times come from a formula, no model runs", hint="mallorn tune MODEL")
 
 
 def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) -> float:

@@ -44,9 +44,7 @@ def _record(line: Any) -> ForeignTrial:
     outcome = OUTCOMES[code]
     times = run_times_us(costs) if outcome is Outcome.OK else ()
     if outcome is Outcome.OK and not times:
-        raise ValueError(
-            "the record says that the run succeeded, but its time is the one that failed runs get"
-        )
+        raise ValueError("the record of a successful run has the time of a failed one")
     if not math.isfinite(timestamp):
         raise ValueError(f"the date of the record is {timestamp!r}, not a finite number")
     return ForeignTrial(

@@ -108,9 +108,7 @@ def read_results(file: Path) -> BatchResults:
     if not file.is_file():
         raise InvalidRequest(f"there is no file {str(file)!r}", hint=RESULTS)
     if file.stat().st_size > MOST_BYTES:
-        raise InvalidRequest(
-            f"{file} is larger than the {MOST_BYTES >> 20} MiB that results may have", hint=RESULTS
-        )
+        raise InvalidRequest(f"{file} is larger than {MOST_BYTES >> 20} MiB, the limit", hint=RESULTS)
     text = file.read_bytes()
     headers: list[_Header] = []
     calls: dict[str, CallResult] = {}
@@ -130,10 +128,7 @@ def read_results(file: Path) -> BatchResults:
         raise InvalidRequest(f"{file} holds results in the format of another version", hint=RESULTS)
     marks = {(header.batch, header.digest) for header in headers}
     if len(marks) > 1 or len({device.device_class for device in devices}) > 1:
-        raise InvalidRequest(
-            f"{file} mixes results of several batches, or of devices whose times cannot be compared",
-            hint=RESULTS,
-        )
+        raise InvalidRequest(f"{file} mixes batches, or devices with different times", hint=RESULTS)
     # A separate name, so that no file describes a registered device. Nobody can reach this device.
     info = devices[-1].info.model_copy(update={"stopped": True, "is_local": False, "address": ""})
     device = replace(devices[-1], name=f"batch:{devices[-1].name}", info=info)

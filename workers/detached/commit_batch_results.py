@@ -197,10 +197,7 @@ def _finish_with_results(
             return 0
         hold = _lease_of(Leases(session), WorkItem(WorkKind.FINISH, batch.job_id), batch)
     if hold is None:
-        raise Conflict(
-            "the job's last stage was taken from this batch, so the results are not used",
-            hint="mallorn show JOB",
-        )
+        raise Conflict("the job's last stage is not in this batch any more", hint="mallorn show JOB")
     lease = LeaseKeeper(lambda: True, runtime.settings.lease_sec)
     stage = stage_of(LeasedWork(runtime, hold, batch.job_id, lease), JobState.FINISHING)
     measurer = CarriedTimes(batch.passes, calls, endpoint)

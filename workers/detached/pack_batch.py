@@ -142,10 +142,7 @@ class Packing:
             self._options: JobOptions = KeptOptions.model_validate(job.options)
             self._target = Target(Targets(session).get(job.target_id).text)
         if not self._options.is_detached:
-            words = (
-                f"batches are for jobs with measurer=detached, and job {job_id} has "
-                f"measurer={self._options.measurer}"
-            )
+            words = f"batches need --option measurer=detached, and job {job_id} has {self._options.measurer}"
             raise InvalidRequest(words, hint="mallorn tune MODEL --option measurer=detached")
         if self._options.stopping not in RULES:
             raise InvalidRequest(f"batches support only the stopping rules {', '.join(RULES)}")
@@ -264,10 +261,9 @@ class Packing:
         return bool(is_added)
 
     def _refuse(self, subject: str, is_added: bool | None) -> MallornError:
-        """Return the error for work that did not fit into the batch or, if `is_added` is None, failed."""
+        """Return the error for work that did not fit into the batch, or failed if `is_added` is None."""
         if is_added is None:
-            message = f"{subject} could not be built; the log above has the error"
-            return Unavailable(message, hint=f"mallorn show {self._job_id}")
+            return Unavailable(f"{subject} failed; the log says why", hint=f"mallorn show {self._job_id}")
         limit = max(1, self._file.limit_bytes >> 20)
         return InvalidRequest(f"{subject} does not fit into {limit} MB", hint=f"--limit {2 * limit}M")
 

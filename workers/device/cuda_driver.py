@@ -52,9 +52,7 @@ def load_cuda_runtime() -> None:
         return
     raise_address_space_limit()
     if load_cudart() is None:
-        raise HostFault(
-            f"the library {CUDART} is not installed on this host", hint="pip install 'mallorn[cuda]'"
-        )
+        raise HostFault(f"{CUDART} is not installed here", hint="pip install 'mallorn[cuda]'")
     try:
         load_tvms_cuda_library()
     except OSError as error:

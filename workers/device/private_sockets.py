@@ -40,9 +40,7 @@ def listen(host: str, ports: range, key: FleetKey) -> socket.socket:
     is no key, or if all ports are busy."""
     address = private_address(host)
     if not key and not ipaddress.ip_address(address).is_loopback:
-        raise InvalidRequest(
-            f"{host} can be reached from other machines, but the fleet has no key", hint=HINT
-        )
+        raise InvalidRequest(f"{host} is open to other machines, and the fleet has no key", hint=HINT)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for port in ports:
         try:

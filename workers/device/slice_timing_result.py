@@ -28,6 +28,4 @@ class SliceTimes:
         if not (times and self.cores >= 1 and all(0 <= run < inf for run in (*times, self.rivals))):
             raise ValueError("a timing needs run times, cores and rivals that are finite and not negative")
         if not all(0 <= share <= 1 for share in shares):
-            raise ValueError(
-                f"the disturbed share of a slice must be from 0 to 1, not {min(shares)} to {max(shares)}"
-            )
+            raise ValueError(f"disturbed shares must be from 0 to 1, not {min(shares)} to {max(shares)}")

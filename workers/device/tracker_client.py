@@ -143,16 +143,11 @@ class TrackerClient:
     def _receive(self) -> Any:
         (size,) = _INT.unpack(receive_exactly(self._socket, _INT.size))
         if not 0 < size <= _MESSAGE_LIMIT_BYTES:
-            raise ConnectionError(
-                "another program seems to listen at the address of the tracker: it sent a message of "
-                f"{size} bytes"
-            )
+            raise ConnectionError(f"the tracker's port sent {size} bytes: another program may listen")
         try:
             return json.loads(receive_exactly(self._socket, size))
         except (ValueError, RecursionError):
-            raise ConnectionError(
-                "another program seems to listen at the address of the tracker: the answer is not JSON"
-            ) from None
+            raise ConnectionError("the tracker's port sent no JSON: another program may listen") from None
 
     def _unavailable(self, error: OSError) -> Unavailable:
         if isinstance(

@@ -30,9 +30,7 @@ PASSES: Final = 3
 CLOSE: Final = 1.05
 RIVALS: Final = 2
 VERSIONS: Final = 4
-ODD: Final = (
-    "the device reports other times than all other devices of the same class, whose times are used instead"
-)
+ODD: Final = "the device reports other times than the other devices of its class, which count"
 #: Times of devices of one context differ by less than this factor, even if one device is busy.
 OTHERWISE: Final = 2.0
 

@@ -69,8 +69,7 @@ def probe_device_machine(
             with HostLock().hold_exclusive() if is_local else nullcontext(True) as has_lock:
                 if not has_lock:
                     raise Unavailable(
-                        "other programs used the device's host during every attempt to probe it",
-                        hint="mallorn devices",
+                        "other programs used the device's host in every attempt", hint="mallorn devices"
                     )
                 for group in group_by_library(probes):
                     runner.take_device(tracker, target.text, hold=not is_local, like=device_class)

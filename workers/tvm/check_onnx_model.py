@@ -69,7 +69,7 @@ def _check(model: ModelProto) -> None:
     for kind, (version, newest) in versions.items():
         if version > newest:
             raise InvalidModel(
-                f"the model is of ONNX {kind} {version}, and {newest} is the newest known", hint=OLDER
+                f"the model has ONNX {kind} {version}; {newest} is the newest known", hint=OLDER
             )
     if not model.graph.output:
         raise InvalidModel("the model has no outputs", hint="export it again, with its results as outputs")

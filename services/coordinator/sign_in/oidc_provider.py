@@ -163,9 +163,7 @@ class Provider:
         if not isinstance(owner, str) or not owner:
             raise Refused(f"{self.name} sent no claim `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
         if self._claim == EMAIL and claims.get("email_verified") is not True:
-            raise Refused(
-                f"{self.name} has not verified the address {owner}", hint="verify the address there"
-            )
+            raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
         if not (scopes := self._allow_list.scopes(owner, claims)):
             raise Refused(f"{owner} is not on the allow-list", hint="ask an admin to add you")
         return owner, scopes
@@ -174,10 +172,7 @@ class Provider:
         url = f"{self.issuer}/.well-known/openid-configuration"
         discovery = self._ask("GET", url, Discovery)
         if discovery.issuer.rstrip("/") != self.issuer:
-            raise Unavailable(
-                f"the discovery document of {self.issuer} names another issuer",
-                hint="check MALLORN_OIDC_ISSUER",
-            )
+            raise Unavailable(f"{self.issuer} names another issuer", hint="check MALLORN_OIDC_ISSUER")
         return discovery
 
     def _decode_token(self, token: str) -> Claims:

@@ -100,9 +100,7 @@ class _LimitedBody:
 
     def check_size(self, size_bytes: int) -> None:
         if size_bytes > self._limit_bytes:
-            raise TooLarge(
-                f"the body is larger than {LARGEST_BODY:,} bytes", hint="see /docs for what the route takes"
-            )
+            raise TooLarge(f"the body is larger than {LARGEST_BODY:,} bytes", hint="see /docs")
 
     async def _receive_in_time(self) -> Message:
         limit_sec = WAIT_SEC + self._received_bytes / SLOWEST_BYTES_PER_SEC

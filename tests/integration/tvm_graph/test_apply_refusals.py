@@ -151,7 +151,7 @@ def test_a_version_for_busy_machines_that_is_not_there_is_named(
     mlp: Any, tuned: Path, refusal: Callable[..., str]
 ) -> None:
     words = refusal(mlp.path, "--version", "loaded")
-    assert "the directory has no schedules for --version" in words
+    assert "there are no schedules for --version" in words
     assert "--contention" in words
 
 

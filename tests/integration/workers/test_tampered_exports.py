@@ -138,7 +138,7 @@ def test_an_export_whose_script_was_changed_is_not_uploaded(
     finish(workshop, job)
     row = workshop.read(lambda session: Jobs(session).get(job, None))
     assert (row.state, row.export_uri) == (JobState.FAILED, None)
-    assert "returned other bytes for apply.py" in row.reason
+    assert "apply.py is stored with other bytes" in row.reason
 
 
 def test_files_that_a_killed_worker_uploaded_go_with_its_job(

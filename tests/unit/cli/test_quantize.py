@@ -187,7 +187,7 @@ def test_no_weight_is_further_from_its_number_than_one_step(bits: int, weights: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--weights", "5"), "weights of 5 bits are not supported"),
+        (("--weights", "5"), "weights cannot have 5 bits"),
         (("--weights", "4", "--group", "20"), "--group takes 16, 32, 64, 128, 256"),
         (("--weights", "4", "--group", "64"), "no product with constant weights of 64 rows"),
         ((), "--weights 8"),
