@@ -113,7 +113,7 @@ def snapshot(
                 with database.session() as session:
                     snapshot_row = Snapshots(session).get(name)
                 if not check_snapshot(database, snapshot_row, progress):
-                    message = f"the rows of snapshot {name} changed after the snapshot was taken"
+                    message = f"rows of snapshot {name} changed after it was taken"
                     raise Conflict(message, hint="restore a backup")
             else:
                 snapshot_row = take_snapshot(database, name, to_selection(database, rows), progress)

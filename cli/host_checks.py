@@ -87,7 +87,7 @@ def check_kernel(target: Target) -> str:
             with CandidateCompiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
                 [run] = runner.time_probes(folder, [maker.build_one_probe(target.text, folder)])
         except ChildError as error:
-            message = f"a kernel for {target} could not be built and run here: {error.message}"
+            message = f"no kernel for {target} can be built and run here: {error.message}"
             raise HostFault(message, hint="mallorn doctor") from None
     return f"one was built and ran, in {run.mean_sec * 1e6:.1f} us"
 

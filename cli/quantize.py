@@ -59,7 +59,7 @@ def quantize(
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     if output.exists() and output.samefile(model):
-        raise InvalidRequest(f"the output {output} is the input model", hint="choose another -o")
+        raise InvalidRequest(f"the output {output} is the input", hint="choose another -o")
     if weights is None:
         if data is None:
             message = "quantising activations needs samples, and --data names none"

@@ -127,7 +127,7 @@ def write_quantised_model(model: Path, data: Path, output: Path) -> Quantised:
     )
     if opset < OLDEST_OPSET:
         raise InvalidModel(
-            f"{model} has opset {opset}; scales per channel need opset {OLDEST_OPSET} or newer",
+            f"{model} has opset {opset}; scales per channel need {OLDEST_OPSET} or newer",
             hint="export it as a newer one, e.g. torch.onnx.export(..., opset_version=17)",
         )
     samples = list(read_samples(network, data))
@@ -165,7 +165,7 @@ def _quantise(real: Path, quantised_file: Path, samples: Sequence[Sample]) -> No
     convolutions = sum(node.op_type == "Conv" for node in nodes.node)
     if not products + convolutions:
         message = "the model has neither a convolution nor a product with constant weights"
-        raise InvalidModel(message, hint="tune the model as it is; quantising would gain nothing")
+        raise InvalidModel(message, hint="tune the model as it is")
     # onnxruntime's quantiser logs advice for its own users on the root logger.
     root = logging.getLogger()
     root.addFilter(_is_error)
@@ -202,7 +202,7 @@ def write_narrow_weights(model: Path, data: Path | None, output: Path, bits: int
     old_bytes = _weight_bytes(network)
     if not _narrow(network, bits, group):
         message = f"the model has no product with constant weights of {group} rows or more"
-        raise InvalidModel(message, hint="tune the model as it is; quantising would gain nothing")
+        raise InvalidModel(message, hint="tune the model as it is")
     new_bytes = _weight_bytes(network)
     onnx.save(network, output, save_as_external_data=new_bytes > MOST_BYTES, location=f"{output.name}.data")
     errors = errors_of(model, output, samples) if samples else {}

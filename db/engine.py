@@ -189,7 +189,7 @@ _POSTGRES_UNREACHABLE = ("08", "25P03", "25P04", "53", "55P03", "57", "40001", "
 _RESTORE = "mallorn doctor   (then docs/runbook.md, Damage)"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
 _PRIMARY = "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, What is behind it)"
-_LOOK = "request fewer rows; if small queries take as long, find out what else loads the database"
+_LOOK = "request fewer rows; if small queries are slow too, check the database's load"
 
 
 @contextmanager

@@ -200,5 +200,5 @@ def _check_folder_exists(folder: str) -> None:
     """Raise NotFound if a folder is missing: its disk is then unmounted, no file is lost."""
     fs, path = open_store(folder)
     if not fs.exists(path):
-        message = f"the folder {folder} does not exist, although the database names files in it"
+        message = f"the database names files in {folder}, which does not exist"
         raise NotFound(message, hint="mount it, or set MALLORN_ARTIFACTS")

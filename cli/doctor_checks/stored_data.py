@@ -62,7 +62,7 @@ def copy_sqlite_database(database: Database, copy: Path) -> str:
     if file is None:
         raise InvalidRequest("--backup copies SQLite files only", hint="pg_dump: docs/runbook.md, Backup")
     if copy.exists():
-        raise Conflict(f"{copy} exists already", hint="name another file with --backup FILE")
+        raise Conflict(f"{copy} exists", hint="name another: --backup FILE")
     try:
         back_up(file, copy)
     except (OSError, sqlite3.Error) as error:
@@ -138,7 +138,7 @@ def check_models(database: Database, artifacts: str) -> str:
         model_ids = StoredFiles(session).models()
         lost_ids = Repairs(session).lost_models().intersection(model_ids)
     missing_count = sum(not _files(model_uri(artifacts, model_id)) for model_id in lost_ids)
-    note = f"; {missing_count} are missing, and their jobs warn of it" if missing_count else ""
+    note = f"; {missing_count} are missing, as their jobs warn" if missing_count else ""
     return f"{len(model_ids) - missing_count} models are intact{note}"
 
 
@@ -176,7 +176,7 @@ def check_times(database: Database) -> str:
     bad = [f"{hour.rows} of job {hour.job_id}, {hour.times:.1f} times too long" for hour in hours]
     if bad:
         raise Lacking(
-            f"measurements were taken while other programs used the host: {_first_few(bad)}",
+            f"some times were taken on a host in use: {_first_few(bad)}",
             hint="mallorn doctor --repair   (marks them as upper bounds, so that they may be measured again)",
         )
     return "no candidate's times disagree beyond noise"

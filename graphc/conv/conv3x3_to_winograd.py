@@ -175,7 +175,7 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
         if any(int(number) != 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups)):
             raise Leave("the convolution has strides, dilation or groups")
         if not is_channels_last(call):
-            raise Leave("the channels of the convolution are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         if sizes_of(call.args[1])[:2] != (KERNEL, KERNEL):
             raise Leave("the kernel of the convolution is not 3 x 3")
         batch, height, width, channels = sizes_of(call.args[0])
@@ -197,7 +197,7 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
             )
         )
         if plan is None:
-            raise Leave("copying the tiles would take longer than the saved multiplications")
+            raise Leave("copying the tiles would take longer than it saves")
         return plan
 
     def rewrite(self, call: Any, facts: WinogradPlan, g: Graph) -> Any:

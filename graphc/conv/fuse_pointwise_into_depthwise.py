@@ -65,9 +65,9 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
         if not int(attrs.groups) == channels == sizes_of(call.args[0])[-1]:
             raise Leave("the convolution is not depthwise")
         if any(int(number) != 1 for number in attrs.dilation) or not graph_rewriting.is_channels_last(call):
-            raise Leave("the convolution is dilated, its channels are not last, or its weights are computed")
+            raise Leave("there is dilation, channels are not last, or weights are computed")
         if channels % g.lanes:
-            raise Leave(f"the number of channels is not a multiple of the vector width {g.lanes}")
+            raise Leave(f"the channels do not fill vectors of {g.lanes}")
         chain = g.chain(call.args[0], _BETWEEN)
         source = chain.source
         is_convolution = source is not None and operator_name(source) == "relax.nn.conv2d"
@@ -83,7 +83,7 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
             for link in chain.calls
             for operand in link.args[1:]
         ):
-            raise Leave("an operand in between is neither a number nor a constant per channel")
+            raise Leave("an operand in between varies other than by channel")
         return Pair(chain.source, chain.calls, call)
 
     def rewrite(self, call: Any, facts: Pair, g: Graph) -> Any:

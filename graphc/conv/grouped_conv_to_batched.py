@@ -23,7 +23,7 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
 
     def check(self, call: Any, g: Graph) -> pad_conv_to_vectors.Sizes:
         if not pad_conv_to_vectors.is_supported(call):
-            raise Leave("the channels of the convolution are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         if int(call.attrs.groups) == 1:
             raise Leave("the convolution has one group")
         if int(call.args[1].ty.shape[-2]) == 1:

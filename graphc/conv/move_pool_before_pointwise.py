@@ -31,7 +31,7 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
 
     def check(self, call: Any, g: Graph) -> PooledConvolution:
         if any(map(int, call.attrs.padding)) or call.attrs.ceil_mode or call.attrs.layout != "NHWC":
-            raise Leave("the pooling has padding or rounds its sizes up, or its channels are not last")
+            raise Leave("the pooling pads or rounds up, or channels are not last")
         sizes, pooled = sizes_of(call.args[0]), sizes_of(call)
         if pooled[1] * pooled[2] >= sizes[1] * sizes[2]:
             raise Leave("the pooling does not reduce the number of pixels")

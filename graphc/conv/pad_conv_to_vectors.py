@@ -58,7 +58,7 @@ class PadConvToVectors(Pass[Sizes]):
 
     def check(self, call: Any, g: Graph) -> Sizes:
         if not is_supported(call):
-            raise Leave("the channels of the convolution are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         if int(call.attrs.groups) > 1:
             raise Leave("the convolution has groups")
         result = graph_rewriting.sizes_of(call)

@@ -75,7 +75,7 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
             for dim in range(count)
         ]
         if all(axis.trimmed == axis for axis in axes):
-            raise Leave("all weights of the convolution are multiplied with data, none with padding only")
+            raise Leave("no weight is multiplied with padding only")
         return axes
 
     def rewrite(self, call: Any, facts: list[PaddedAxis], g: Graph) -> Any:

@@ -21,7 +21,7 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     data = inputs[0]
     weights, recurrent, bias = (constant_array(value, params) for value in inputs[1:4])
     if weights is None or recurrent is None or (inputs[3] is not None and bias is None):
-        raise ValueError(f"the weights of the {kind} are computed; only constants are supported")
+        raise ValueError(f"the {kind} needs constant weights")
     data_shape = data.ty.shape
     if data_shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in data_shape):
         raise ValueError("the sequences of the {kind} have no fixed length")

@@ -53,17 +53,17 @@ def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     x, *constants = first_inputs(inputs, 6)
     values = [constant_array(value, params) for value in constants]
     if any(array is None and value is not None for array, value in zip(values, constants, strict=True)):
-        raise ValueError("the weights of MatMulNBits are computed; only constants are supported")
+        raise ValueError("MatMulNBits needs constant weights")
     weights, scale, zero, order, bias = values
     if weights is None or scale is None:
-        raise ValueError("the weights of MatMulNBits are computed; only constants are supported")
+        raise ValueError("MatMulNBits needs constant weights")
     bits, block = int(attrs.get("bits", _NIBBLE)), int(attrs["block_size"])
     outputs, inputs_ = int(attrs["N"]), int(attrs["K"])
     blocks = -(-inputs_ // block)
     if bits not in (_NIBBLE, _BYTE):
-        raise ValueError(f"the weights of MatMulNBits have {bits} bits; 4 and 8 are supported")
+        raise ValueError(f"MatMulNBits has {bits} bits; only 4 and 8 are supported")
     if order is not None and not np.array_equal(order.ravel()[:inputs_], np.arange(inputs_) // block):
-        raise ValueError("the weights are reordered by g_idx: quantise the model without g_idx")
+        raise ValueError("g_idx reorders the weights: quantise the model without")
     numbers = _unpacked(weights.reshape(outputs, -1), bits, blocks * block)
     numbers = np.ascontiguousarray(numbers.reshape(outputs, blocks * block).T)
     scale = scale.reshape(outputs, blocks).T
@@ -103,7 +103,7 @@ def _convert_gather_block_quantized(builder: Any, inputs: Any, attrs: Any, param
     table, scales, zeros = (constant_array(value, params) for value in (data, scale, zero))
     bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))
     if table is None or scales is None or (zeros is None and zero is not None):
-        raise ValueError("the table of GatherBlockQuantized is computed; only constants are supported")
+        raise ValueError("GatherBlockQuantized needs a constant table")
     size = scales.shape[axis] * int(attrs.get("block_size", 128))
     is_packed = bits == _NIBBLE and size == 2 * table.shape[axis]  # 4-bit types may also come as bytes
     if is_packed:
@@ -127,7 +127,7 @@ class Node:
     def __init__(self, builder: Any, attrs: Any, params: Any) -> None:
         self.builder, self.attrs, self.params = builder, dict(attrs), params
         if self.attrs.pop("channels_last", 0):
-            raise ValueError("the operator has channels_last=1; only channels first are supported")
+            raise ValueError("the operator has channels_last=1")
 
     def emit(self, call: Any) -> Any:
         return self.builder.emit(call)
@@ -242,7 +242,7 @@ def _product(node: Node, *scales: Any) -> Any:
     """Return the product of two scales. Raises ValueError if one is not constant."""
     of_data, of_weights = (node.array(scale) for scale in scales)
     if of_data is None or of_weights is None:
-        raise ValueError("the scale of the data or of the weights is computed; only constants are supported")
+        raise ValueError("the scales of data and weights must be constants")
     scale = of_data.reshape(-1) * of_weights.reshape(-1)
     return (scale.reshape(()) if scale.size == 1 else scale).astype("float32")
 

@@ -271,9 +271,9 @@ class Pass(ReportingPass, Generic[Facts]):
                 if not self.any_size and not has_known_sizes(call):
                     raise Leave("the sizes of the operator are known only at run time")
                 if not self.any_size and call.ty.ndim == 0:
-                    raise Leave("the result of the operator is a single number")
+                    raise Leave("the result is a single number")
                 if self.dtype and call.ty.dtype != self.dtype:
-                    raise Leave(f"the result of the operator is {call.ty.dtype}, not {self.dtype}")
+                    raise Leave(f"the result is {call.ty.dtype}, not {self.dtype}")
                 replacement = self.rewrite(call, self.check(call, graph), graph)
             except Leave as reason:
                 report.count_unchanged(reason)

@@ -98,7 +98,7 @@ class FoldConstantCopies(Pass[list[Any]]):
         if not arguments or not all(map(g.is_constant, arguments)):
             raise Leave("an argument of the function is computed")
         if sum(prod(sizes_of(argument)) for argument in arguments) > MOST_NUMBERS:
-            raise Leave("the arguments have so many numbers that compiled code copies them faster")
+            raise Leave("the arguments are large: compiled code copies them faster")
         return run_copies(g.tensor_function(call), [g.array(argument) for argument in arguments])
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:

@@ -175,7 +175,7 @@ class FoldChannelShuffles(Pass[Shuffled]):
             return Shuffled(channels, order, sums=False)
         layouts = call.attrs.data_layout, call.attrs.kernel_layout
         if layouts != _CONVOLUTIONS[operator_name(call)] or not g.is_constant(call.args[1]):
-            raise Leave("the layout of the convolution is not ONNX's, or its weights are computed")
+            raise Leave("the layout is not ONNX's, or the weights are computed")
         groups, outputs = int(call.attrs.groups), sizes_of(call)[CHANNELS]
         if groups > 1 and not groups == outputs == sizes_of(call.args[0])[CHANNELS]:
             raise Leave("the convolution has groups that sum over parts of the channels")

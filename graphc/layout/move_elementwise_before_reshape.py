@@ -67,5 +67,5 @@ def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> An
     if values.ndim == 0:
         return operand
     if values.size != values.shape[-1] or values.size not in (1, prod(channels)):
-        raise Leave("the other operand is neither a single number nor a vector with one value per channel")
+        raise Leave("the other operand is neither a number nor a value per channel")
     return values.reshape(channels if values.size > 1 else (1,))

@@ -90,7 +90,7 @@ class PrepareConvertLayout(Pass[Build]):
                 raise Leave("no tensor function computes the input, or the layout is not ONNX's")
             margins = zero_margins(g.tensor_function(source))
             if margins is None or any(margins[0][:2]) or any(margins[1][:2]):
-                raise Leave("the function before the convolution does more than pad images with zeros")
+                raise Leave("the function before the convolution does more than pad")
             zeros = [*margins[0][2:], *margins[1][2:]]
             padding = [own + extra for own, extra in zip(map(int, call.attrs.padding), zeros, strict=True)]
             return partial(copy_convolution, call, source.args[1].fields[0], call.args[1], padding=padding)
@@ -98,7 +98,7 @@ class PrepareConvertLayout(Pass[Build]):
         if not g.is_constant(operand):
             raise Leave("the second operand is computed")
         if call.ty.ndim != IMAGE_AXES or not 0 < operand.ty.ndim < IMAGE_AXES:
-            raise Leave("the input is not an image, or the constant has all four axes or none")
+            raise Leave("the input is not an image, or the constant is not per channel")
         values = g.array(operand)
         constant = g.constant(values.reshape((1,) * (IMAGE_AXES - values.ndim) + values.shape))
         operator = getattr(relax.op, call.op.name.removeprefix("relax."))

@@ -67,7 +67,7 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
         is_padded = permuted.product.padded != permuted.product.sizes
         pairs = zip(factors, call.args, strict=True)
         if not is_padded and all(factor.value.same_as(value) for factor, value in pairs):
-            raise Leave("the factors are not transposed, and the sizes of the product can be tiled")
+            raise Leave("the factors are not transposed, and the sizes can be tiled")
         return permuted
 
     def rewrite(self, call: Any, facts: PermutedProduct, g: Graph) -> Any:

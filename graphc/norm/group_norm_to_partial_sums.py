@@ -163,7 +163,7 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
         if channel != last or axes != list(range(1, last)):
             raise Leave("the norm is over other axes than an image's height and width")
         if int(call.ty.shape[last]) % g.lanes:
-            raise Leave("the number of channels is not a multiple of the vector width")
+            raise Leave("the channels do not fill vectors of")
         sizes, groups = sizes_of(call), int(call.attrs.num_groups)
         pixels, channels = prod(sizes[1:-1]), sizes[-1]
         part = largest_factor(pixels, PART)

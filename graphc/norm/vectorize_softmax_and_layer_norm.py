@@ -118,7 +118,7 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
         if normed and (not call.attrs.center or not call.attrs.scale):
             raise Leave("the norm has no gains, or no offsets")
         if (normed and not width) or 2 * size < g.lanes:
-            raise Leave(f"the rows are too short, or do not split into vectors of {g.lanes}")
+            raise Leave(f"the rows are short, or do not split into vectors of {g.lanes}")
         return Row(width or g.lanes, size % (width or g.lanes))
 
     def rewrite(self, call: Any, facts: Row, g: Graph) -> Any:

@@ -50,7 +50,7 @@ def replace_stft(form: NodeRewriter) -> None:
     if length is None and window is not None:
         length = len(window)
     if sizes is None or step is None or length is None or (window is None and form.has_input(2)):
-        raise ValueError("the input size, step, window or frame length of the STFT is not constant")
+        raise ValueError("the sizes, step and window of the STFT must be constant")
     if len(sizes) != 3 or sizes[2] != 1:
         raise ValueError("the input of the STFT is complex; only real input is supported")
     frame = int(np.ravel(length)[0])
@@ -85,7 +85,7 @@ def resize(form: NodeRewriter) -> None:
     if sizes is None or form.input_element_type(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
         return
     if form.attribute("keep_aspect_ratio_policy", b"stretch") != b"stretch":
-        raise ValueError("the Resize must have keep_aspect_ratio_policy=stretch: export it so")
+        raise ValueError("the Resize needs keep_aspect_ratio_policy=stretch")
     scales, target_sizes = form.value(2), form.value(3)
     wanted_sizes = scales if scales is not None and scales.size else target_sizes
     if wanted_sizes is None or form.attribute("coordinate_transformation_mode", b"") == b"tf_crop_and_resize":

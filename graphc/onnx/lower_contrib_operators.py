@@ -15,7 +15,7 @@ def rms_norm(form: NodeRewriter) -> None:
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
         raise ValueError("the SimplifiedLayerNormalization is not over the last axis")
     if form.has_output(1):
-        raise ValueError("the SimplifiedLayerNormalization has outputs that only training needs")
+        raise ValueError("SimplifiedLayerNormalization has outputs for training")
     write_rms_norm(form, form.node.input[0], form.node.input[1])
 
 
@@ -23,7 +23,7 @@ def skip_rms_norm(form: NodeRewriter) -> None:
     """Lower SkipSimplifiedLayerNormalization. Raises ValueError for its training outputs."""
     data, skip, scale, *bias = form.node.input
     if form.has_output(1) or form.has_output(2):
-        raise ValueError("the SkipSimplifiedLayerNormalization has outputs that only training needs")
+        raise ValueError("SkipSimplifiedLayerNormalization has outputs for training")
     if bias and bias[0]:
         data = form.write("Add", data, bias[0])
     total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
@@ -34,7 +34,7 @@ def skip_norm(form: NodeRewriter) -> None:
     """Lower SkipLayerNormalization. Raises ValueError for its training outputs."""
     data, skip = form.node.input[:2]
     if form.has_output(1) or form.has_output(2):
-        raise ValueError("the SkipLayerNormalization has outputs that only training needs")
+        raise ValueError("SkipLayerNormalization has outputs for training")
     if form.has_input(4):
         data = form.write("Add", data, form.node.input[4])
     total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
@@ -127,7 +127,7 @@ def _quick_gelu(form: NodeRewriter) -> None:
 def _lower_fused_matmul(form: NodeRewriter) -> None:
     """Lower FusedMatMul. Raises ValueError if it transposes batches or unknown shapes."""
     if form.attribute("transBatchA", 0) or form.attribute("transBatchB", 0):
-        raise ValueError("the FusedMatMul transposes batch axes (transBatchA or transBatchB)")
+        raise ValueError("the FusedMatMul transposes batch axes (transBatchA, B)")
     factors = []
     for index, name in enumerate(form.node.input):
         sizes = form.sizes(index)

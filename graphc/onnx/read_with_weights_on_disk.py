@@ -125,7 +125,7 @@ def _resolve_data(tensor: TensorProto, file: Path) -> None:
         raise Missing(f"{subject}, which is not in the same folder")
     offset, size = location.get("offset") or "0", _bytes_of(tensor)
     if size is None:
-        raise Missing(f"{subject}, but elements of this type share bytes, which is not supported")
+        raise Missing(f"{subject}, but elements of this type share bytes")
     if not PLACE.fullmatch(offset) or int(offset) + size > data_file.stat().st_size:
         raise Missing(f"{subject}, which is shorter than the tensor")
     _refer(tensor, data_file, int(offset), size)

@@ -132,14 +132,14 @@ def rewrite(model: ModelProto) -> ModelProto:
 
 def _require_inference_batch_norm(form: NodeRewriter) -> None:
     if form.attribute("training_mode", 0):
-        raise ValueError("the BatchNormalization has training_mode=1: export the model in evaluation mode")
+        raise ValueError("the BatchNormalization has training_mode=1: export for evaluation")
 
 
 def _dropout(form: NodeRewriter) -> None:
     has_training_input = len(form.node.input) > 2 and form.node.input[2]
     training = form.value(2)
     if has_training_input and (training is None or training.any()):
-        raise ValueError("the Dropout may run in training mode: export the model in evaluation mode")
+        raise ValueError("the Dropout is in training mode: export for evaluation")
     if form.has_output(1):
         data, mask = form.node.input[0], form.node.output[1]
         form.write("Identity", data, name=form.node.output[0])
@@ -152,7 +152,7 @@ def _is_inf(form: NodeRewriter) -> None:
         return
     (data,), (result,) = form.node.input, form.node.output
     if not positive and not negative:
-        raise ValueError("the IsInf detects neither infinity: replace it by the constant false")
+        raise ValueError("the IsInf detects neither infinity: it is always false")
     form.write("Equal", data, form.number(np.inf if positive else -np.inf), name=result)
 
 
@@ -284,7 +284,7 @@ def _cast_topk_integers(form: NodeRewriter) -> None:
     """Cast a TopK's integers to int64 if TVM cannot sort them. Raises ValueError for uint64."""
     kind, (values, *places) = form.input_element_type(0), form.node.output
     if kind == TensorProto.UINT64:
-        raise ValueError("TVM cannot sort uint64, the type of the TopK: cast to int64 before the TopK")
+        raise ValueError("TVM cannot sort uint64: cast to int64 before the TopK")
     if kind in _UNSORTED:
         wide = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
         form.copy([wide, *form.node.input[1:]], [f"{wide}/largest", *places])

@@ -58,7 +58,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
         """Rewrite the module. Raises Unsupported if the target lacks bfloat16 products."""
         target = tvm.target.Target.current()
         if target is None or not target_has_features("avx512bf16", target):
-            raise Unsupported("the target's CPU has no instruction for bfloat16 products (avx512bf16)")
+            raise Unsupported("the target's CPU has no avx512bf16 instructions")
         return super().apply(mod)
 
     def check(self, call: Any, g: Graph) -> RoundedProduct:
@@ -72,12 +72,12 @@ class Bf16DotProducts(Pass[RoundedProduct]):
                 padded_sums.check_rows(call)
             return RoundedProduct(data, padded_sums.describe_row_product)
         if not is_channels_last(call):
-            raise Leave("the channels of the convolution are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         groups, channels = int(call.attrs.groups), sizes_of(data)[-1]
         if 1 < groups == channels:
             # Depthwise: the instruction does not apply, but the data to read is halved.
             if weights.ty.dtype == NARROW:
-                raise Leave("the factors of the convolution are rounded to bfloat16 already")
+                raise Leave("the factors of the convolution are bfloat16 already")
             return RoundedProduct(data, None)
         padded_sums.check_weights(call, INSTRUCTION, g)
         if any(int(number) != 1 for number in (*call.attrs.dilation, groups)):
@@ -86,7 +86,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
             return RoundedProduct(data, padded_sums.describe_channel_sums)
         transpose = g.producer(data, "relax.permute_dims")
         if transpose is None or permutation(transpose) != FROM_PLANES:
-            raise Leave("the number of channels is odd, and the data is not transposed from NCHW")
+            raise Leave("the channels are odd, and not transposed from NCHW")
         return RoundedProduct(transpose.args[0], padded_sums.describe_channels_first_sums)
 
     def rewrite(self, call: Any, facts: RoundedProduct, g: Graph) -> Any:

@@ -246,7 +246,7 @@ def plan_product(call: Any, g: Graph) -> Build:
         is_matrix = weight_bytes.ndim == 2 and call.args[0].ty.ndim >= 2
         fits = is_matrix and _fills_vectors(weight_bytes.shape[1])
     if not fits:
-        raise Leave("the sizes of the operator fit neither the dot-product instruction nor vectors")
+        raise Leave("the sizes fit neither the instruction nor vectors")
     scale = (data.scale * weights.scale).astype("float32")
     scale = scale.reshape(1, -1, 1, 1) if is_convolution and scale.ndim else scale
     return IntegerProduct(call, data, weight_bytes, scale).build_scaled_sums

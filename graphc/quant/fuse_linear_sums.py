@@ -228,7 +228,7 @@ class FuseDequantize(Pass[Linear]):
             for value, _ in linear.terms
         )
         if linear is None or not is_quantized:
-            raise Leave("the summands are neither quantised data nor products of quantised data")
+            raise Leave("a summand is neither quantised nor a product of such data")
         if not linear.is_of_sizes(sizes_of(call)):
             raise Leave("the summands have other sizes than the sum")
         # The sum's only reader may continue it and be rewritten itself.

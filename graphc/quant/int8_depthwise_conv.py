@@ -32,12 +32,12 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
 
     def check(self, call: Any, g: Graph) -> DepthwiseBytes:
         if not pad_conv_to_vectors.is_supported(call):
-            raise Leave("the channels of the convolution are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         channels = sizes_of(call)[-1]
         if not int(call.attrs.groups) == channels == sizes_of(call.args[0])[-1]:
             raise Leave("the convolution is not depthwise")
         if (width := gcd(channels, g.lanes)) < NARROWEST:
-            raise Leave(f"the number of channels is not a multiple of {NARROWEST}")
+            raise Leave(f"the channels do not fill vectors of {NARROWEST}")
         data, zero = g.producer(call.args[0], "relax.astype"), np.zeros(())
         offset = None if data is None else g.producer(data.args[0], "relax.subtract")
         if offset is not None and g.is_constant(offset.args[1]) and offset.args[1].ty.ndim == 0:

@@ -68,11 +68,11 @@ class Int8DotProducts(Pass[ByteProduct]):
             padded_sums.check_rows(call)
         else:
             if not is_channels_last(call):
-                raise Leave("the channels of the convolution are not last, or its weights are computed")
+                raise Leave("the channels are not last, or the weights are computed")
             if int(call.attrs.groups) != 1:
                 raise Leave("the convolution has groups")
             if sizes_of(call.args[0])[-1] % QUAD and int(call.attrs.dilation[1]) != 1:
-                raise Leave("the number of channels is not a multiple of 4, and the convolution is dilated")
+                raise Leave("the channels are not a multiple of 4, and the convolution is dilated")
         padded_sums.check_weights(call, instruction, g)
 
         # The factors before casts, a transpose and a zero point.

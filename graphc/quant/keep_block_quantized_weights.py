@@ -96,7 +96,7 @@ def _with_common_shape(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuan
     places = np.broadcast_shapes((1,) * ndim, scale.shape, zero.shape)
     zeros = np.broadcast_to(zero, places).astype("float32") + sign
     if scale.dtype != np.float32 or (zeros != np.rint(zeros)).any() or zeros.min() < 0 or zeros.max() > 255:
-        raise Leave("the weights have scales that are not float32, or zero points that are not from 0 to 255")
+        raise Leave("scales are not float32, or zero points not from 0 to 255")
     axis = 0
     if ndim == 2:  # a matrix without blocks: each column, or each row, is one block
         axis = int(places[0] != 1)

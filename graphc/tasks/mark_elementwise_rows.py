@@ -42,7 +42,7 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
     def check(self, function: Any) -> VectorRow:
         _, *blocks = collect_nodes(function.body, SBlock) or [None]
         if not blocks or not all(map(_is_elementwise, blocks)):
-            raise Leave("the function is not element-wise along rows, or names a schedule rule already")
+            raise Leave("the function is not element-wise along rows, or names a rule")
         row = int(blocks[-1].iter_vars[-1].dom.extent)
         if row % WIDEST == 0:
             raise Leave("the rows of the function fill TVM's vectors")

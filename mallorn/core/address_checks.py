@@ -54,7 +54,7 @@ def check_own_service(url: str) -> str:
     hint = (
         f"mallorn up --port 0   (or, with a key from its owner: export MALLORN_URL={url} MALLORN_API_KEY=KEY)"
     )
-    raise NotYours(f"the service at {url} belongs to {user_name(uid)}, not to you", hint=hint)
+    raise NotYours(f"the service at {url} belongs to {user_name(uid)}", hint=hint)
 
 
 Address = tuple[str, int]

@@ -47,7 +47,7 @@ def check_measurer_options(options: JobOptions) -> None:
         return
     if not name:
         raise InvalidRequest(
-            "the measurer replay needs the option `recording`: a file that `mallorn record` wrote",
+            "replay needs the option `recording`: a file of `mallorn record`",
             hint="--option measurer=replay --option recording=NAME.parquet   (below MALLORN_RECORDINGS)",
         )
     if len(name) > LONGEST_NAME or "::" in name or "://" in name or "\0" in name or ".." in name.split("/"):
@@ -78,7 +78,7 @@ def recording_place(options: JobOptions, recordings: str) -> str:
     if recordings == ANY_RECORDING:
         if name.startswith("/"):
             return name
-        message = f"workers read the recording, so that its path must be absolute: {name!r} is relative"
+        message = f"workers read the recording, whose path must be absolute: {name!r}"
         raise InvalidRequest(message, hint=f"--option recording=$PWD/{name}")
     if not recordings:
         raise InvalidRequest(

@@ -67,7 +67,7 @@ def load_tuning_export(database: Database, directory: Path, report: Report) -> L
     manifest = read_manifest(directory / MANIFEST)
     if manifest.mode != SEARCH:
         raise InvalidRequest(
-            f"the schedules in {directory} come from --mode {manifest.mode} and were not measured",
+            f"the {manifest.mode} schedules in {directory} were not measured",
             hint="mallorn tune MODEL   (measures known schedules, and exports the best)",
         )
     with open_sandboxed_compiler(directory / WORKLOADS, directory / RECORDS) as graphs:

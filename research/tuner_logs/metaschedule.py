@@ -47,7 +47,7 @@ def _hash_program(line: Any) -> str:
 def _record(line: Any, programs: dict[int, str]) -> ForeignTrial:
     index, (trace, run_secs, target, _) = line
     if index not in programs:
-        raise ValueError(f"the workload, line {index + 1} of {WORKLOADS}, is missing or incomplete")
+        raise ValueError(f"line {index + 1} of {WORKLOADS} is missing or incomplete")
     instructions, decisions = trace
     times = run_times_us(run_secs)
     return ForeignTrial(

@@ -52,7 +52,7 @@ def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Ite
             try:
                 value = parse(json.loads(line))
             except RecursionError:
-                report(Problem(str(path), number + 1, "the line is nested too deeply to be read"))
+                report(Problem(str(path), number + 1, "the line is nested too deeply"))
             except BAD as error:
                 reason = quote_untrusted(str(error).partition("\n")[0]) or type(error).__name__
                 report(Problem(str(path), number + 1, f"the line is not a measure record: {reason}"))

@@ -125,10 +125,10 @@ def read_results(file: Path) -> BatchResults:
         words = printable(" ".join(str(error).split()))
         raise InvalidRequest(f"{file} does not hold results of a batch: {words}", hint=RESULTS) from None
     if not headers or headers[0].format != FORMAT:
-        raise InvalidRequest(f"{file} holds results in the format of another version", hint=RESULTS)
+        raise InvalidRequest(f"{file} has the format of another version", hint=RESULTS)
     marks = {(header.batch, header.digest) for header in headers}
     if len(marks) > 1 or len({device.device_class for device in devices}) > 1:
-        raise InvalidRequest(f"{file} mixes batches, or devices with different times", hint=RESULTS)
+        raise InvalidRequest(f"{file} mixes batches, or device classes", hint=RESULTS)
     # A separate name, so that no file describes a registered device. Nobody can reach this device.
     info = devices[-1].info.model_copy(update={"stopped": True, "is_local": False, "address": ""})
     device = replace(devices[-1], name=f"batch:{devices[-1].name}", info=info)

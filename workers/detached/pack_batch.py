@@ -145,7 +145,7 @@ class Packing:
             words = f"batches need --option measurer=detached, and job {job_id} has {self._options.measurer}"
             raise InvalidRequest(words, hint="mallorn tune MODEL --option measurer=detached")
         if self._options.stopping not in RULES:
-            raise InvalidRequest(f"batches support only the stopping rules {', '.join(RULES)}")
+            raise InvalidRequest(f"batches need a stopping rule of {', '.join(RULES)}")
 
     def pack(self, plan: Plan, file: Path) -> SentBatch:
         """Write the job's next batch to `file`, store its record, and keep the leases of
@@ -219,7 +219,7 @@ class Packing:
 
     def _add_round(self, round_id: int) -> bool:
         """Build and add a round's candidates, or requeue a round that does not fit and return False."""
-        is_added: bool | None = None  # None: an error ended the work, and released the round
+        is_added: bool | None = None  # None: an error ended the work
         with leased_work(self._runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
             if work is None:
                 return False

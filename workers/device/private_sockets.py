@@ -17,7 +17,7 @@ def private_address(host: str) -> str:
     address = ipaddress.ip_address(resolved)
     if address.is_unspecified or address.is_global or address.is_multicast:
         raise InvalidRequest(
-            f"the address {host} is public, and whoever reaches it could run any program here",
+            f"{host} is public: whoever reaches it could run any program here",
             hint="--host 127.0.0.1, or the address of one private interface",
         )
     return resolved

@@ -159,7 +159,7 @@ def place_or_fail(model: JobModel) -> JobModel:
     """Return the model set up for timing. Raises MallornError if the job has no device."""
     placed_model = place_on_device(model)
     if placed_model is None:
-        raise MallornError("no device for the target is online any more", hint="mallorn devices")
+        raise MallornError("no device for the target is online", hint="mallorn devices")
     return placed_model
 
 

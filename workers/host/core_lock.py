@@ -38,7 +38,7 @@ def open_lock(path: Path, mode: int) -> int:
         if error.errno not in _CLOSED:
             raise
         raise HostFault(
-            f"the lock file {path} of this host's processes cannot be opened: {error.strerror}",
+            f"the lock file {path} cannot be opened: {error.strerror}",
             hint=f"ls -l {path}   (the owner of the file types: chmod {mode:o} {path})",
         ) from None
 

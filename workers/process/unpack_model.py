@@ -85,7 +85,7 @@ def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], direc
         is_allowed = is_plain and is_short and is_inside and not clashes and len(paths) < MOST_FILES
         if not is_allowed or (directory / name).exists():
             raise InvalidModel(
-                f"the archive of the model holds {member.name[:TOLD]!r}, which is not a plain file",
+                f"the archive holds {member.name[:TOLD]!r}, which is not a plain file",
                 hint=AGAIN,
             )
         paths[name] = path = directory / name

@@ -208,7 +208,7 @@ class Child:
         """Return the packed result of the finished call, or raise its exception."""
         reply, self._reply = self._reply, None
         if reply is None:
-            raise RuntimeError("the child process has not answered yet: call answered() first")
+            raise RuntimeError("the child has not answered yet: call answered() first")
         self._busy = False
         if self._max_calls is not None and self._calls >= self._max_calls:
             self.kill()

@@ -141,7 +141,7 @@ class RemoteDevice:
             result = work()
             self.call("mallorn.end")
         if _suspended_sec() - asleep_sec > _NAP_SEC:  # TVM's timer kept counting
-            raise Unavailable("this machine was suspended during a timing, which is repeated")
+            raise Unavailable("this machine was suspended: the timing is repeated")
         return result
 
     def free_memory(self) -> int:

@@ -68,7 +68,7 @@ def _read(directory: str, target: str | None, start: int, count: int | None) -> 
 def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | None) -> Restored:
     index, (full, run_secs, written_for, _) = line
     if index not in programs:
-        raise ValueError(f"the workload, line {index + 1} of {WORKLOADS}, is missing or incomplete")
+        raise ValueError(f"line {index + 1} of {WORKLOADS} is missing or incomplete")
     task, names = programs[index]
     target_text = target or plain_target(written_for)
     steps, sampled = full

@@ -118,7 +118,7 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
     def copy_record(line: list[Any]) -> None:
         index, (trace, run_secs, written_for, _) = line
         if index not in programs:
-            raise ValueError(f"the workload, line {index + 1} of {WORKLOADS}, is missing or incomplete")
+            raise ValueError(f"line {index + 1} of {WORKLOADS} is missing or incomplete")
         tvm_target = as_tvm_target(target)
         if _essential_attributes(tvm.target.Target(written_for), target) != _essential_attributes(
             tvm_target, target

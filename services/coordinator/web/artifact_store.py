@@ -114,7 +114,7 @@ class Upload:
         """Raise TooLarge if this many bytes, announced or received, exceed the limit."""
         if size_bytes > self._limit_bytes:
             raise TooLarge(
-                f"the upload is larger than the {self._limit_bytes} bytes that this server accepts",
+                f"the upload is larger than {self._limit_bytes} bytes, the server's limit",
                 hint="raise MALLORN_MAX_MODEL_BYTES on the coordinator",
             )
 

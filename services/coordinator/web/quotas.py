@@ -22,11 +22,11 @@ def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's jobs, including uncommitted ones, exceed a quota."""
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
     if jobs and (total := usage.count_active_jobs(owner)) > jobs:
-        message = f"{owner} may have {jobs} active jobs, and would have {total} with this one"
+        message = f"{owner} may have {jobs} active jobs, and this is number {total}"
         raise TooMany(message, hint="wait until a job ends, or: mallorn pause JOB", retry_sec=AGAIN_SEC)
     if trials and (total := usage.count_remaining_trials(owner)) > trials:
         raise TooMany(
-            f"{owner} may have {trials:,} pending trials, and would have {total:,} with this job",
+            f"{owner} may have {trials:,} pending trials, not {total:,}",
             hint="submit the job with fewer --trials, or wait until a job ends",
             retry_sec=AGAIN_SEC,
         )
@@ -91,7 +91,7 @@ class FewAtOnce:
 
 def _check_bytes(owner: str, quota: int, total: int) -> None:
     if quota and total > quota:
-        message = f"{owner} may store {quota:,} bytes of models, and would have {total:,} with this one"
+        message = f"{owner} may store {quota:,} bytes of models, not {total:,}"
         raise TooMany(message, hint="mallorn models rm MODEL", retry_sec=AGAIN_SEC)
 
 

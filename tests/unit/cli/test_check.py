@@ -100,7 +100,7 @@ Break = Callable[[pytest.MonkeyPatch, Path], None]
 
 
 def crash(target: Target) -> str:
-    raise HostFault(f"a kernel for {target} could not be built and run here: killed by SIGILL")
+    raise HostFault(f"no kernel for {target} can be built and run here: killed by SIGILL")
 
 
 def no_walls(_mode: str) -> str:

@@ -109,7 +109,7 @@ def test_what_is_no_archive_of_arrays_is_refused(network: Any, tmp_path: Path) -
         (("none.onnx", "--data", "samples.npz", "-o", "out.onnx"), "there is no file 'none.onnx'"),
         (("real.onnx", "--data", "none.npz", "-o", "out.onnx"), "there is no file 'none.npz'"),
         (("real.onnx", "--data", "samples.npz", "-o", "none/out.onnx"), "there is no directory none"),
-        (("real.onnx", "--data", "samples.npz", "-o", "real.onnx"), "is the input model"),
+        (("real.onnx", "--data", "samples.npz", "-o", "real.onnx"), "is the input"),
         (("samples.npz", "--data", "samples.npz", "-o", "out.onnx"), "is not an ONNX model"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_recording_lies_below_what_the_operator_allows(recordings: str, name: 
     [
         (JobOptions(measurer="replay"), "/data", "needs a recording", "recording=NAME"),
         (JobOptions(recording="/a.parquet"), "*", "only the measurer replay", "measurer=replay"),
-        (replay("a.parquet"), "*", "its path must be absolute", "recording=$PWD/a.parquet"),
+        (replay("a.parquet"), "*", "whose path must be absolute", "recording=$PWD/a.parquet"),
         (replay("a.parquet"), "", "has not set MALLORN_RECORDINGS", "MALLORN_RECORDINGS=DIRECTORY"),
         (replay("/data/a.parquet"), "", "has not set MALLORN_RECORDINGS", "MALLORN_RECORDINGS=DIRECTORY"),
         (replay("/data/a.parquet"), "/data", "not by its absolute path", "recording=a.parquet"),

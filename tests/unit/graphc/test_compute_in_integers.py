@@ -127,9 +127,7 @@ gv[4, 4] = dequantize(lv[4, 4], constant[], constant[])
 
         return {
             "a factor is not dequantised data": network(by_reals, (2, 8), dtype="uint8"),
-            "the sizes of the operator fit neither the dot-product instruction nor vectors": network(
-                few_outputs, (2, 8), dtype="uint8"
-            ),
+            "the sizes fit neither the instruction nor vectors": network(few_outputs, (2, 8), dtype="uint8"),
             "the parts of the concat have different scales, or are not quantised": network(
                 apart, (2, 8), (2, 8), dtype="uint8"
             ),

@@ -57,8 +57,8 @@ gv[1, 28, 28, 64] = winograd_unpack(lv2[36, 49, 64])
         return {
             "the convolution has strides, dilation or groups": convolution((1, 28, 28, 64, 64), strides=2),
             "the kernel of the convolution is not 3 x 3": convolution((1, 28, 28, 64, 64), kernel=5),
-            "the channels of the convolution are not last, or its weights are computed": computed,
-            "copying the tiles would take longer than the saved multiplications": convolution(SIZES),
+            "the channels are not last, or the weights are computed": computed,
+            "copying the tiles would take longer than it saves": convolution(SIZES),
         }
 
 

@@ -51,10 +51,10 @@ gv[1, 6, 6, 8] = add(lv[1, 6, 6, 8], constant[1, 1, 1, 8])
             "an operand is computed, or is a constant that varies along more axes than the channels": network(
                 lambda _, x: relax.op.multiply(x, weights(1, 6, 1, 8)), IMAGE
             ),
-            "the constants of the operators are single numbers, which need no folding": network(
+            "the constants are single numbers": network(
                 lambda emit, x: relax.op.divide(emit(relax.op.add(x, number(2))), number(3)), IMAGE
             ),
-            "the chain is at most one multiplication and one addition, which TVM fuses anyway": network(
+            "TVM fuses one multiplication and one addition anyway": network(
                 lambda emit, x: relax.op.add(emit(relax.op.multiply(x, weights(8))), weights(8)), IMAGE
             ),
         }

@@ -67,7 +67,7 @@ gv[1, 4, 6, 5] = nn.conv2d(lv2[1, 16, 6, 5], constant[4, 16, 1, 1])
             "the convolution has groups that sum over parts of the channels": of_image(
                 lambda emit, x: relax.op.nn.conv2d(shuffled(emit, x), weights(4, 8, 1, 1), groups=2)
             ),
-            "the layout of the convolution is not ONNX's, or its weights are computed": network(
+            "the layout is not ONNX's, or the weights are computed": network(
                 lambda emit, x, w: relax.op.nn.conv2d(shuffled(emit, x), w), IMAGE, (4, 16, 1, 1)
             ),
             "the input is not an image": network(lambda _, x: relax.op.nn.relu(x), (2, 3)),

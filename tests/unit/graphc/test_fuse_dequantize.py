@@ -76,7 +76,7 @@ gv[4, 8] = multiply(lv[4, 8], constant[])
             return relax.op.add(emit(relax.op.astype(x, "float32")), relax.const(BYTES.astype("float32")))
 
         return {
-            "the summands are neither quantised data nor products of quantised data": networks.network(
+            "a summand is neither quantised nor a product of such data": networks.network(
                 lambda _, x: relax.op.add(x, x), SIZES
             ),
             "the summands have other sizes than the sum": networks.network(rows, SIZES[-1:], dtype="uint8"),

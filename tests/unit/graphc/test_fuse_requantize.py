@@ -162,7 +162,7 @@ gv[4, 8] = astype(lv6[4, 8])
 
         cast = networks.network(lambda _, x: relax.op.astype(x, "uint8"), SIZES)
         return {
-            "the result of the operator is float16, not uint8": networks.network(
+            "the result is float16, not uint8": networks.network(
                 lambda _, x: relax.op.astype(x, "float16"), SIZES
             ),
             "no rounding computes the input": cast,

@@ -83,9 +83,7 @@ gv[2, 5, 7, 24] = reshape(lv[2, 5, 7, 3, 8], [2, 5, 7, 24])
         return {
             "the convolution has one group": convolution(DATA, (1, 1, 24, 32)),
             "the convolution is depthwise": convolution(DATA, (3, 3, 1, 48), groups=24),
-            "the channels of the convolution are not last, or its weights are computed": network(
-                computed, DATA, (3, 3, 8, 24)
-            ),
+            "the channels are not last, or the weights are computed": network(computed, DATA, (3, 3, 8, 24)),
         }
 
 

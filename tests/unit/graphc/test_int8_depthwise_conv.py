@@ -100,9 +100,9 @@ gv[1, 1, 1, 8] = subtract(lv[1, 1, 1, 8], constant[8])
     def leaves(self) -> Mapping[str, Any]:
         return {
             "the data is not int8 or uint8": of_reals(),
-            "the number of channels is not a multiple of 4": network(data=(1, 6, 6, 6)),
+            "the channels do not fill vectors of 4": network(data=(1, 6, 6, 6)),
             "the convolution is not depthwise": plain(),
-            "the channels of the convolution are not last, or its weights are computed": network(
+            "the channels are not last, or the weights are computed": network(
                 data=(1, 6, 6, 8), out_layout="NCHW"
             ),
         }

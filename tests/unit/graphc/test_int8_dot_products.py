@@ -187,14 +187,14 @@ gv[2, 8] = subtract(lv3[2, 8], constant[8])
             "the operator does not multiply rows with a matrix": network((4, 8), random_of("int8", 2, 8, 16)),
             "the weights do not fit into int8": network((4, 8), np.full((8, 16), 200, "int16")),
             "the data is not int8 or uint8": network((4, 8), random_of("int8", 8, 16), "int16"),
-            "the number of channels is not a multiple of 4, and the convolution is dilated": convolution(
+            "the channels are not a multiple of 4, and the convolution is dilated": convolution(
                 3, 3, 3, 3, dilation=2
             ),
             "the convolution has groups": convolution(16, 3, 3, 1, groups=16),
             "the zero point is computed": with_computed_zero(
                 (1, 3, 3, 4), random_of("int8", 1, 1, 4, 16), padding=0
             ),
-            "the result of the operator is float32, not int32": networks.network(
+            "the result is float32, not int32": networks.network(
                 lambda _, x: relax.op.matmul(x, networks.weights(8, 16)), (4, 8)
             ),
         }

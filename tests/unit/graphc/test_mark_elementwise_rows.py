@@ -23,7 +23,7 @@ class TestMarkElementwiseRows(TensorFunctionConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "the function is not element-wise along rows, or names a schedule rule already": network(
+            "the function is not element-wise along rows, or names a rule": network(
                 lambda _, x: relax.op.sum(x, [-1]), (6, 56)
             ),
             "the rows of the function fill TVM's vectors": doubled(3, 5, 128),

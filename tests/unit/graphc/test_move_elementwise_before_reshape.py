@@ -69,7 +69,7 @@ gv[6, 4] = reshape(lv[2, 3, 4], [6, 4])
                 lambda emit, x: relax.op.exp(emit(relax.op.reshape(x, FLAT))), WIDE
             ),
             "the reshape does not keep or merge whole channels": after(relu, (4, 6)),
-            "the other operand is neither a single number nor a vector with one value per channel": after(
+            "the other operand is neither a number nor a value per channel": after(
                 lambda _, y: relax.op.add(y, weights(6, 1))
             ),
             "the other operand is computed, and is not reshaped in the same way": after(

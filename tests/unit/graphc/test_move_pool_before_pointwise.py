@@ -43,7 +43,7 @@ gv[1, 3, 3, 4] = add(lv1[1, 3, 3, 4], constant[1, 1, 1, 4])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "the pooling has padding or rounds its sizes up, or its channels are not last": network(
+            "the pooling pads or rounds up, or channels are not last": network(
                 lambda emit, x: pooled(emit, pointwise(emit, x), padding=1), IMAGE
             ),
             "the pooling does not reduce the number of pixels": network(

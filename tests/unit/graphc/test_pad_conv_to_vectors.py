@@ -55,7 +55,7 @@ class TestPadConvToVectors(PassConformance):
         return {
             "the sizes of the convolution fill vectors and tiles already": convolution(DATA, (1, 1, 6, 24)),
             "the convolution has groups": convolution((*DATA[:3], 24), (3, 3, 1, 24), groups=24),
-            "the channels of the convolution are not last, or its weights are computed": computed,
+            "the channels are not last, or the weights are computed": computed,
         }
 
 

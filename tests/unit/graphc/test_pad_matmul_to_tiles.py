@@ -86,7 +86,7 @@ class TestPadMatmulToTiles(PassConformance):
             "the factors of the product are stacks of different sizes": network(
                 lambda _, x: relax.op.matmul(x, weights(3, 24, 20)), (17, 24)
             ),
-            "the result of the operator is float16, not float32": network(
+            "the result is float16, not float32": network(
                 lambda _, x: relax.op.matmul(x, relax.const(np.ones((24, 32), "float16"))),
                 (17, 24),
                 dtype="float16",

@@ -114,13 +114,13 @@ class TestPrepareConvertLayout(PassConformance):
                 lambda _, x: relax.op.nn.leakyrelu(x, 1.5), DATA
             ),
             "the second operand is computed": network(lambda _, x: relax.op.add(x, x), DATA),
-            "the input is not an image, or the constant has all four axes or none": network(
+            "the input is not an image, or the constant is not per channel": network(
                 lambda _, x: relax.op.add(x, weights(7)), DATA[1:]
             ),
             "no tensor function computes the input of the convolution, or its layout is not ONNX's": network(
                 lambda _, x: relax.op.nn.conv2d(x, weights(8, 4, 1, 1)), DATA
             ),
-            "the function before the convolution does more than pad images with zeros": padded(
+            "the function before the convolution does more than pad": padded(
                 [0, 0, 2, 2, 0, 0, 0, 0], "reflect"
             ),
         }

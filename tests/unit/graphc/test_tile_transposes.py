@@ -50,7 +50,7 @@ class TestTileTransposes(PassConformance):
         return {
             "the transpose keeps the last axis in place": network((32, 16, 32), [1, 0, 2]),
             "the sizes of the swapped axes are not multiples of 16": network((32, 24), None),
-            "the result of the operator is float16, not float32": network((32, 32), None, dtype="float16"),
+            "the result is float16, not float32": network((32, 32), None, dtype="float16"),
         }
 
 

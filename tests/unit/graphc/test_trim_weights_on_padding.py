@@ -82,7 +82,7 @@ class TestTrimWeightsOnPadding(PassConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "all weights of the convolution are multiplied with data, none with padding only": network(
+            "no weight is multiplied with padding only": network(
                 "conv2d", (1, 3, 14, 14), (4, 3, 3, 3), padding=1
             ),
             "the weights of the convolution are computed": networks.network(

@@ -41,7 +41,7 @@ def test_rows_come_behind_a_cache_of_any_length(length: int) -> None:
 @pytest.mark.parametrize(
     ("axis", "second", "reason"),
     [
-        (3, "cache", "the concat does not join two tensors with four axes along the third axis"),
+        (3, "cache", "the concat is not of two 4-D tensors along the third axis"),
         (
             2,
             "cache",

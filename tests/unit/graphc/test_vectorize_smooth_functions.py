@@ -84,5 +84,5 @@ gv[3, 2] = divide(constant[], lv2[3, 2])
         ones, halves = np.ones((3, 2), "float32"), np.ones((3, 2), "float16")
         return {
             "LLVM vectorises this power already": of(power(0.5), ones),
-            "the result of the operator is float16, not float32": of(relax.op.sigmoid, halves),
+            "the result is float16, not float32": of(relax.op.sigmoid, halves),
         }
