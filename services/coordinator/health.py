@@ -75,5 +75,5 @@ def _check_readiness(parts: AppContext) -> Ready:
         for loop, age_sec in ages.items()
         if age_sec is None or age_sec > max(LATE_SEC, 3 * queues.TICKS[loop])
     ]
-    control = f"its loops want a turn: {', '.join(late)}" if late else OK
+    control = f"periodic tasks are late: {', '.join(late)}" if late else OK
     return Ready(migrations=migrations, control=control, events=parts.pulse.trouble or OK)

@@ -102,7 +102,7 @@ def test_readyz_tells_for_how_long_nobody_swept_or_reaped(coordinator: Coordinat
         reaper = update(Tick).where(Tick.name == queues.REAP)
         session.execute(reaper.values(done_at=Tick.done_at - 3600))
     said = control_of(coordinator)
-    assert said.startswith("its loops want a turn: control.reap had its last one 36")
+    assert said.startswith("periodic tasks are late: control.reap had its last one 36")
     assert "sweep" not in said
 
 
