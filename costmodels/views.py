@@ -88,7 +88,7 @@ ROUNDING = 1e-4
 
 
 class WrongRows(InvalidRequest):
-    """The rows are of another view than the model's."""
+    """The feature rows are of another view than the one that the model reads."""
 
 
 def check_rows(features: Matrix, labels: Vector, groups: Groups) -> None:

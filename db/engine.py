@@ -188,7 +188,9 @@ _POSTGRES_QUERY_CANCELED = "57014"
 _POSTGRES_UNREACHABLE = ("08", "25P03", "25P04", "53", "55P03", "57", "40001", "40P01")
 _RESTORE = "mallorn doctor   (then docs/runbook.md, Damage)"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
-_PRIMARY = "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, Database, broker and store)"
+_PRIMARY = (
+    "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, Database, broker and store)"
+)
 _LOOK = "request fewer rows; if small queries are slow too, check the database's load"
 
 

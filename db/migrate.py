@@ -23,7 +23,7 @@ class NewerTables(Conflict):
 
 
 class OldTables(Conflict):
-    """The database is not at this version's tables."""
+    """The tables of the database are of another version."""
 
 
 def upgrade(url: str, revision: str = "head") -> None:

@@ -43,7 +43,7 @@ def is_loopback(host: str) -> bool:
 
 
 class NotYours(Unavailable):
-    """The service at the usual address is another user's, and was not named."""
+    """The service at the default address belongs to another user; name its URL to use it."""
 
 
 def check_own_service(url: str) -> str:

@@ -81,7 +81,7 @@ class KeySet(BaseModel):
 
 
 class Refused(Unauthorized):
-    """The identity provider did not say who this is."""
+    """The identity provider did not identify the user."""
 
 
 class Provider:

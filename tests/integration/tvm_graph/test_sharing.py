@@ -164,5 +164,5 @@ def test_without_its_provenance_a_database_is_refused(spoilt: Path, new: New) ->
 
 
 def test_another_folder_is_no_folder_of_schedules(new: New, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no folder of schedules"):
+    with pytest.raises(NotFound, match="not a folder of schedules"):
         import_schedules(new(), tmp_path, _never)

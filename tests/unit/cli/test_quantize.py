@@ -100,7 +100,7 @@ def test_samples_that_do_not_fit_are_refused(network: Any, tmp_path: Path, array
 
 def test_what_is_no_archive_of_arrays_is_refused(network: Any, tmp_path: Path) -> None:
     (tmp_path / "samples.npz").write_bytes(b"no archive")
-    refused(quantize(network[0], "--data", "samples.npz", "-o", "out.onnx"), "is no .npz file")
+    refused(quantize(network[0], "--data", "samples.npz", "-o", "out.onnx"), "is not an .npz file")
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,7 @@ def test_sizes_behind_a_product_are_known(tmp_path: Path) -> None:
         (lambda node: node.input.extend(["", "order"]), "g_idx"),
         (lambda node: node.attribute.extend([helper.make_attribute("bits", 2)]), "2 bits"),
     ],
-    ids=["another order", "two bits"],
+    ids=["g_idx reorders", "two bits"],
 )
 def test_what_is_not_taken_is_said(tmp_path: Path, change: Any, told: str) -> None:
     network = n_bits((2,), 64, 32, bits=4, block=32, zeros=False)

@@ -89,10 +89,10 @@ def outside(path: Path, **said: str) -> Path:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"location": "../short"}, "not beside"),
-        ({"location": "/etc/hosts"}, "not beside"),
-        ({"location": "gone"}, "not beside"),
-        ({}, "not beside"),
+        ({"location": "../short"}, "not in the same folder"),
+        ({"location": "/etc/hosts"}, "not in the same folder"),
+        ({"location": "gone"}, "not in the same folder"),
+        ({}, "not in the same folder"),
         ({"location": "short"}, "too short"),
         ({"location": "short", "offset": "-4"}, "too short"),
         ({"location": "short", "offset": "nonsense"}, "too short"),

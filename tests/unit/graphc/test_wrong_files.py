@@ -235,5 +235,5 @@ def test_weights_that_point_out_of_their_directory_are_not_fetched(tmp_path: Pat
     bad.graph.initializer[0].external_data[0].value = "../secret"
     (inner / "model.onnx").write_bytes(bad.SerializeToString())
     for look in (first_look, load_network):
-        with pytest.raises(InvalidModel, match="not beside"):
+        with pytest.raises(InvalidModel, match="not in the same folder"):
             look(inner / "model.onnx")
