@@ -85,11 +85,11 @@ def test_samples_may_have_the_axis_of_a_batch(network: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"z": drawn(2, 8)}, "has z; the model takes x"),
+        ({"z": drawn(2, 8)}, "has z; the model's inputs are x"),
         ({"x": drawn(2, 7, 7, 7, 7)}, "the model takes"),
         ({"x": drawn(2, 2, 2)}, "the model takes"),
         ({"x": np.array(["a"])}, "the model takes"),
-        ({}, "has nothing; the model takes x"),
+        ({}, "has nothing; the model's inputs are x"),
     ],
     ids=["another name", "too many axes", "another shape", "text", "empty"],
 )
