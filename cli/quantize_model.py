@@ -128,7 +128,7 @@ def write_quantised_model(model: Path, data: Path, output: Path) -> Quantised:
     if opset < OLDEST_OPSET:
         raise InvalidModel(
             f"{model} has opset {opset}; scales per channel need {OLDEST_OPSET} or newer",
-            hint="export it as a newer one, e.g. torch.onnx.export(..., opset_version=17)",
+            hint="export with a newer opset, e.g. torch.onnx.export(..., opset_version=17)",
         )
     samples = list(read_samples(network, data))
     with TemporaryDirectory(prefix="mallorn-quantize-") as folder:

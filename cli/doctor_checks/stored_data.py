@@ -190,7 +190,7 @@ def check_cost_models(database: Database) -> str:
     if bad:
         raise Lacking(
             _first_few(bad),
-            hint="mallorn costmodels rollback MODEL   (to the version before it), or mallorn doctor --repair",
+            hint="mallorn costmodels rollback MODEL   (to an earlier version), or mallorn doctor --repair",
         )
     return f"{len(checked)} active cost models are intact"
 

@@ -69,7 +69,7 @@ def replace_stft(form: NodeRewriter) -> None:
 
 def _check_matrix_size(form: NodeRewriter, shape: tuple[int, int]) -> None:
     if 4 * prod(shape) > LARGEST_BYTES:
-        raise ValueError(f"the {form.node.op_type} of {shape[0]} numbers is too long: compute it outside")
+        raise ValueError(f"the {form.node.op_type} of {shape[0]} numbers is too long: compute that outside")
 
 
 # Coordinate modes that TVM computes like ONNX.

@@ -152,7 +152,7 @@ def _is_inf(form: NodeRewriter) -> None:
         return
     (data,), (result,) = form.node.input, form.node.output
     if not positive and not negative:
-        raise ValueError("the IsInf detects neither infinity: it is always false")
+        raise ValueError("the IsInf detects neither infinity: use the constant false")
     form.write("Equal", data, form.number(np.inf if positive else -np.inf), name=result)
 
 

@@ -161,7 +161,7 @@ def check_call_keys(batch: SentBatch, results: BatchResults) -> Mapping[str, Cal
     """Return the results by call key. Raises InvalidRequest if the batch has other calls."""
     if results.digest != batch.digest:
         raise InvalidRequest(
-            "these results are of a batch file that was changed after `mallorn batch next` wrote it",
+            "these results are of a batch file that was changed after `mallorn batch next`",
             hint=AGAIN,
         )
     if unknown_keys := sorted(results.calls.keys() - set(batch.keys)):

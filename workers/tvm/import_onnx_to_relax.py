@@ -67,7 +67,7 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
     inputs = {value.name: value.type.tensor_type.shape for value in graph_inputs(model.graph)}
     for name, shape in shapes.items():
         if name not in inputs:
-            raise InvalidModel(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(inputs)}")
+            raise InvalidModel(f"the model has no input {name!r}", hint=f"the inputs are {', '.join(inputs)}")
         if len(shape) != len(inputs[name].dim):
             raise InvalidModel(
                 f"input {name!r} has {len(inputs[name].dim)} dimensions, not {len(shape)}",
@@ -185,7 +185,7 @@ def name_unsized_node_in_errors(path: str | Path, input_shapes: Shapes | None) -
         raise InvalidModel(
             f"TVM cannot convert the operator {node.op_type}{name}: the size of its output is known only "
             f"when the model runs ({error.message})",
-            hint=f"export the model with fixed sizes, so that this one is a constant   {LIST}",
+            hint=f"export the model with fixed sizes   {LIST}",
         ) from error
 
 

@@ -93,12 +93,12 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
             decisions += value if isinstance(value, list) else [value]
 
     if full_trace(task.tir, target_text, trace, decisions) is None:
-        raise ValueError("it does not rebuild with this version of TVM")
+        raise ValueError("this version of TVM cannot rebuild the schedule")
     insts = instructions(task.tir, trace)
     choices = choices_of(task.tir, insts, Trace(insts, map_choices_to_decisions(insts, decisions)), {})
     times = [float(seconds) for seconds in run_secs]
     if UNTIMED_SEC in times:
-        raise ValueError("its schedule was not timed")
+        raise ValueError("the schedule was not timed")
     runs = times if all(0 < seconds < _FAILED_SEC for seconds in times) else []
     return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), runs, target_text, 0)
 

@@ -123,7 +123,7 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
         if _essential_attributes(tvm.target.Target(written_for), target) != _essential_attributes(
             tvm_target, target
         ):
-            raise ValueError(f"it is for another target: {json.dumps(written_for)}")
+            raise ValueError(f"the record is for another target: {json.dumps(written_for)}")
         commit(database, programs[index], trace, run_secs, tvm_target)
 
     records = list(good_lines(source / RECORDS, copy_record, problems))

@@ -96,7 +96,7 @@ def test_a_searcher_of_ones_own_proposes_under_its_name(workshop):
     ("search", "words"),
     [
         (mine(Raising), "raised ValueError: nothing comes to my mind"),
-        (mine(Astray), "distinct candidates of its space"),
+        (mine(Astray), "distinct candidates of the space"),
         ("no_such_module:Mine", "cannot be imported: ModuleNotFoundError"),
     ],
 )

@@ -60,7 +60,7 @@ ERRORS = {
     "a helper that raises": (partial(ChildFailed, "ValueError", "no"), POISON_OF_THREE, AT_ONCE),
     "what proposes": (partial(PluginFailed, seam="search"), POISON_OF_THREE, AT_ONCE),
     **{
-        f"a {seam} user's own class": (partial(PluginFailed, seam=seam), AT_ONCE, AT_ONCE)
+        f"a {seam} of a user's own": (partial(PluginFailed, seam=seam), AT_ONCE, AT_ONCE)
         for seam in ("stopping", "measurer", "policy", "families")
     },
     "what TVM refuses": (Unschedulable, POISON_AT_ONCE, AT_ONCE),

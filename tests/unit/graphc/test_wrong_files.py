@@ -117,7 +117,9 @@ FIRST_LOOK = {
     "tflite": Case(content(b"\x1c\0\0\0TFL3" + bytes(64)), "TensorFlow Lite", "model.onnx.tflite"),
     "noise": Case(content(bytes(range(255, 127, -1)) * 8), "is not an ONNX model", ".onnx file"),
     "cut short": Case(
-        lambda path: path.write_bytes(model().SerializeToString()[:200]), "cut short", "export it again"
+        lambda path: path.write_bytes(model().SerializeToString()[:200]),
+        "cut short",
+        "export the model again",
     ),
     "directory": Case(folder_with_two_models, "is a directory with 2 ONNX files", "decoder.onnx, "),
     "empty directory": Case(Path.mkdir, "is a directory with no ONNX files", "path of an .onnx file"),
@@ -135,7 +137,7 @@ IMPORT = {
     "free dimensions": Case(
         whole(shape=("batch", 8)), "free dimensions: x [batch, 8]", "--input-shape x:1,8"
     ),
-    "no outputs": Case(whole(outputs=[]), "has no outputs", "export it again"),
+    "no outputs": Case(whole(outputs=[]), "has no outputs", "as outputs"),
     "text input": Case(
         whole(nodes=[helper.make_node("Identity", ["x"], ["y"])], kind=TensorProto.STRING),
         "input 'x' takes text",

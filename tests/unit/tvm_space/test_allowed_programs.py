@@ -145,7 +145,7 @@ def test_a_function_that_our_passes_write_is_allowed_and_one_with_a_word_more_is
 ) -> None:
     text = write(by, 32, 4).text
     check_program(importing(text))
-    with pytest.raises(Unschedulable, match="code in LLVM's words that no pass"):
+    with pytest.raises(Unschedulable, match="LLVM code that no pass"):
         check_program(importing(f"{text}\n{programs.LLVM}"))
 
 
@@ -171,7 +171,7 @@ def test_a_hostile_trace_is_refused_before_tvm_reads_it(name: str, trace: bytes)
 
 def test_a_record_with_a_decision_for_nothing_is_refused() -> None:
     steps = json.loads(seeds.traces()[0])
-    with pytest.raises(TraceRefused, match="a decision for an instruction that is not there"):
+    with pytest.raises(TraceRefused, match="a decision names an instruction that does not exist"):
         apply_trace(parse_module(seeds.programs()[0].decode()), [steps, [[10**6, [1]]]])
 
 
