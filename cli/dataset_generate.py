@@ -132,7 +132,7 @@ def generate(
         print_rows(rows, JOB_COLUMNS, as_json, "")
         info = None if stack.data is None else stack.data.read_stack()
         if info is None or not info.until_unused:
-            note = "they are worked off when nobody else needs the devices; look at them with   mallorn jobs"
+            note = "these jobs run when no other job needs the devices; list them with   mallorn jobs"
             print_note(note)
             return
         for number, job in enumerate(jobs, 1):

@@ -89,7 +89,7 @@ def check_kernel(target: Target) -> str:
         except ChildError as error:
             message = f"no kernel for {target} can be built and run here: {error.message}"
             raise HostFault(message, hint="mallorn doctor") from None
-    return f"one was built and ran, in {run.mean_sec * 1e6:.1f} us"
+    return f"a kernel was built and ran in {run.mean_sec * 1e6:.1f} us"
 
 
 def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:

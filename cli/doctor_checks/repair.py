@@ -107,7 +107,7 @@ def remove_leftovers(data: Path) -> Iterator[str]:
     places = DataDir(data).temporary_directory, host_folder()
     if folders := [str(folder) for folder in find_abandoned_folders(*places)]:
         remove_abandoned_folders(*places)
-        yield f"removed what killed parts left: {', '.join(sorted(folders))}"
+        yield f"removed files that killed processes left: {', '.join(sorted(folders))}"
 
 
 def restore_database(url: str, aside: FileQuarantine) -> Iterator[str]:

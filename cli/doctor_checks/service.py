@@ -23,7 +23,7 @@ def check_control(api: Client) -> str:
     state = api.connection.get("/readyz").get("control", "ok")
     if state != "ok":
         raise Unavailable(state, hint="mallorn control, or read its log")
-    return "sweep and reap have their turns"
+    return "the periodic tasks sweep and reap run on time"
 
 
 def check_workers(api: Client) -> str:
@@ -56,7 +56,7 @@ def check_build_locks(api: Client) -> str:
     separate = find_unshared_locks(api.devices(), api.workers())
     if separate:
         raise HostFault(f"{SEPARATE_LOCKS}: {', '.join(separate)}", hint=SHARE_LOCKS)
-    return "workers and devices of one host share theirs"
+    return "workers and devices of one host share a lock file"
 
 
 def check_tracker(info: StackInfo, key: FleetKey) -> str:

@@ -103,7 +103,7 @@ def check_leftovers(directory: DataDir) -> str:
     folders = [str(folder) for folder in find_abandoned_folders(*places)]
     if folders:
         raise Unavailable(f"killed parts left {', '.join(sorted(folders))}", hint=NEXT_START)
-    return f"killed parts left nothing in {' and '.join(map(str, places))}"
+    return f"killed processes left no files in {' and '.join(map(str, places))}"
 
 
 def describe_sandbox(mode: str) -> str:

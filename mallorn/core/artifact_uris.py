@@ -80,7 +80,7 @@ def open_artifact(uri: str) -> Iterator[tuple[Any, str]]:
         except Exception:  # each fsspec backend raises its own error classes
             has_folder = False
         if has_folder:
-            hint = "mallorn tune MODEL   (uploads it again)"
+            hint = "mallorn tune MODEL   (uploads the model again)"
             raise NotFound(f"the artifact store has no {uri}", hint=hint) from error
         message = f"the artifact store has no folder {folder}; its disk may not be mounted"
         raise StoreAway(message, hint=f"ls {folder}; mount") from error

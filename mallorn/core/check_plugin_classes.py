@@ -58,7 +58,7 @@ class Part(NamedTuple):
         return f"{WORDS.get(self.seam, self.seam)} {self.name}"
 
 
-HINT: Final = "mend it, start its workers again, and submit the model again: what was measured is reused"
+HINT: Final = "repair the class, restart the workers, and submit the model again: measurements are reused"
 
 
 @contextmanager

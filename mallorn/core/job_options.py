@@ -237,7 +237,7 @@ class JobOptions(BaseModel):
         return {"cache": "model", "beside": programs, "model": model}
 
 
-ONE_VERSION: Final = "bring all parts to one version: docs/runbook.md, Upgrade"
+ONE_VERSION: Final = "install one version everywhere: docs/runbook.md, Upgrade"
 
 
 class KeptOptions(JobOptions):

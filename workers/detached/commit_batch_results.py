@@ -49,8 +49,8 @@ from mallorn.workers.round.store_referenced_rows import get_or_create_context
 from mallorn.workers.round.train_cost_model import train
 from mallorn.workers.subprocesses.errors import ChildError
 
-DROPPED: Final = "its batch was dropped"
-NOT_SENT: Final = "the batch did not carry it, or it could not be built"
+DROPPED: Final = "the batch was dropped"
+NOT_SENT: Final = "the batch did not hold the candidate, or its build failed"
 
 
 @dataclass(frozen=True, slots=True)

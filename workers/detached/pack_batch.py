@@ -159,7 +159,7 @@ class Packing:
         except BaseException:
             with self._database.transaction() as session:
                 for hold in self._holds:
-                    WorkItems(session).return_work(hold, Unavailable("its batch could not be made"))
+                    WorkItems(session).return_work(hold, Unavailable("the batch could not be made"))
             raise
 
     def _fill_and_write(self, plan: Plan, file: Path) -> SentBatch:
@@ -213,7 +213,9 @@ class Packing:
         with self._database.transaction() as session:
             for hold in self._holds:
                 Leases(session).renew(hold, LEASE_SEC)
-            words = f"batch {batch.id} is out with {len(batch.keys)} runs\nmallorn batch take RESULTS"
+            words = (
+                f"batch {batch.id} awaits the results of {len(batch.keys)} runs\nmallorn batch take RESULTS"
+            )
             Jobs(session).set_reason(self._job_id, words)
         return batch
 

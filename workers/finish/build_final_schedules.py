@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 _SCRIPTS: Final = TypeAdapter(Scripts)
 COMPILE: Final = "compile the tuned model"
 COMPILER_ERRORS: Final = (ChildFailed, ChildCrashed, InvalidRequest)
-SEARCHES: Final = "the whole model does not compile: the schedule or pass to blame is searched"
-ANEW: Final = "the whole model does not compile with {}: it is imported again without"
-INSIDE: Final = "decide close contests inside the whole model"
+SEARCHES: Final = "the whole model does not compile: the schedule or pass that causes it is searched for"
+ANEW: Final = "the whole model does not compile with {}: it is imported without"
+INSIDE: Final = "compare nearly equal candidates inside the whole model"
 
 
 @dataclass(frozen=True, slots=True)

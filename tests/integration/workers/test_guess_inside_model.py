@@ -183,7 +183,7 @@ def test_the_first_version_is_handed_out_where_the_others_do_not_compile(worksho
     assert report(workshop, job)["tasks_us"]["w0"] == 100.0
     assert [row.latency_us for row in workshop.rows(job_id=job)] == pytest.approx([100.0, 0.05])
     [left] = report(workshop, job)["skipped_steps"][:1]
-    assert left["step"] == "choose among first guesses inside the whole model"
+    assert left["step"] == "choose among default schedules inside the whole model"
 
 
 def test_a_job_may_be_cancelled_with_its_first_version(workshop, model, monkeypatch):

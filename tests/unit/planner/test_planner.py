@@ -194,7 +194,7 @@ def test_a_task_with_nothing_left_to_try_gets_no_more_rounds() -> None:
     small = task(0, exhausted=True, known_us=5.0, rounds=1, trials=1)
     step = plan_rounds(job(small, task(1), slots=2))
     assert [round_.task_id for round_ in step.rounds] == [101]
-    assert step.retired == {small.id: "its space has nothing left to try after 1 trials"}
+    assert step.retired == {small.id: "the space has no untried candidates after 1 trials"}
     assert plan_rounds(job(small)).finished == "no task is left to tune"
 
 
