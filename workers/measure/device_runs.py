@@ -191,7 +191,7 @@ class DeviceRuns:
             disturbed=run.disturbed,
         )
         if trial.is_bound and self._options.wait_for_quiet and run.disturbance is not None:
-            raise Unavailable(f"a quiet host is awaited: {run.disturbance.description}", hint=TAKE_GAPS)
+            raise Unavailable(f"waits for a quiet host: {run.disturbance.description}", hint=TAKE_GAPS)
         if self._keeps_best and trial.time_us is not None and not self._is_drift_check:
             self._best_us = min(trial.time_us, self._best_us or inf)
             kept_ms = 0.0 if run.disturbance is None else run.disturbance.valid_sec * 1e3

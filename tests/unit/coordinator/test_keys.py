@@ -42,7 +42,7 @@ def test_whoever_presents_a_key_that_is_over_is_told_why(coordinator: Coordinato
         answer = coordinator.ask(key.key, "GET", "/jobs")
         assert answer.status_code == 401
         assert word in answer.json()["detail"]
-    assert "not known" in coordinator.ask(f"mln_{admin.id}_guessed", "GET", "/jobs").json()["detail"]
+    assert "does not know" in coordinator.ask(f"mln_{admin.id}_guessed", "GET", "/jobs").json()["detail"]
 
 
 def test_rotating_gives_another_secret_at_once(coordinator: Coordinator) -> None:

@@ -49,9 +49,7 @@ gv[1, 2, 4, 28] = nn.max_pool2d(lv[1, 3, 5, 28])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "the concat is not along the last axis of rows": network(
-                lambda _, x, y: joined(x, y, axis=1), WIDE, WIDE
-            ),
+            "the concat does not join rows": network(lambda _, x, y: joined(x, y, axis=1), WIDE, WIDE),
             "TVM fuses the concat into the operator that reads the result": network(
                 lambda emit, x, y: relax.op.multiply(emit(joined(x, y)), weights(3, 1, 1)), WIDE, NARROW
             ),

@@ -48,7 +48,7 @@ gv[1, 6, 6, 8] = add(lv[1, 6, 6, 8], constant[1, 1, 1, 8])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "an operand is computed, or is a constant that varies along more axes than the channels": network(
+            "an operand is computed, or does not vary by channel only": network(
                 lambda _, x: relax.op.multiply(x, weights(1, 6, 1, 8)), IMAGE
             ),
             "the constants are single numbers": network(

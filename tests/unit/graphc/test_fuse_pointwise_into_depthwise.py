@@ -186,7 +186,7 @@ gv[2, 8, 12, 48] = strips(x0[2, 8, 12, 6], constant[1, 1, 6, 48], constant[3, 3,
         return pair(lambda _, x: relax.op.nn.relu(x), padding=1)
 
     def leaves(self) -> Mapping[str, Any]:
-        operand = "an operand between the convolutions is neither a single number nor a constant per channel"
+        operand = "an operand in between varies other than by channel"
         return {ALONE: read_twice(), operand: pair(by_rows)}
 
 

@@ -117,7 +117,7 @@ class TestPrepareConvertLayout(PassConformance):
             "the input is not an image, or the constant is not per channel": network(
                 lambda _, x: relax.op.add(x, weights(7)), DATA[1:]
             ),
-            "no tensor function computes the input of the convolution, or its layout is not ONNX's": network(
+            "no tensor function computes the input, or the layout is not ONNX's": network(
                 lambda _, x: relax.op.nn.conv2d(x, weights(8, 4, 1, 1)), DATA
             ),
             "the function before the convolution does more than pad": padded(

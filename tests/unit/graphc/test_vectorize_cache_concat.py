@@ -45,7 +45,7 @@ def test_rows_come_behind_a_cache_of_any_length(length: int) -> None:
         (
             2,
             "cache",
-            "the first part of the concat does not grow by one row at a time, or the second grows too",
+            "only the first part may grow, by one row at a time",
         ),
     ],
     ids=["numbers of heads", "two that grow"],

@@ -54,7 +54,7 @@ def cpu(**attrs: Any) -> Any:
         ({"mcpu": "haswell", "mattr": ["+avx512f"]}, "its CPU lacks avx512f"),
         ({"mcpu": "haswell", "mattr": ["+wings"]}, "LLVM knows no feature wings"),
         ({"mcpu": "haswel"}, "LLVM knows no CPU haswel here; it knows haswell"),
-        ({"mtriple": "aarch64-linux-gnu"}, "the target is for aarch64, this machine is x86_64"),
+        ({"mtriple": "aarch64-linux-gnu"}, "the target is for aarch64, but this machine is x86_64"),
         ({"num-cores": 4096}, "the target has 4096 cores"),
     ],
 )

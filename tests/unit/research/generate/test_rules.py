@@ -54,8 +54,8 @@ def test_no_rule_allows_a_dimension_that_is_none(write: Write, size: int) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("version = 1", "version = 2", "version is 2, this Mallorn reads 1"),
-        ("version = 1", "", "version is None"),
+        ("version = 1", "version = 2", "have version 2, not 1"),
+        ("version = 1", "", "have version None"),
         ("version = 1", "version =", "it is no TOML"),
         ('build = "dense"', 'build = "magic"', "there is no builder 'magic'"),
         ('build = "dense"', 'build = "softmax"', "differs in inner"),
