@@ -125,7 +125,7 @@ def read_results(file: Path) -> BatchResults:
         words = printable(" ".join(str(error).split()))
         raise InvalidRequest(f"{file} does not hold results of a batch: {words}", hint=RESULTS) from None
     if not headers or headers[0].format != FORMAT:
-        raise InvalidRequest(f"{file} has the format of another version", hint=RESULTS)
+        raise InvalidRequest(f"{file} does not hold results of a batch (of this version)", hint=RESULTS)
     marks = {(header.batch, header.digest) for header in headers}
     if len(marks) > 1 or len({device.device_class for device in devices}) > 1:
         raise InvalidRequest(f"{file} mixes batches, or device classes", hint=RESULTS)

@@ -237,7 +237,7 @@ def test_a_task_stops_at_its_own_budget() -> None:
     view = job(task(0, [50.0, 40.0]), task(1, [50.0, 40.0]), task_trials=40, slots=2)
     assert [round_.size for round_ in plan_rounds(view).rounds] == [8, 8]
     spent = job(task(0, [50.0] * 3), task_trials=40)
-    assert "its budget of 40 trials is spent" in plan_rounds(spent).retired.values()
+    assert "the task's budget of 40 trials is spent" in plan_rounds(spent).retired.values()
 
 
 def test_rounds_shrink_to_fit_the_time_that_is_left() -> None:

@@ -118,7 +118,7 @@ def test_a_trace_with_an_instruction_that_no_rule_needs_is_refused(kind: str) ->
 
 @pytest.mark.parametrize("operator", sorted(REFUSED_OPS))
 def test_a_program_with_an_operator_that_reaches_outside_is_refused(operator: str) -> None:
-    with pytest.raises(Unschedulable, match=re.escape(f"it calls {operator}, which is not allowed")):
+    with pytest.raises(Unschedulable, match=re.escape(f"the program calls {operator}, which is not allowed")):
         check_program(dict(programs.programs_with(operator))["system"].decode())
 
 
