@@ -63,7 +63,7 @@ def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     if bits not in (_NIBBLE, _BYTE):
         raise ValueError(f"MatMulNBits has {bits} bits; only 4 and 8 are supported")
     if order is not None and not np.array_equal(order.ravel()[:inputs_], np.arange(inputs_) // block):
-        raise ValueError("g_idx reorders the weights: quantise the model without")
+        raise ValueError("g_idx reorders the weights: quantise without g_idx")
     numbers = _unpacked(weights.reshape(outputs, -1), bits, blocks * block)
     numbers = np.ascontiguousarray(numbers.reshape(outputs, blocks * block).T)
     scale = scale.reshape(outputs, blocks).T

@@ -142,7 +142,7 @@ def check_name(seam: str, name: str) -> None:
     """
     name_by_location = {location: registered for registered, location in REGISTRY[seam].items()}
     if name in name_by_location:
-        raise UnknownName(f"{name} has a short name", hint=f"known: {name_by_location[name]}")
+        raise UnknownName(f"{name} has a short name; use that", hint=f"known: {name_by_location[name]}")
     if name in REGISTRY[seam] or (
         seam in CONTRACTS and (_CLASS_PATH.fullmatch(name) or _find_entry_point(seam, name))
     ):

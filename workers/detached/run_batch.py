@@ -194,7 +194,7 @@ class ResultsFile:
         new_class = [device[name] for name in ALIKE]
         old_class = [old_device[name] for name in ALIKE]
         if new_class != old_class:
-            raise BatchRefused(f"the batch was begun on {old_class}, and {new_class} has other times")
+            raise BatchRefused(f"the batch was begun on {old_class}; times of {new_class} do not compare")
         self.append({**self._mark, "device": device})
 
     def best_us(self, call: Json) -> float | None:
@@ -368,7 +368,7 @@ class TargetDevice:
         own_class = [self.identity["host_class"], version, thread_count]
         if batch["like"] and batch["like"] != own_class:
             raise BatchRefused(
-                f"the job's times are of {batch['like'][0]}, and {own_class[0]} has other times"
+                f"the job's times are of {batch['like'][0]}; times of {own_class[0]} do not compare"
             )
         self._arguments: tuple[Json, list[Any]] = None, []
         self._checked: tuple[Json, list[Any]] = None, []

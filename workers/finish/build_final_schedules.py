@@ -40,7 +40,7 @@ _SCRIPTS: Final = TypeAdapter(Scripts)
 COMPILE: Final = "compile the tuned model"
 COMPILER_ERRORS: Final = (ChildFailed, ChildCrashed, InvalidRequest)
 SEARCHES: Final = "the whole model does not compile: the schedule or pass that causes it is searched for"
-ANEW: Final = "the whole model does not compile with {}: it is imported without"
+ANEW: Final = "the whole model does not compile with {}: another import leaves it out"
 INSIDE: Final = "compare nearly equal candidates inside the whole model"
 
 

@@ -341,7 +341,7 @@ def test_a_child_that_floods_or_breaks_the_protocol_is_killed_and_its_work_fails
     ],
 )
 def test_an_answer_that_cannot_be_read_is_an_error_of_its_call(child: Misbehaving, sent: bytes) -> None:
-    with pytest.raises(ChildFailed, match="an unreadable result|cannot be read"):
+    with pytest.raises(ChildFailed, match=r"an unreadable result|cannot be read"):
         child.send_raw(sent)
 
 
