@@ -185,7 +185,7 @@ def test_a_candidate_that_breaks_its_context_costs_its_own_session_only(
     harmed = run(runner, host)
     assert harmed.outcome is Outcome.RUN_ERROR
     assert "illegal memory access" in harmed.error
-    assert "a session ended badly: CUDA" in host.said
+    assert "a session failed: CUDA" in host.said
     host.gpus.fail("launch", 0)
     assert run(runner, host).outcome is Outcome.OK
 

@@ -349,7 +349,7 @@ def test_a_model_without_a_place_for_a_schedule_is_not_timed(workshop, model):
     inside = {each.id for each in inside_contexts(workshop)}
     assert not inside & {row.context_id for row in workshop.rows(job_id=job)}
     [step] = [each for each in told["skipped_steps"] if each["step"] == "compile the tuned model"]
-    assert step["reason"].endswith("has no place for the schedules of these tasks: w1")
+    assert step["reason"].endswith("does not contain these tasks: w1")
     assert not list(workshop.settings.data_dir.glob("libraries/**/*.so"))
 
 
