@@ -101,7 +101,10 @@ def test_a_job_with_an_option_of_a_newer_version_waits_for_control_of_that_versi
     store(yard, newer, of_tomorrow=1, evaluator={"number": 5, "of_tomorrow": 2})
     assert {yard.owner_of(each) for each in yard.opened(newer)} == {good}
     assert yard.workshop.state(newer) == JobState.TUNING
-    assert "does not know these options of this job: evaluator.of_tomorrow, of_tomorrow;" in yard.workshop.reason(newer)
+    assert (
+        "does not know these options of this job: evaluator.of_tomorrow, of_tomorrow;"
+        in yard.workshop.reason(newer)
+    )
     kept = yard.read(lambda session: Jobs(session).get(newer, None).options)
     assert (kept["of_tomorrow"], kept["evaluator"]["of_tomorrow"]) == (1, 2)
 
