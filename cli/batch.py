@@ -44,7 +44,7 @@ def batch_next(
     """
     number, unit = (limit[:-1], limit[-1:]) if limit[-1:] in UNITS else (limit, "")
     if not number.isdecimal():
-        raise InvalidRequest(f"{limit!r} is no size", hint="--limit 60M")
+        raise InvalidRequest(f"{limit!r} is not a size", hint="--limit 60M")
     if not out.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no folder {str(out.absolute().parent)!r}", hint="-o FILE")
     runtime = _runtime(data)

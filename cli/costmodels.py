@@ -146,7 +146,7 @@ def rollback(
             versions = api.cost_models(family=version.family, name=version.name, target=version.target)
             older = [row for row in versions if row.version < version.version]
             if not older:
-                raise Conflict(f"{version.full_name} has no version before it", hint=LIST)
+                raise Conflict(f"{version.full_name} has no earlier version", hint=LIST)
             version = max(older, key=lambda row: row.version)
         version = api.activate_cost_model(version.id)
     _say_active(version, as_json)
@@ -163,7 +163,7 @@ def _find_version(api: Client, model: str, target: str | None) -> CostModelVersi
         raise NotFound(f"there is no cost model {model}", hint=LIST)
     if len(versions) > 1:
         targets = ", ".join(row.target for row in versions)
-        message = f"{model} is there for {len(versions)} targets: {targets}"
+        message = f"the cost model {model} exists for {len(versions)} targets: {targets}"
         raise Conflict(message, hint=f"add   --target '{versions[0].target}'")
     return versions[0]
 

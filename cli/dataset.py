@@ -113,7 +113,7 @@ def snapshot(
                 with database.session() as session:
                     snapshot_row = Snapshots(session).get(name)
                 if not check_snapshot(database, snapshot_row, progress):
-                    message = f"the rows of {name} are not those that were frozen"
+                    message = f"rows of snapshot {name} changed after it was taken"
                     raise Conflict(message, hint="restore a backup")
             else:
                 snapshot_row = take_snapshot(database, name, to_selection(database, rows), progress)
@@ -132,7 +132,7 @@ def export(
 ) -> None:
     """Write measurements, with their workloads and sketches, as Parquet files."""
     if snapshot_name is not None and rows != RowFilter():
-        message = "a snapshot has its own filter"
+        message = "a snapshot has a filter already; other filters cannot be added"
         raise InvalidRequest(message, hint=f"mallorn dataset export {out} --snapshot {snapshot_name}")
     with dataset(*place) as database:
         with require_packages("server"):

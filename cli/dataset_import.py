@@ -65,7 +65,7 @@ def import_datasets(
     """Add measurements of other datasets, and records of other tuners. A repeated import adds nothing."""
     for path in paths:
         if not path.exists():
-            raise NotFound(f"there is no {path}", hint="mallorn dataset import --help")
+            raise NotFound(f"there is no file or directory {path}", hint="mallorn dataset import --help")
     tally = ImportTally()
     with dataset(*place, create=True) as database:
         for path in paths:

@@ -98,7 +98,7 @@ def compare(
 ) -> None:
     """Compare jobs: latency, trials and seconds, latency at equal effort, and task by task."""
     if len(jobs) < 2:
-        raise InvalidRequest("one job has nothing to be compared with", hint="mallorn compare JOB OTHER")
+        raise InvalidRequest("a comparison needs at least two jobs", hint="mallorn compare JOB OTHER")
     with open_reader(*place) as api:
         comparison = compared(
             [Side.of(job.status, job.tasks(), list(job.rounds())) for job in map(api.job, jobs)]

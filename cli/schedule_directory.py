@@ -83,8 +83,8 @@ def read_schedule_directory(
         )
     if version is not Version.ALONE and not all(exported.file(name).is_file() for name in DATABASE):
         raise InvalidRequest(
-            f"{directory} has no version {version}: the job had no --contention, or no other schedules were "
-            "faster beside other programs",
+            f"{directory} has no schedules for --version {version}: its job ran without --contention, or the "
+            "ordinary schedules were the fastest on a busy host too",
             hint="leave --version out, or   mallorn tune MODEL --contention --out OTHER_DIR",
         )
     return exported

@@ -104,7 +104,7 @@ def export(
         exports = list(export_schedules(database, directory, parsed_target, progress))
     if not exports:
         of_target = f" of {parsed_target}" if parsed_target else ""
-        message = f"nothing was measured{of_target} yet"
+        message = f"the dataset has no measurements{of_target} yet"
         raise NotFound(message, hint="mallorn tune MODEL   (or: mallorn dataset stats)")
     rows = [
         {"directory": str(export.directory), "records": export.records, "left_out": export.left_out}

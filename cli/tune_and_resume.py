@@ -147,7 +147,7 @@ class Ending:
             print_note(f"its page: {job.page}")
             for seam, name in list_user_classes(job.status.options):
                 print_note(
-                    f"the {WORDS[seam]} {name} is none of Mallorn's: the service imports and runs it as it is"
+                    f"the {WORDS[seam]} {name} is not part of Mallorn: the service imports and runs it"
                 )
             show_until_ended(job, stderr(), FirstVersion(job, self.directory), self.verbose, self.check_runs)
         job.raise_for_state()

@@ -19,7 +19,7 @@ OPEN: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 
 
 class NotTuned(MallornError):
-    """A job whose trials are wanted did not get through its budget."""
+    """A job ended before it spent its budget of trials."""
 
 
 def wait_until_tuned(job: Job, hint: str) -> None:

@@ -164,7 +164,7 @@ class MTLTLP(TLP, ManyDomains):
         """Train a head per domain. Raises InvalidRequest if no row belongs to `home`."""
         if len(domains) != len(labels):
             raise InvalidRequest(
-                f"{len(labels)} rows have {len(domains)} domains", hint="give every row one domain"
+                f"there are {len(labels)} rows but {len(domains)} domains", hint="give every row one domain"
             )
         names, heads = np.unique([*domains, home], return_inverse=True)
         distinct = tuple(str(name) for name in names)

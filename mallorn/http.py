@@ -250,7 +250,7 @@ class Connection:
                 raise
             raise Unavailable(
                 f"this connection to {self.url} is closed",
-                hint="mallorn up   (and in Python: mallorn.Client().job(ID))",
+                hint="mallorn up   (in Python: mallorn.Client().job(ID))",
             ) from error
         except httpx.TransportError as error:
             message = f"the connection to {self.url} broke: {str(error) or type(error).__name__}"

@@ -239,7 +239,7 @@ def unzip(content: bytes, directory: Path) -> None:
     with archive:
         for name in archive.namelist():
             if not (root / name).resolve().is_relative_to(root):
-                raise InvalidRequest(f"the archive names a file outside its directory: {name!r}")
+                raise InvalidRequest(f"the archive of schedules names a file outside its directory: {name!r}")
         root.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".new-", dir=root) as fresh:
             archive.extractall(fresh)

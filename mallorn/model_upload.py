@@ -48,7 +48,7 @@ class ModelUpload:
                 has_file = False
             if not has_file:
                 raise InvalidModel(
-                    f"weights of {str(model)!r} are in the file {name[:TOLD]!r}, which is not beside it",
+                    f"{str(model)!r} has weights in {name[:TOLD]!r}, which is not in the same folder",
                     hint=f"ls {model.parent}   (copy {quote_untrusted(name)} there, or export the model "
                     "again)",
                 )
@@ -164,7 +164,7 @@ def check_onnx_file(file: Path) -> list[str]:
         raise InvalidModel(f"cannot read {str(file)!r}: {error.strerror}", hint=f"ls -l {file}") from None
     except CutShort:
         message = f"{str(file)!r} is not an ONNX model, or it was cut short"
-        raise InvalidModel(message, hint="copy or export it again") from None
+        raise InvalidModel(message, hint="copy or export the model again") from None
     except NoProtobuf:
         pass
     raise InvalidModel(f"{str(file)!r} is not an ONNX model", hint="give the path of an .onnx file")

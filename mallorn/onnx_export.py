@@ -30,7 +30,7 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
         return Path(file)
     convert = CONVERTERS.get(Path(model).suffix.lower())
     if convert is None:
-        message = f"{str(model)!r} is none of {', '.join(CONVERTERS)} and no torch module"
+        message = f"{str(model)!r} is neither a torch module nor a {', '.join(CONVERTERS)} file"
         raise InvalidModel(message, hint="an ONNX file needs no conversion")
     convert(find_model_file(model), Path(file))
     return Path(file)

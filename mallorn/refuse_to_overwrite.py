@@ -33,7 +33,7 @@ class ExistingSchedules:
             manifest = read_manifest(directory / MANIFEST)
             return cls(manifest.model, parse_target(manifest.target))
         except (OSError, InvalidRequest):
-            raise Conflict(f"{directory} holds files that are no schedules of Mallorn", hint=CHOOSE) from None
+            raise Conflict(f"{directory} holds other files than Mallorn's schedules", hint=CHOOSE) from None
 
 
 def holds_schedules_of(directory: Path, job_id: str) -> bool:

@@ -130,7 +130,7 @@ class DataDir:
         if mount is not None and mount.has_local_locks:
             raise InvalidRequest(
                 f"{self.path} lies on {mount.point}, a network file system ({mount.kind}) whose locks other "
-                "machines do not see: two of them would write one database",
+                "machines do not see, so that two machines could write to one database",
                 hint="choose a place on a disk of this machine with --data DIR",
             )
         try:

@@ -123,7 +123,7 @@ def parse_options(pairs: Iterable[str]) -> dict[str, object]:
         for parent in parents:
             inner = group.setdefault(parent, {})
             if not isinstance(inner, dict):
-                raise InvalidRequest(f"the option {parent!r} is given as a value and as a group")
+                raise InvalidRequest(f"the option {parent!r} is given whole and in parts")
             group = inner
         try:
             group[last] = json.loads(value)

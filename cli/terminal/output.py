@@ -178,7 +178,7 @@ def confirm_or_exit(question: str, without_asking: str, yes: bool) -> None:
     if yes:
         return
     if not can_ask_user():
-        raise InvalidRequest("there is no terminal to ask at, and nothing was deleted", hint=without_asking)
+        raise InvalidRequest("no terminal can ask for confirmation; nothing was deleted", hint=without_asking)
     if not typer.confirm(question, err=True):
         print_note("nothing was deleted")
         raise typer.Exit(1)

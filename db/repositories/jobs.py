@@ -73,7 +73,7 @@ class Jobs(Repository):
         same_key = select(Job).where(Job.owner == new.owner, Job.idempotency_key == new.idempotency_key)
         job = self.session.scalars(same_key).one()
         if job.request_hash != new.request_hash:
-            raise Conflict(f"this Idempotency-Key belongs to job {job.id}, from another request")
+            raise Conflict(f"another request used this Idempotency-Key, for job {job.id}")
         return job, False
 
     def claim_stage(self, job_id: str, state: JobState, worker: str, lease_sec: float) -> LeaseToken | None:
@@ -143,7 +143,7 @@ class Jobs(Repository):
             return self.get(jobs[0].id if len(jobs) == 1 else text, owner)
         names = ", ".join(f"{job.id} ({job.name})" for job in jobs[:MOST_NAMED])
         suffix = " and more" if len(jobs) > MOST_NAMED else ""
-        raise Conflict(f"several jobs begin with {text}: {names}{suffix}", hint=f"mallorn show {jobs[0].id}")
+        raise Conflict(f"several ids begin with {text}: {names}{suffix}", hint=f"mallorn show {jobs[0].id}")
 
     def list(
         self,

@@ -102,7 +102,7 @@ LOST_MODEL: Final = NewJobWarning(
     "model file", "the uploaded model file is missing or damaged", "submit the same model file again"
 )
 LOST_EXPORT: Final = NewJobWarning(
-    "exported files", "they are missing", "mallorn resume JOB --trials N   exports them again"
+    "exported files", "the exported files are missing", "mallorn resume JOB --trials N   exports them again"
 )
 
 

@@ -73,8 +73,8 @@ def prepare_records(directory: Path, version: str, scratch: str) -> str:
     for name in RECORDS:
         if not (directory / f"{version}_{name}").is_file():
             raise export_checks.Refused(
-                "there is no version for busy machines here: "
-                "the job had no --contention, or no such version was faster",
+                f"there are no schedules for --version {version}: the job ran without --contention, "
+                "or the ordinary schedules were the fastest on a busy host too",
                 "leave out --version",
             )
         shutil.copy(directory / f"{version}_{name}", Path(scratch, name))

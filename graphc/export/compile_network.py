@@ -56,7 +56,7 @@ def read_model(path: str) -> Any:
         return onnx_file.read(path)
     except (DecodeError, OSError, ValueError) as error:
         raise export_checks.Refused(
-            f"{path} is no ONNX model: {error}", "give the model that was tuned"
+            f"{path} is not an ONNX model: {error}", "give the model that was tuned"
         ) from None
 
 

@@ -24,10 +24,10 @@ def open_store(url: str) -> tuple[Any, str]:
         fs, path = url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
         hint = pip_install_command("fleet") if protocol == "s3" else "install it beside Mallorn"
-        raise MissingPackage(f"no artifacts at {protocol}:// from here: {error}", hint=hint) from None
+        raise MissingPackage(f"{protocol}:// cannot be reached from here: {error}", hint=hint) from None
     except ValueError as error:
         hint = "MALLORN_ARTIFACTS=/DIR, or s3://BUCKET/PREFIX"
-        raise InvalidRequest(f"no artifacts at {protocol}:// from here: {error}", hint=hint) from None
+        raise InvalidRequest(f"{protocol}:// cannot be reached from here: {error}", hint=hint) from None
     return fs, path
 
 
@@ -80,7 +80,7 @@ def open_artifact(uri: str) -> Iterator[tuple[Any, str]]:
         except Exception:  # each fsspec backend raises its own error classes
             has_folder = False
         if has_folder:
-            hint = "mallorn tune MODEL   (uploads it again)"
+            hint = "mallorn tune MODEL   (uploads the model again)"
             raise NotFound(f"the artifact store has no {uri}", hint=hint) from error
         message = f"the artifact store has no folder {folder}; its disk may not be mounted"
         raise StoreAway(message, hint=f"ls {folder}; mount") from error

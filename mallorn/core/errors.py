@@ -11,7 +11,7 @@ from mallorn.core.redaction import redact
 
 
 class MallornError(Exception):
-    """Something went wrong inside Mallorn."""
+    """An unexpected error occurred inside Mallorn."""
 
     status_code: ClassVar[int] = 500
     usual_hint: ClassVar[str] = ""
@@ -50,11 +50,11 @@ class InvalidRequest(MallornError):
 
 
 class UnknownName(InvalidRequest):
-    """Nothing of this name is known here."""
+    """The name is not known here."""
 
 
 class ClassRefused(InvalidRequest):
-    """A job may not name this class: it is on no list, or not what its place asks for."""
+    """A job may not name this class: it is not allowed, or is of the wrong kind."""
 
 
 class Unauthorized(MallornError):
@@ -64,19 +64,19 @@ class Unauthorized(MallornError):
 
 
 class Forbidden(MallornError):
-    """This key does not allow that."""
+    """This API key does not allow the request."""
 
     status_code = 403
 
 
 class NotFound(MallornError):
-    """There is no such thing here."""
+    """The named resource does not exist here."""
 
     status_code = 404
 
 
 class Conflict(MallornError):
-    """The thing is in a state that does not allow this."""
+    """The present state does not allow this request."""
 
     status_code = 409
 
@@ -94,13 +94,13 @@ class HeadTooLarge(MallornError):
 
 
 class TooSlow(MallornError):
-    """The request came in too slowly."""
+    """The request arrived too slowly."""
 
     status_code = 408
 
 
 class TooMany(MallornError):
-    """That is more than this owner may have at a time."""
+    """The request exceeds this owner's quota."""
 
     status_code = 429
 
@@ -110,7 +110,7 @@ class TooMany(MallornError):
 
 
 class Unavailable(MallornError):
-    """A part that is needed does not answer; try again in a moment."""
+    """A process that the request needs does not answer; try again in a moment."""
 
     status_code = 503
 
@@ -123,7 +123,7 @@ class StorageFull(MallornError):
 
 
 class PluginFailed(MallornError):
-    """A part of a user's own, as a searcher or a cost model, did not work."""
+    """A user's own class, such as a searcher or a cost model, failed."""
 
     def __init__(self, message: str | None = None, *, seam: str = "", name: str = "", **details: Any) -> None:
         super().__init__(message, **details)
@@ -132,7 +132,7 @@ class PluginFailed(MallornError):
 
 
 class HostFault(Unavailable):
-    """This host lacks what every candidate needs; mend it, then resume the job."""
+    """This host lacks something that every candidate needs; repair it, then resume the job."""
 
 
 class CodeReplaced(Unavailable):
@@ -140,7 +140,7 @@ class CodeReplaced(Unavailable):
 
 
 class StoreAway(Unavailable):
-    """The artifact store does not answer; what needs it waits."""
+    """The artifact store does not answer; work that needs it waits."""
 
     usual_hint = "check MALLORN_ARTIFACTS, and that its disk is mounted or its server runs"
 

@@ -231,7 +231,7 @@ class Settings(BaseSettings):
         if not self.database_url:
             if "?" in str(self.data_dir):
                 raise ValueError(
-                    f"{self.data_dir} has a question mark, at which a database's URL ends the path"
+                    f"{self.data_dir} has a question mark, which would end the path in the database's URL"
                 )
             self.database_url = f"sqlite:///{self.data_dir / 'mallorn.db'}"
         if not self.artifacts:

@@ -102,7 +102,7 @@ def watch(job: Card) -> None:
     Raises InvalidRequest outside a notebook.
     """
     if not in_notebook():
-        raise InvalidRequest("there is no notebook here to show the job in", hint="job.wait()")
+        raise InvalidRequest("the job can be shown only in a notebook", hint="job.wait()")
     from IPython.display import HTML, display
 
     handle = display(HTML(job._repr_html_()), display_id=True)

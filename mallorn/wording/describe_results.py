@@ -220,7 +220,7 @@ def describe_failures(progress: JobProgress) -> str:
 def describe_unbuilt(progress: JobProgress) -> str:
     """Return how many candidates were left unbuilt on purpose; empty if none."""
     count = progress.unbuilt_candidates
-    return f"{count} left unbuilt: they unroll too far" if count else ""
+    return f"{count} not built: their unrolled code is too large" if count else ""
 
 
 def describe_skipped_steps(report: FinishReport | None) -> list[str]:

@@ -71,9 +71,9 @@ def _check_readiness(parts: AppContext) -> Ready:
     with parts.database.session() as session:
         ages = LoopTicks(session).ages_sec(queues.TICKS)
     late = [
-        f"{loop} had none yet" if age_sec is None else f"{loop} had its last one {age_sec:.0f} s ago"
+        f"{loop} has not run yet" if age_sec is None else f"{loop} last ran {age_sec:.0f} s ago"
         for loop, age_sec in ages.items()
         if age_sec is None or age_sec > max(LATE_SEC, 3 * queues.TICKS[loop])
     ]
-    control = f"its loops want a turn: {', '.join(late)}" if late else OK
+    control = f"periodic tasks are late: {', '.join(late)}" if late else OK
     return Ready(migrations=migrations, control=control, events=parts.pulse.trouble or OK)

@@ -99,7 +99,7 @@ def _store_upload(parts: AppContext, owner: str, name: str, upload: Upload) -> U
             model = Models(session).add(model_id, owner, name or model_id[:12], upload.size_bytes)
             check_storage(session, parts.settings, owner)
             if not parts.store.has_model(model_id):
-                raise Unavailable("the model was deleted meanwhile", hint="upload it again")
+                raise Unavailable("the model was deleted meanwhile", hint="upload the model again")
             return UploadedModel.from_row(model)
     except TooMany:
         artifact_removal.remove_unowned_model(parts.database, parts.settings.artifacts, model_id)

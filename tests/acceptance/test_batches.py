@@ -146,7 +146,7 @@ def test_a_job_of_devices_that_are_reached_has_no_batches(service: Service, netw
     job = service.client.tune(networks / "dense.onnx", trials=0)
     done = batch(service, "next", job.id, "-o", "never.zip")
     assert done.returncode == 1
-    assert "batches are for detached devices" in done.stderr
+    assert "batches need --option measurer=detached" in done.stderr
     assert not Path("never.zip").exists()
 
 

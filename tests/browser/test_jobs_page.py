@@ -100,7 +100,7 @@ def test_a_wrong_key_is_told_inside_its_dialog(serve: Serve, open_page: Open, ro
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("textbox", name="API key").fill("another")
     dialog.get_by_role("button", name="Sign in").click()
-    dialog.get_by_text("this API key is not known here").wait_for()
+    dialog.get_by_text("this service does not know the API key").wait_for()
     dialog.get_by_role("textbox", name="API key").fill(KEY)
     dialog.get_by_role("button", name="Sign in").click()
     page.get_by_role("link", name="mlp").wait_for()

@@ -91,9 +91,9 @@ def test_a_model_that_is_put_back_is_looked_at_again(data: Path) -> None:
     file = data / "artifacts" / "models" / MODEL_ID
     file.unlink()
     repaired(data)
-    assert "1 are gone" in looked(data)[1]["models"]["words"]
+    assert "1 are missing" in looked(data)[1]["models"]["words"]
     file.write_bytes(CONTENT)
-    assert looked(data)[1]["models"]["words"].startswith("1 models are there")
+    assert looked(data)[1]["models"]["words"].startswith("1 models are intact")
     file.write_bytes(b"another")
     assert not looked(data)[1]["models"]["ok"]
 

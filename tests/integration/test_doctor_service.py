@@ -56,7 +56,7 @@ def test_a_service_without_workers_is_bad_and_without_devices_a_warning(start: S
     assert code == 1
     assert (found["service"]["ok"], found["workers"]["ok"], found["devices"]["ok"]) == (True, False, False)
     assert not found["control"]["ok"]
-    assert "control.reap had none yet" in found["control"]["words"]
+    assert "control.reap has not run yet" in found["control"]["words"]
     assert "mallorn control" in found["control"]["hint"]
     assert "mallorn worker" in found["workers"]["hint"]
     assert not found["devices"]["necessary"]

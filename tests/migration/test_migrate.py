@@ -67,7 +67,7 @@ def test_processes_that_upgrade_at_once_all_succeed(empty):
 
 
 def test_check_names_the_command_for_an_empty_database(empty):
-    with pytest.raises(Conflict, match="not at this version's tables") as caught:
+    with pytest.raises(Conflict, match="tables of the database are of another version") as caught:
         check_table_version(empty)
     assert caught.value.hint == "mallorn migrate"
 

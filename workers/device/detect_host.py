@@ -137,7 +137,9 @@ def _x86_feature_level(cpu: Mapping[str, str], machine: str) -> str:
     for level, flags_needed in X86_LEVELS:
         if flags_needed <= flags:
             return level
-    raise InvalidTarget("this CPU is older than x86-64-v2", hint='name it: --target \'{"kind":"llvm",...}\'')
+    raise InvalidTarget(
+        "this CPU is older than x86-64-v2", hint='name the target: --target \'{"kind":"llvm",...}\''
+    )
 
 
 #: Instructions for products of narrow numbers: LLVM's feature name -> the kernel's flag.

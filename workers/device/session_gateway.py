@@ -148,7 +148,7 @@ class GatewayClient:
         with self._end.makefile("rb") as answers:
             line = answers.readline()
         if not line:
-            raise Unavailable("the worker that opens sessions is gone", hint="mallorn worker")
+            raise Unavailable("the worker process that opens sessions has ended", hint="mallorn worker")
         answer = json.loads(line)
         if "error" in answer:
             raise unpack_error(json.dumps(answer["error"]).encode())

@@ -93,22 +93,22 @@ def find_unsupported_reason(target: Target) -> str:
         answer = run_with_tvm(DEVICE_PROGRAM, target.text)
         if answer.returncode != 0:
             error_lines = answer.stderr.strip().splitlines()
-            return f"TVM does not know it here: {error_lines[-1] if error_lines else 'it died'}"
+            return f"TVM does not know the target here: {error_lines[-1] if error_lines else 'it died'}"
         exists = json.loads(answer.stdout.splitlines()[-1])["there"]
         return "" if exists else f"it has no {target.kind} device"
 
     cores = available_cores()
     if target.num_cores > cores:
-        return f"the target has {target.num_cores} cores, this machine has {cores}"
+        return f"the target has {target.num_cores} cores, but this machine has {cores}"
     target_machine, host_machine = target_architecture(target), os.uname().machine
     if target_machine and target_machine != host_machine:
-        return f"the target is for {target_machine}, this machine is {host_machine}"
+        return f"the target is for {target_machine}, but this machine is {host_machine}"
     if target.kind != "llvm":
         return ""
 
     answer = run_with_tvm(LLVM_PROGRAM, target.text)
     if answer.returncode < 0:
-        return "LLVM cannot read it"
+        return "LLVM cannot read the target"
     if answer.returncode > 0:  # only TVM's runtime is installed: the first candidate will show it
         return ""
     llvm = json.loads(answer.stdout.splitlines()[-1])

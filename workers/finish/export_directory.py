@@ -163,7 +163,7 @@ def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
     (directory / REPORT).write_text(json.dumps(report.to_stored_json(), indent=1) + "\n")
     for name, digest in read_manifest(directory / MANIFEST).carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
-            raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {stage.job.id}")
+            raise ExportFailed(f"{name} is stored with other bytes", hint=f"mallorn resume {stage.job.id}")
     url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
     # Record it as deleted first, so that files are cleaned up if this worker dies early.
     with stage.runtime.database.transaction() as session:

@@ -26,7 +26,7 @@ from mallorn.workers.whole_model.engines import Engines
 
 KERNELS_SEC: Final = 1.5
 LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records
-LOST: Final = "the model as it is compiled here has no place for the schedules of these tasks"
+LOST: Final = "the model as compiled on this worker does not contain these tasks"
 TUNE_AGAIN: Final = "mallorn tune MODEL   (with one version of Mallorn on all workers)"
 ELSEWHERE: Final = "the device is on another host than this worker"
 BENCH: Final = "mallorn bench MODEL --schedules DIR, on the device's host"
@@ -159,7 +159,7 @@ def place_or_fail(model: JobModel) -> JobModel:
     """Return the model set up for timing. Raises MallornError if the job has no device."""
     placed_model = place_on_device(model)
     if placed_model is None:
-        raise MallornError("no device of the target is available any more", hint="mallorn devices")
+        raise MallornError("no device for the target is online", hint="mallorn devices")
     return placed_model
 
 

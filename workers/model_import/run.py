@@ -213,7 +213,7 @@ def check_import(runtime: Runtime, job_id: str) -> None:
             ReplacedCode(session).import_again(job_id)
     if waits:
         raise Unavailable(
-            f"the tasks of job {job_id} were made by code {code}, and worker {runtime.name} has other code. "
+            f"code {code} extracted the tasks of job {job_id}, and worker {runtime.name} has other code. "
             "The job waits for a worker with that code",
             hint="mallorn workers",
         )

@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec
 class _TorchHider(MetaPathFinder):
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         if fullname == "torch":
-            raise ModuleNotFoundError("torch is not imported beside TVM", name=fullname)
+            raise ModuleNotFoundError("torch cannot be imported together with TVM", name=fullname)
         return None
 
 

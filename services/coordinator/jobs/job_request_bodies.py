@@ -53,7 +53,7 @@ class JobIn(BaseModel):
     def _is_short(cls, options: JobOptions) -> JobOptions:
         # Every listing of jobs contains the options.
         if (length := len(options.model_dump_json(exclude_defaults=True))) > LONGEST_OPTIONS:
-            raise ValueError(f"{length:,} characters as JSON; limit: {LONGEST_OPTIONS:,}")
+            raise ValueError(f"the options have {length:,} characters as JSON, more than {LONGEST_OPTIONS:,}")
         return options
 
 

@@ -84,9 +84,9 @@ def _check_resumable(job: Job, request: ResumeIn) -> None:
         raise Conflict(f"job {job.id} {reason}", hint=f"mallorn resume {job.id} --trials 100")
     if job.state in (JobState.FAILED, JobState.CANCELLED):
         message = f"job {job.id} has ended: {job.state}"
-        raise Conflict(message, hint="submit the model again; its results are reused")
+        raise Conflict(message, hint="submit the model again; results are reused")
     if job.state not in (JobState.PAUSED, JobState.DONE):
-        raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
+        raise Conflict(f"job {job.id} is not paused but {job.state}", hint=f"mallorn watch {job.id}")
 
 
 def _append_state_event(session: Session, event: Steered, job: Job) -> JobStatus:

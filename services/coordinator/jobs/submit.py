@@ -123,7 +123,7 @@ def check_cost_model(session: Session, name: str) -> None:
         hosts = ", ".join(sorted({worker.id.rsplit("-", 2)[0] for worker in tuning}))
         words = " and ".join(libraries)
         raise MissingPackage(
-            f"the cost model {name} needs {words}, which no worker has; they run on {hosts}",
+            f"the cost model {name} needs {words}, which no worker on {hosts} has",
             hint=f"{pip_install_command(find_pip_extras(libraries))}   (on a worker's host; then restart it)",
         )
 

@@ -68,9 +68,9 @@ def complete_sign_in(
     is_whole = len(values) == len(KEPT) and all(values)
     secrets = dict(zip(KEPT, values, strict=True)) if is_whole else {}
     if not secrets or secrets["state"] != state:
-        raise Refused("this sign-in was not begun in this browser, or too long ago", hint="sign in again")
+        raise Refused("this sign-in was started in another browser, or too long ago", hint="sign in again")
     if error or not code:
-        reason = error[:200] or "its answer has no authorization code"
+        reason = error[:200] or "the answer has no authorization code"
         raise Refused(f"{provider.name} did not sign you in: {reason}", hint="sign in again")
     nonce, verifier = secrets["nonce"], secrets["verifier"]
     owner, scopes = provider.exchange_code_for_owner(code, _callback_url(request), nonce, verifier)

@@ -81,7 +81,7 @@ class KeySet(BaseModel):
 
 
 class Refused(Unauthorized):
-    """The identity provider did not say who this is."""
+    """The identity provider did not identify the user."""
 
 
 class Provider:
@@ -158,7 +158,7 @@ class Provider:
             claims = self._decode_token(tokens.id_token)
             rules.validate(claims)
         except (errors.JoseError, ValueError) as error:
-            raise Refused(f"{self.name} sent no good token: {error}", hint="sign in again") from error
+            raise Refused(f"{self.name} sent an invalid token: {error}", hint="sign in again") from error
         owner = claims.get(self._claim)
         if not isinstance(owner, str) or not owner:
             raise Refused(f"{self.name} sent no claim `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
@@ -196,7 +196,7 @@ class Provider:
             body = response.json()
             if response.is_error or not isinstance(body, dict):
                 fields = body if isinstance(body, dict) else {}
-                words = fields.get("error_description") or fields.get("error") or "it gave no reason"
+                words = fields.get("error_description") or fields.get("error") or "no reason was given"
                 reason = body if isinstance(body, str) else str(words)[:200]
                 raise Refused(f"{self.name} refused: {reason}")
             return kind.model_validate(body)

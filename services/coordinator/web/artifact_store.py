@@ -114,7 +114,7 @@ class Upload:
         """Raise TooLarge if this many bytes, announced or received, exceed the limit."""
         if size_bytes > self._limit_bytes:
             raise TooLarge(
-                f"this server accepts models up to {self._limit_bytes} bytes, the upload is larger",
+                f"the upload is larger than {self._limit_bytes} bytes, the server's limit",
                 hint="raise MALLORN_MAX_MODEL_BYTES on the coordinator",
             )
 

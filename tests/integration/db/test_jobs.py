@@ -85,7 +85,7 @@ def test_a_beginning_of_several_ids_lists_them(rows, jobs):
     others = [jobs.create(new_job())[0].id for _ in range(16)]  # 17 ids: two begin with the same digit
     ids = [rows.job_id, *others]
     first = next(digit for digit in "0123456789abcdef" if sum(found.startswith(digit) for found in ids) > 1)
-    with pytest.raises(Conflict, match=f"several jobs begin with {first}: ") as caught:
+    with pytest.raises(Conflict, match=f"several ids begin with {first}: ") as caught:
         jobs.find(first, "ada")
     assert sum(found in caught.value.message for found in ids) >= 2
     assert caught.value.hint.startswith(f"mallorn show {first}")

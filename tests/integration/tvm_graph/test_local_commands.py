@@ -114,7 +114,7 @@ def test_a_version_that_is_not_there_is_refused(mlp: Any, exported: Path, tmp_pa
     words = ("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
     result = mallorn(*words, "--version", "loaded")
     assert result.returncode == 1
-    assert "has no version loaded" in result.stderr
+    assert "has no schedules for --version loaded" in result.stderr
     assert "mallorn tune MODEL --contention" in result.stderr
 
 
@@ -186,7 +186,7 @@ def test_a_recipe_that_applies_other_schedules_is_refused(mlp: Any, exported: Pa
     (exported / "manifest.json").write_text(json.dumps(manifest))
     result = mallorn("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "model.so"))
     assert result.returncode == 1
-    assert "MetaScheduleApplyDatabase is not a graph pass that recipes may name" in result.stderr
+    assert "MetaScheduleApplyDatabase is not a graph pass of" in result.stderr
     assert "Traceback" not in result.stderr
 
 

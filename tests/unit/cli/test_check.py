@@ -100,7 +100,7 @@ Break = Callable[[pytest.MonkeyPatch, Path], None]
 
 
 def crash(target: Target) -> str:
-    raise HostFault(f"no kernel for {target} is built and run here: killed by SIGILL")
+    raise HostFault(f"no kernel for {target} can be built and run here: killed by SIGILL")
 
 
 def no_walls(_mode: str) -> str:
@@ -217,7 +217,7 @@ def test_slow_cores_beside_fast_ones_are_told_with_how_to_leave_them_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3})
-    with pytest.raises(HostFault, match="2 of 4 are slow ones") as told:
+    with pytest.raises(HostFault, match="2 of 4 cores are slow") as told:
         host_checks.check_core_speeds(clocks(tmp_path, 5_000_000, 5_000_000, 3_800_000, 3_800_000))
     assert "taskset -c 0,1 mallorn up" in told.value.hint
 

@@ -101,7 +101,7 @@ REFUSED = [
     (("submit", "MODEL", "--input-shape", "x:1,many"), "--input-shape x:1,3,224,224"),
     (("submit", "MODEL", "--dynamic", "batch"), "--dynamic batch=1..64"),
     (("submit", "MODEL", "--dynamic", "batch=1..many"), "--dynamic batch=1..64"),
-    (("submit", "MODEL", "--dynamic", "batch=64..1"), "the least comes first"),
+    (("submit", "MODEL", "--dynamic", "batch=64..1"), "the smallest size must come first"),
     (("submit", "MODEL", "-o", "search"), "--option search=random"),
     (("show", "nope"), "next:  mallorn jobs"),
     (("watch", "nope"), "there is no job nope"),

@@ -76,7 +76,7 @@ def test_a_round_that_a_base_proposed_says_so(explain: Explain, owned: OwnedRows
 
 
 def test_the_summary_shares_the_budget_and_judges_the_forecasts(explain: Explain, tuned: OwnedRows) -> None:
-    rest = "its space has nothing left to try"
+    rest = "the space has no untried candidates"
     task_id = tuned.read(lambda session: Tasks(session).list(tuned.job_id)[1].id)
     tuned.write(lambda session: Tasks(session).retire({task_id: rest}))
     why = "the budget of 64 trials is spent"

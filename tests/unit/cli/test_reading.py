@@ -119,7 +119,7 @@ def test_what_changes_something_needs_a_service(there: Type, left: OwnedRows, pl
 def test_a_job_that_has_ended_is_not_steered(there: Type, left: OwnedRows, place: Path, command: str) -> None:
     finish(left)
     result = there(command, left.job_id)
-    assert f"error: job {left.job_id} has ended: done" in result.stderr
+    assert f"error: job {left.job_id} has ended already: done" in result.stderr
     assert f"next:  mallorn show {left.job_id} --data {place}" in result.stderr
 
 
@@ -201,7 +201,7 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
     looked = mallorn("models", "--json")
     assert data(looked) == []
-    assert f"the service at {coordinator.url} is of user " in looked.stderr
+    assert f"the service at {coordinator.url} belongs to user " in looked.stderr
     assert f"add   --url {coordinator.url}" in looked.stderr
-    refused(mallorn("rm", "0a1b"), ", not yours")
+    refused(mallorn("rm", "0a1b"), "belongs to user")
     assert len(data(mallorn("models", "--json", "--url", coordinator.url))) == 1

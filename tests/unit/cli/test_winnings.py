@@ -72,7 +72,9 @@ def test_without_failures_it_says_none() -> None:
     calm = job(progress={"trials": 8, "failures": {}})
     assert describe_result(calm)[0].endswith("failures: none")
     choosy = job(progress={"trials": 8, "failures": {}, "unbuilt_candidates": 6})
-    assert describe_result(choosy)[0].endswith("failures: none; 6 left unbuilt: they unroll too far")
+    assert describe_result(choosy)[0].endswith(
+        "failures: none; 6 not built: their unrolled code is too large"
+    )
 
 
 def test_the_table_is_data_and_the_next_command_is_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -223,7 +223,7 @@ def test_what_only_measuring_brings_is_refused_with_a_mode_that_measures_nothing
         assert refused.status_code == 422, words
         assert (
             refused.json()["detail"]
-            == f"{words} is for jobs that measure candidates, and one-shot measures none"
+            == f"{words} is for jobs that measure candidates, and --mode one-shot measures none"
         )
         assert "--mode search" in refused.json()["hint"]
 

@@ -48,7 +48,7 @@ def test_an_upload_reports_its_progress(client: Client, model: Path) -> None:
 
 
 def test_a_model_that_is_too_large_is_explained(start: Start, model: Path) -> None:
-    said = pytest.raises(TooLarge, match="accepts models up to 1000 bytes")
+    said = pytest.raises(TooLarge, match="larger than 1000 bytes")
     with Client(start(max_model_bytes=1000).url) as client, said:
         client.upload(model)
 

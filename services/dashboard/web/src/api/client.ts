@@ -22,7 +22,7 @@ export type Query = { readonly [name: string]: string | number | boolean | null 
 
 /** Where a route is, relative to the page: a path prefix is kept. No id in a link leads to another route, as `..` would. */
 export function address(path: string, query: Query = {}, base: string = document.baseURI): string {
-  if (!/^[\w/-]+$/.test(path)) throw new ApiError(404, "There is no such thing here.", "");
+  if (!/^[\w/-]+$/.test(path)) throw new ApiError(404, "The named resource does not exist here.", "");
   const url = new URL(`api/v1/${path}`, base);
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, String(value));

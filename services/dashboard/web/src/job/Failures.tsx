@@ -20,7 +20,7 @@ export function Failures({ job }: { job: Job }): ReactNode {
       ) : (
         kinds.map(([outcome, count]) => <Kind key={outcome} jobId={job.id} outcome={outcome} count={count} />)
       )}
-      {left > 0 && <p className="note">{count(left)} left unbuilt: they unroll too far.</p>}
+      {left > 0 && <p className="note">{count(left)} not built: their unrolled code is too large.</p>}
     </section>
   );
 }
