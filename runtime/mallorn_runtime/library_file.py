@@ -80,8 +80,8 @@ def read_library_file(path: str | os.PathLike[str]) -> LibraryFile:
         number = meta["format"]
         if number != FORMAT:
             raise LibraryRefused(
-                f"the metadata of {path} has format {number!r:.20}, and this version of mallorn-runtime reads "
-                f"format {FORMAT}: install the version that belongs to the Mallorn that compiled it"
+                f"the metadata of {path} has format {number!r:.20}, and this version of mallorn-runtime "
+                f"reads format {FORMAT}: install the version that belongs to the Mallorn that compiled it"
             )
         inputs, outputs = (tuple(_read_specs(meta[key])) for key in ("inputs", "outputs"))
         ranges = {str(name): (int(low), int(high)) for name, (low, high) in meta["ranges"].items()}

@@ -55,14 +55,14 @@ class LoadedLibrary:
             raise OptionRefused(f"affinity is {sorted(cores)}; this process may use {sorted(allowed)}")
         if self._set_threads is None:
             raise OptionRefused(
-                f"{self.file.path} has no threads of its own, so they cannot be set: it was compiled without a "
-                "C compiler; set TVM_NUM_THREADS before this process starts"
+                f"{self.file.path} has no threads of its own, so they cannot be set: it was compiled without "
+                "a C compiler; set TVM_NUM_THREADS before this process starts"
             )
         wanted = threads or min(len(cores), self.file.meta.get("threads") or MOST_THREADS), cores
         if self._threads not in (None, wanted):
             raise OptionRefused(
-                f"{self.file.path} has other threads already, which a session of this process set: sessions of "
-                "a library share its threads"
+                f"{self.file.path} has other threads already, which a session of this process set: sessions "
+                "of a library share its threads"
             )
         mask = bytearray(max(cores, default=-1) // 64 * 8 + 8)
         for core in cores:
