@@ -24,6 +24,7 @@ _from_dlpack: Final = tvm_ffi.from_dlpack
 # Of an array of TVM; its own iterator takes four times as long.
 _get_item: Final = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 _get_item.release_gil = False
+_allocate: Final = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
 
 
 def empty(shape: Iterable[int], dtype: npt.DTypeLike = "float32") -> Array:
@@ -133,7 +134,9 @@ class Session:
                 tensor = _import_array(given)
             else:
                 tensor = _from_dlpack(given)
-                if tensor.data_ptr() % ALIGNMENT or not tensor.is_contiguous():
+                if not tensor.numel():
+                    tensor = _empty_tensor(tensor.shape, str(tensor.dtype))
+                elif tensor.data_ptr() % ALIGNMENT or not tensor.is_contiguous():
                     tensor = _copy(np.from_dlpack(given))
         except (AttributeError, TypeError):
             kind = type(value).__name__
@@ -226,6 +229,8 @@ def _to_array(spec: TensorSpec) -> Callable[[Any], Any]:
 
 def _import_array(value: Array) -> Any:
     """Return an array as a tensor of TVM, in the same memory if possible."""
+    if not value.size:
+        return _empty_tensor(value.shape, str(value.dtype))
     if value.flags.c_contiguous:
         try:
             tensor = _from_dlpack(value)
@@ -234,6 +239,11 @@ def _import_array(value: Array) -> Any:
         if not tensor.data_ptr() % ALIGNMENT:
             return tensor
     return _copy(value)
+
+
+def _empty_tensor(shape: tuple[int, ...], dtype: str) -> Any:
+    """Return a tensor without elements; TVM refuses the strides that numpy gives to such arrays."""
+    return _allocate(tvm_ffi.Shape(shape), tvm_ffi.dtype(dtype), tvm_ffi.device("cpu", 0), None)
 
 
 def _copy(value: Array) -> Any:
