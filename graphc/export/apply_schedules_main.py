@@ -120,10 +120,7 @@ def compile_with_records(
         manifest,
         compile_network.input_specs(model, manifest["input_shapes"]),
         library_metadata.output_specs(model, manifest),
-        {
-            "model": library_metadata.file_digest(Path(args.model)),
-            "schedules": library_metadata.file_digest(Path(directory, RECORDS[1])),
-        },
+        {"model": Path(args.model), "schedules": Path(directory, RECORDS[1])},
     )
     compile_network.export_library(executable, library, target, metadata)
     if cannot_run:

@@ -203,7 +203,7 @@ def apply_schedules(
     return mod
 
 
-def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, Any]) -> None:
+def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, object]) -> None:
     """Write the library with its metadata to a file; on CPUs with its own thread pool."""
     with thread_pool_source() as pool, TemporaryDirectory() as folder:
         (description := Path(folder, "metadata.c")).write_text(metadata_source(metadata))

@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 
 from benchmarks.networks.quantised import QUANTISED
-from mallorn.core.values.library_origin import LibraryOrigin
+from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.export import compile_network
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
 from mallorn.graphc.export.export_checks import LARGEST_ERROR, largest_allowed_error
@@ -54,8 +54,8 @@ class Quantised(Example):
 
 def compile_example(example: Example, dynamic: Any = None) -> Path:
     library = example.folder / "model.so"
-    origin = LibraryOrigin(job="1234", input_ranges=example.graph.input_ranges)
-    compile_model(example.path, None, example.target, example.recipe, str(library), {}, dynamic, origin)
+    manifest = Manifest(job="1234", target={}, recipe=example.recipe, input_ranges=example.graph.input_ranges)
+    compile_model(example.path, None, example.target, example.recipe, str(library), {}, dynamic, manifest)
     return library
 
 
@@ -138,9 +138,9 @@ def test_a_decoder_takes_its_caches_back_without_a_copy(libraries: Any, runtime_
     example, library = libraries("decoder")
     script = """
 import json, sys, numpy as np
-from mallorn_runtime import Session, session as module
-copied, copy = [], module._copy
-module._copy = lambda value: (copied.append(value.shape), copy(value))[1]
+from mallorn_runtime import Session, tensors
+copied, copy = [], tensors.copy_array
+tensors.copy_array = lambda value: (copied.append(value.shape), copy(value))[1]
 session, tokens = Session(sys.argv[1]), [3]
 cache = {f"past.{k}": np.zeros((1, 2, 0, 16), "float32") for k in ("key", "value")}
 for step in range(int(sys.argv[2])):
@@ -288,7 +288,7 @@ def test_the_example_in_cpp_is_short_and_computes_the_same(
     assert sum(len(path.read_text().splitlines()) for path in source.iterdir()) < CPP_LINES
     folder = run_python(runtime_python, "import mallorn_runtime as m; print(m.cmake_folder())").strip()
     cmake = shutil.which("cmake")
-    assert cmake, "make runtime installs CMake where there is none"
+    assert cmake, "make test-acceptance installs CMake where there is none"
     configure = [cmake, "-S", str(source), "-B", str(tmp_path), f"-Dmallorn_runtime_DIR={folder}"]
     env = os.environ | {"CXX": str(CPP)}
     for command in (configure, [cmake, "--build", str(tmp_path)]):

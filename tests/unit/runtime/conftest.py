@@ -34,7 +34,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"job": "1234", "versions": {"mallorn": "0"}},
         specs(x=[4, 8], b=[8]),
         specs(y=[4, 8], same=[8], weight=[8]),
-        {"model": "ab"},
+        {"model": Path(__file__)},
     )
     path = tmp_path_factory.mktemp("library") / "model.so"
     export_library(tvm.compile(builder.get(), target), str(path), target, metadata)

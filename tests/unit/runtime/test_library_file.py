@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mallorn_runtime import LibraryRefused, Session, TensorSpec, library_file, read_library_file
+from mallorn_runtime import LibraryRefused, Session, TensorInfo, library_file, read_library_file
 from tests.fixtures.elf_files import AARCH64, METADATA, X86_64, elf_bytes, write_library_file
 
 HERE = X86_64 if platform.machine() == "x86_64" else AARCH64
@@ -26,8 +26,8 @@ def test_names_types_shapes_and_ranges_are_read(tmp_path: Path) -> None:
     spec = {"name": "x", "dtype": "int64", "shape": ["batch", 3]}
     path = write_library_file(tmp_path / "model.so", inputs=[spec], ranges={"batch": [1, 8]}, job="j1")
     library = read_library_file(path)
-    assert library.inputs == (TensorSpec("x", "int64", ("batch", 3)),)
-    assert library.outputs == (TensorSpec("y", "float32", (4, 16)),)
+    assert library.inputs == (TensorInfo("x", "int64", ("batch", 3)),)
+    assert library.outputs == (TensorInfo("y", "float32", (4, 16)),)
     assert library.ranges == {"batch": (1, 8)}
     assert library.meta["job"] == "j1"
 
