@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page wheel run test test-all test-page torch picture hours lint format typecheck layers house checks bases lock audit clean
+.PHONY: help setup page wheel runtime run test test-all test-page torch picture hours lint format typecheck layers house checks bases lock audit clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -28,6 +28,7 @@ ZIGLANG := ziglang==0.16.0
 UV := uv==0.13.8
 BUILD := build==1.6.1 twine==7.0.0 cyclonedx-bom==7.5.0
 PIP_AUDIT := pip-audit==2.10.1
+CMAKE := cmake==4.4.5
 
 # TVM links its kernels with the first of g++, gcc, clang and cc on PATH: .venv/bin/cc is there where the system has none.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -120,6 +121,12 @@ test-%: setup ## one folder of tests: unit, simulation, integration, contract, m
 test-edges: setup ## what waits more than it computes, side by side: contract, migration and faults
 	@$(PYTEST) tests/contract tests/migration tests/faults $(PYTEST_ARGS)
 
+test-outside test-acceptance: .venv/cmake
+
+.venv/cmake: .venv/ready
+	@command -v cmake >/dev/null || .venv/bin/python -m pip --disable-pip-version-check --quiet install $(CMAKE)
+	touch $@
+
 test-outside: setup ## the service from outside: acceptance and hours
 	@$(PYTEST) tests/acceptance tests/hours $(PYTEST_ARGS)
 
@@ -165,6 +172,7 @@ format: setup ## let ruff mend and format the code
 typecheck: setup ## mypy, strict
 	@mypy
 	mypy examples
+	mypy runtime/mallorn_runtime
 
 layers: setup ## import-linter: who may import whom; and make house
 	@failed=0
@@ -174,6 +182,11 @@ layers: setup ## import-linter: who may import whom; and make house
 
 house: setup ## figures of the house against their budgets in house.toml
 	@python -m benchmarks.house_budget
+
+runtime: setup ## build the wheel of mallorn-runtime into dist, with TVM's runtime out of .venv
+	@rm -rf runtime/build
+	python -m pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir dist ./runtime
+	ls dist/mallorn_runtime-*.whl
 
 bases: setup ## fit anew the bases that come along, from the measurements that do (docs/knowledge.md)
 	@python -m benchmarks.ship
@@ -202,5 +215,5 @@ audit: ## compare requirements/lock.txt with the vulnerabilities that PyPI knows
 	build/audit/bin/pip-audit --requirement requirements/lock.txt --no-deps --disable-pip --progress-spinner off
 
 clean: ## remove what was built and the caches, but not .venv
-	@rm -rf build dist services/dashboard/static services/dashboard/web/node_modules ./*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf build dist runtime/build services/dashboard/static services/dashboard/web/node_modules ./*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -236,7 +236,7 @@ def bench(
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
     """Compile a model; warn if tasks lack a schedule. Raises InvalidRequest if all do."""
     print_note(f"compiling for {exported.target}")
-    build = model.compile(exported.create_database_folder(model.folder), library)
+    build = model.compile(exported.create_database_folder(model.folder), library, exported.manifest)
     for problem in build.problems[:PROBLEMS_SHOWN]:
         line = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {line} cannot be used and is left out: {problem.error}")

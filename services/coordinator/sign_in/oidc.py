@@ -17,7 +17,7 @@ from mallorn.services.coordinator.sign_in.browser_sessions import (
     set_session_cookie,
     web_page_url,
 )
-from mallorn.services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, Refused
+from mallorn.services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, SignInRefused
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.authenticator import READMIT_HINT
 from mallorn.services.coordinator.web.caller_dependencies import cookie_name
@@ -68,15 +68,17 @@ def complete_sign_in(
     is_whole = len(values) == len(KEPT) and all(values)
     secrets = dict(zip(KEPT, values, strict=True)) if is_whole else {}
     if not secrets or secrets["state"] != state:
-        raise Refused("this sign-in was started in another browser, or too long ago", hint="sign in again")
+        raise SignInRefused(
+            "this sign-in was started in another browser, or too long ago", hint="sign in again"
+        )
     if error or not code:
         reason = error[:200] or "the answer has no authorization code"
-        raise Refused(f"{provider.name} did not sign you in: {reason}", hint="sign in again")
+        raise SignInRefused(f"{provider.name} did not sign you in: {reason}", hint="sign in again")
     nonce, verifier = secrets["nonce"], secrets["verifier"]
     owner, scopes = provider.exchange_code_for_owner(code, _callback_url(request), nonce, verifier)
     with parts.database.transaction() as session:
         if Owners(session).is_banned(owner):
-            raise Refused(f"{owner} is banned from this service", hint=READMIT_HINT)
+            raise SignInRefused(f"{owner} is banned from this service", hint=READMIT_HINT)
         cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
     response = RedirectResponse(web_page_url(request), REDIRECT)
     response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="lax")
