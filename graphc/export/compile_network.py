@@ -314,13 +314,18 @@ def why_it_cannot_run(target: Any) -> str:
     cpuinfo = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
     flags = next((line.partition(":")[2] for line in cpuinfo.splitlines() if line.startswith("flags")), "")
     cpu_flags = set(map(_normalize_feature_name, flags.split()))
-    required = {str(feature) for feature in llvm_get_cpu_features(target)}
     lacking = [
         name
-        for name in VECTORS
-        if name in required and cpu_flags and _normalize_feature_name(name) not in cpu_flags
+        for name in required_cpu_features(target)
+        if cpu_flags and _normalize_feature_name(name) not in cpu_flags
     ]
     return f"the schedules are for {mcpu}; this processor lacks {', '.join(lacking)}" if lacking else ""
+
+
+def required_cpu_features(target: Any) -> list[str]:
+    """Return the CPU features that code for the target may use; empty if it is no CPU."""
+    features = {str(feature) for feature in llvm_get_cpu_features(target)} if is_cpu(target) else set()
+    return [name for name in VECTORS if name in features]
 
 
 def _normalize_feature_name(feature: str) -> str:

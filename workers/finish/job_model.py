@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
+from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import DATABASE
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.compiled_library_cache import KnownLibraries
@@ -105,6 +106,14 @@ class JobModel:
         if unmatched := {winner.contest.task.name for winner in winners} & set(description.missing):
             raise ExportFailed(f"{LOST}: {', '.join(sorted(unmatched))}", hint=TUNE_AGAIN)
         return TunedModel(tuple(winners), directory, library, description)
+
+    def compile_with_rules(self, build: TunedModel, dynamic: Dynamic) -> TunedModel:
+        """Compile a build of a model with free dimensions again, with the rules of `dynamic`
+        on which tuned size computes inputs of which sizes."""
+        library = self.whole_model.folder / f"{build.directory.name}-by-rules.so"
+        child_directory = self.whole_model.folder / build.directory.name
+        compiled = replace(self.whole_model, dynamic=dynamic).compile(child_directory, library)
+        return replace(build, library=library, compiled=compiled)
 
     @contextmanager
     def lock_host_for_timing(self) -> Iterator[bool]:

@@ -166,6 +166,7 @@ def compile_model(
         outputs=outputs,
         bytes=Path(out_so).stat().st_size,
         seconds=time.monotonic() - started_sec,
+        cpu_features=stock.required_cpu_features(tvm_target),
     )
 
 
