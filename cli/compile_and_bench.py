@@ -24,6 +24,7 @@ from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdo
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
+from mallorn.core.values.library_origin import origin_in_manifest
 from mallorn.core.values.manifest import Version
 from mallorn.onnx_export import find_model_file
 from mallorn.results.speedup import compare_with_rival
@@ -236,7 +237,9 @@ def bench(
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
     """Compile a model; warn if tasks lack a schedule. Raises InvalidRequest if all do."""
     print_note(f"compiling for {exported.target}")
-    build = model.compile(exported.create_database_folder(model.folder), library)
+    build = model.compile(
+        exported.create_database_folder(model.folder), library, origin_in_manifest(exported.manifest)
+    )
     for problem in build.problems[:PROBLEMS_SHOWN]:
         line = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {line} cannot be used and is left out: {problem.error}")

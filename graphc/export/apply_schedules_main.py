@@ -91,7 +91,7 @@ def compile_with_records(
     os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it runs on cores outside its affinity
     if manifest["target"]["kind"] == "cuda":
         prepare_stock_tvm()
-    from mallorn.graphc.export import compare_with_onnxruntime, compile_network
+    from mallorn.graphc.export import compare_with_onnxruntime, compile_network, library_metadata
 
     target = compile_network.read_target(manifest["target"])
     cannot_run = compile_network.why_it_cannot_run(target)
@@ -115,7 +115,17 @@ def compile_with_records(
     executable = compile_network.build_library(
         mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory
     )
-    compile_network.export_library(executable, library, target)
+    metadata = library_metadata.describe_library(
+        target,
+        manifest,
+        compile_network.input_specs(model, manifest["input_shapes"]),
+        library_metadata.output_specs(model, manifest),
+        {
+            "model": library_metadata.file_digest(Path(args.model)),
+            "schedules": library_metadata.file_digest(Path(directory, RECORDS[1])),
+        },
+    )
+    compile_network.export_library(executable, library, target, metadata)
     if cannot_run:
         return report | {"latency_ms": None, "not_run": cannot_run}
     inputs = compile_network.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])

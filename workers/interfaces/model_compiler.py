@@ -11,6 +11,7 @@ from typing import Any
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import GraphReport, RemainingCopy, StoredRecipe, TensorSpec
+from mallorn.core.values.library_origin import LibraryOrigin
 from mallorn.graphc.phases import PassEntry
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.sandbox.landlock import READ
@@ -105,7 +106,7 @@ class Compiled:
     outputs: list[TensorSpec]
     bytes: int
     seconds: float
-    cpu_features: list[str] = field(default_factory=list)  # that it needs, as LLVM names them
+    cpu_features: list[str] = field(default_factory=list)  # that it needs, as Linux names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +252,11 @@ class ModelCompiler(Child):
         out_so: str,
         input_shapes: Shapes,
         dynamic: Dynamic | None = None,
+        origin: LibraryOrigin | None = None,
     ) -> Compiled:
         """Run the recipe's graph passes, apply the schedules, embed weights in the
         schedules' layouts and export `out_so`. With `dynamic`, the library serves all sizes
-        of the free dimensions."""
+        of the free dimensions. Its metadata names the `origin`."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(

@@ -186,7 +186,7 @@ class Library(Value):
     digest: Annotated[str, Field(description="SHA-256 of its bytes.")]
     bytes: int
     cpu_features: Annotated[
-        list[str], Field(description="Features of the CPU that it needs, as LLVM names them.")
+        list[str], Field(description="Features of the CPU that it needs, as Linux names them.")
     ] = []
 
 

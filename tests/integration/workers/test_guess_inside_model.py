@@ -232,7 +232,7 @@ def test_what_was_decided_inside_a_model_is_not_decided_again(workshop, model, m
 def compiled(workshop):
     """The names of the libraries that are compiled, in order; each is written."""
 
-    def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None):
+    def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None, **_):
         names.append(Path(out_so).name)
         return replace(COMPILED, bytes=Path(out_so).write_bytes(b"machine code"))
 
