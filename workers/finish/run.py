@@ -238,9 +238,11 @@ class FinishRun:
             return
         with self.step_log.time_step("export"):
             add = partial(self._add_checked_library, directory, built)
-            self.report.library = self.step_log.attempt(KEEP, add) if is_correct else None
-        if self.report.library is None:
+            library = self.step_log.attempt(KEEP, add) if is_correct else None
+        if library is None:
             self.report.no_library_reason = NOT_CHECKED
+        else:
+            self.report.library = library
 
     def _add_checked_library(self, directory: Path, built: TunedModel) -> Library | None:
         dynamic = read_manifest(directory / MANIFEST).dynamic
