@@ -26,7 +26,8 @@ MACHINES = {
     "aarch64": ElfMachine(183, b".rodata"),
 }
 ALIGNMENT = 64
-_HEADER, _SECTION_HEADER, _SYMBOL = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ"), "<IBBHQQ"
+_HEADER, _SECTION_HEADER = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
 _PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3
 _GLOBAL_OBJECT = 0x11
 
@@ -55,14 +56,14 @@ def write_data_object(path: Path, machine: ElfMachine, symbol: str, content: mem
     """Write a relocatable ELF file whose only global symbol is read-only data."""
     names = b"\0" + b"\0".join([machine.section, b".note.GNU-stack", b".symtab", b".strtab"]) + b"\0"
     strings = b"\0" + symbol.encode() + b"\0"
-    symbols = bytes(24) + struct.pack(_SYMBOL, 1, _GLOBAL_OBJECT, 0, 1, 0, content.nbytes)
+    symbols = bytes(_SYMBOL.size) + _SYMBOL.pack(1, _GLOBAL_OBJECT, 0, 1, 0, content.nbytes)
     # Name, type, flags, content, index of linked section, first global symbol, alignment, entry size
-    sections = [
+    sections: list[tuple[bytes, int, int, memoryview, int, int, int, int]] = [
         (machine.section, _PROGBITS, _ALLOCATED | machine.section_flags, content, 0, 0, ALIGNMENT, 0),
-        (b".note.GNU-stack", _PROGBITS, 0, b"", 0, 0, 1, 0),  # the stack is not executable
-        (b".symtab", _SYMTAB, 0, symbols, 4, 1, 8, 24),
-        (b".strtab", _STRTAB, 0, strings, 0, 0, 1, 0),
-        (b".strtab", _STRTAB, 0, names, 0, 0, 1, 0),  # of the sections' names
+        (b".note.GNU-stack", _PROGBITS, 0, memoryview(b""), 0, 0, 1, 0),  # the stack is not executable
+        (b".symtab", _SYMTAB, 0, memoryview(symbols), 4, 1, 8, _SYMBOL.size),
+        (b".strtab", _STRTAB, 0, memoryview(strings), 0, 0, 1, 0),
+        (b".strtab", _STRTAB, 0, memoryview(names), 0, 0, 1, 0),  # of the sections' names
     ]
     headers = [bytes(_SECTION_HEADER.size)]
     with path.open("wb") as file:
@@ -70,8 +71,7 @@ def write_data_object(path: Path, machine: ElfMachine, symbol: str, content: mem
         for name, kind, flags, data, link, info, alignment, entry_size in sections:
             file.write(bytes(-file.tell() % alignment))
             place = names.index(b"\0" + name + b"\0") + 1, kind, flags, 0, file.tell()
-            size = len(data) if isinstance(data, bytes) else data.nbytes
-            headers.append(_SECTION_HEADER.pack(*place, size, link, info, alignment, entry_size))
+            headers.append(_SECTION_HEADER.pack(*place, data.nbytes, link, info, alignment, entry_size))
             file.write(data)
         file.write(bytes(-file.tell() % 8))
         table = file.tell()
