@@ -57,18 +57,15 @@ class ScheduleDirectory:
         for name in DATABASE:
             shutil.copyfile(self.file(name), folder / name)
         if self.is_for_another:
-            records = self._records_for_another(self.file(RECORDS).read_text())
-            (folder / RECORDS).write_text("".join(records))
+            records = []
+            for line in self.file(RECORDS).read_text().splitlines():
+                # Tensor instructions are those of the schedules' own CPU. Torn lines are left out, too.
+                with suppress(ValueError, LookupError, TypeError):
+                    workload, (trace, seconds, _, arguments) = json.loads(line)
+                    if '"Tensorize"' not in line:
+                        records.append(json.dumps([workload, [trace, seconds, self.target.attrs, arguments]]))
+            (folder / RECORDS).write_text("".join(f"{record}\n" for record in records))
         return folder
-
-    def _records_for_another(self, text: str) -> Iterator[str]:
-        """Yield the tuning records with the other target, except torn lines and records with
-        instructions of their own target's CPU."""
-        for line in text.splitlines():
-            with suppress(ValueError, LookupError, TypeError):
-                workload, record = json.loads(line)
-                if '"Tensorize"' not in line:
-                    yield json.dumps([workload, [*record[:2], self.target.attrs, *record[3:]]]) + "\n"
 
     def for_target(self, text: str) -> Self:
         """Return the same schedules for another CPU: `aarch64`, `x86-64` or a target."""

@@ -101,7 +101,9 @@ def schedules(
 def fetch(
     job: JobArgument,
     library: Annotated[bool, typer.Option("--library", help="Only the compiled model, model.so.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Directory for the files; default: ./mallorn-JOB.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Directory for the files; default: ./mallorn-JOB.")
+    ] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     *,
@@ -110,7 +112,7 @@ def fetch(
     """Download a job's schedules and its compiled model."""
     with open_reader(*place) as api:
         handle = api.job(job)
-        directory = out or Path(f"mallorn-{handle.id}")
+        directory = folder or Path(f"mallorn-{handle.id}")
         if library:
             handle.library(directory / LIBRARY)
         else:

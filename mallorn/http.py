@@ -197,27 +197,27 @@ class Connection:
         keeps breaking.
         """
         part, etag, retries = file.with_name(f".{file.name}.part"), "", Retries(DOWNLOAD_RETRIES)
-        known = f'"{sha256_of(file)}"' if file.is_file() else None
-        with part.open("wb") as received:
+        own_etag = f'"{sha256_of(file)}"' if file.is_file() else None
+        with part.open("wb") as part_file:
             try:
                 while True:
-                    headers = {"Range": f"bytes={received.tell()}-", "If-Range": etag} if etag else {}
-                    headers |= {} if known is None else {"If-None-Match": known}
+                    headers = {"Range": f"bytes={part_file.tell()}-", "If-Range": etag} if etag else {}
+                    headers |= {} if own_etag is None else {"If-None-Match": own_etag}
                     try:
                         with self.stream(path, headers) as response:
                             if response.status_code == httpx.codes.NOT_MODIFIED:
                                 return
                             if response.status_code != httpx.codes.PARTIAL_CONTENT:
-                                received.seek(0)
-                                received.truncate()
+                                part_file.seek(0)
+                                part_file.truncate()
                             etag = response.headers.get("ETag", "")
                             for chunk in response.iter_bytes():
-                                received.write(chunk)
+                                part_file.write(chunk)
                                 retries.failures = 0
                         break
                     except AnswerLost as error:
                         retries.pause_after(error)
-                received.flush()
+                part_file.flush()
                 if etag != f'"{sha256_of(part)}"':
                     message = f"what {self.url} sent of {path} is damaged: its digest is wrong"
                     raise Unavailable(message, hint="type the command again")

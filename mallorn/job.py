@@ -14,7 +14,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
-from mallorn.core.values.finish_report import Library
+from mallorn.core.values.finish_report import StoredLibrary
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.manifest import LIBRARY, MANIFEST, read_manifest
 from mallorn.core.values.verdict import Verdict
@@ -246,12 +246,12 @@ class Job:
         none. Raises what `schedules` and `library` raise.
         """
         root = Path(directory)
-        earlier = _library_of(root)
+        old_library = _library_of(root)
         self.schedules(root)
         file = root / LIBRARY
         if _library_of(root) is not None:
             self.library(file)
-        elif earlier is not None and file.is_file() and sha256_of(file) == earlier.digest:
+        elif old_library is not None and file.is_file() and sha256_of(file) == old_library.digest:
             file.unlink()
         return root
 
@@ -259,7 +259,7 @@ class Job:
         return self._update_status(self._connection.post(f"/jobs/{self.id}/{verb}", body))
 
 
-def _library_of(directory: Path) -> Library | None:
+def _library_of(directory: Path) -> StoredLibrary | None:
     """Return what a directory's manifest says of its library; None without a valid one."""
     try:
         return read_manifest(directory / MANIFEST).library

@@ -215,7 +215,7 @@ def export_library(executable: Any, library: str, target: Any, metadata: Mapping
     cross = cross_linking.cross_compiler(target)
     with thread_pool_source() as pool, TemporaryDirectory() as folder:
         (description := Path(folder, "metadata.c")).write_text(metadata_source(metadata))
-        options: dict[str, Any] = {"addons": [str(description)]}
+        options: dict[str, object] = {"addons": [str(description)]}
         if is_cpu(target):
             options = {
                 "addons": [str(description), str(pool)],

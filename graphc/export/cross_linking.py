@@ -20,17 +20,17 @@ def cross_compiler(target: Any) -> list[str]:
 
     Raises Refused if zig is not installed, or does not link for this CPU.
     """
-    architecture, here = target_architecture(target), platform.machine()
-    if architecture == here:
+    architecture, host = target_architecture(target), platform.machine()
+    if architecture == host:
         return []
     if architecture not in LINKABLE:
         raise export_checks.Refused(
-            f"a library for {architecture} cannot be linked on {here}",
-            f"compile on a machine with {architecture}; from here: {', '.join(LINKABLE)}",
+            f"a library for {architecture} cannot be linked on {host}",
+            f"compile on a machine with {architecture}; from this one: {', '.join(LINKABLE)}",
         )
     if find_spec(ZIG) is None:
         raise export_checks.Refused(
-            f"to link a library for {architecture} on {here}, a linker for it is needed",
+            f"to link a library for {architecture} on {host}, a linker for it is needed",
             f"pip install {ZIG}",
         )
     return [sys.executable, "-m", ZIG, "cc", "-target", f"{architecture}-linux-gnu.{GLIBC}"]

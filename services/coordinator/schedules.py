@@ -111,8 +111,8 @@ def job_library(
     headers = {"ETag": f'"{library.digest}"', "Accept-Ranges": "bytes"}
     if if_none_match == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    asked = _REST.fullmatch(range_header or "") if if_range in (None, headers["ETag"]) else None
-    start = int(asked[1]) if asked and int(asked[1]) < library.bytes else 0
+    range_match = _REST.fullmatch(range_header or "") if if_range in (None, headers["ETag"]) else None
+    start = int(range_match[1]) if range_match and int(range_match[1]) < library.bytes else 0
     headers["Content-Length"] = str(library.bytes - start)
     headers["Content-Disposition"] = f'attachment; filename="{LIBRARY}"'
     if start:

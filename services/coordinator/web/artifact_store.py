@@ -68,7 +68,14 @@ class Store:
         so that its absence can be answered. Raises StoreAway, NotFound."""
         with open_artifact(uri) as (fs, path):
             file = fs.open(path, "rb")
-        return _read_chunks(file, start)
+
+        def read_chunks() -> Iterator[bytes]:
+            with file:
+                file.seek(start)
+                while chunk := file.read(CHUNK_BYTES):
+                    yield chunk
+
+        return read_chunks()
 
     def zip_directory(self, uri: str) -> Iterator[bytes]:
         """Yield the bytes of a directory's zip archive while it is being packed."""
@@ -84,13 +91,6 @@ class Store:
                         file.write(chunk)
                         yield buffer.take_written_bytes()
         yield buffer.take_written_bytes()
-
-
-def _read_chunks(file: IO[bytes], start: int) -> Iterator[bytes]:
-    with file:
-        file.seek(start)
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
 
 
 class _ArchiveBuffer:
