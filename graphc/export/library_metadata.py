@@ -1,6 +1,7 @@
 """Metadata of a library: JSON in an ELF section, which `mallorn_runtime` reads before loading."""
 
 import json
+import platform
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -36,6 +37,14 @@ def required_cpu_features(target: Any) -> list[str]:
         return []
     features = {str(feature) for feature in llvm_get_cpu_features(cpu)}
     return [name for feature, name in CPU_FEATURES.items() if feature in features]
+
+
+def target_architecture(target: Any) -> str:
+    """Return the target's CPU architecture as `platform.machine` names it; by default this machine's."""
+    cpu = target if target.kind.name == "llvm" else target.host
+    triple = "" if cpu is None else str(cpu.attrs.get("mtriple", ""))
+    architecture = triple.partition("-")[0] or platform.machine()
+    return {"arm64": "aarch64", "amd64": "x86_64"}.get(architecture, architecture)
 
 
 def describe_library(
