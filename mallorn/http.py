@@ -269,7 +269,12 @@ def error_from(response: httpx.Response) -> MallornError:
         hint = PROXY_LIMIT if fallback is errors.TooLarge else ""
         return fallback(f"HTTP {response.status_code} from {response.url}", hint=hint)
     kind = _BY_NAME.get(str(body.get("error")), fallback)
-    error = kind(str(body["detail"]), hint=str(body.get("hint") or ""))
+    message, request_id = str(body["detail"]), str(body.get("request_id") or "")
+    # An operator finds the details of such an error in the coordinator's log.
+    if request_id and response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        message = f"{message} (request {request_id})"
+    error = kind(message, hint=str(body.get("hint") or ""))
+    error.request_id = request_id
     delay = response.headers.get("Retry-After", "")
     if isinstance(error, errors.TooMany) and delay.isdecimal():
         error.retry_sec = int(delay)

@@ -27,7 +27,7 @@ BODY: Final = {"required": True, "content": {"application/octet-stream": {"schem
 
 
 @router.put("", openapi_extra={"requestBody": BODY})
-async def put_model(
+async def upload_model(
     request: Request,
     parts: PartsDep,
     owner: OwnerDep,

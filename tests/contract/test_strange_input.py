@@ -29,7 +29,7 @@ QUERIES = {
 def assert_ours(answer: httpx.Response) -> None:
     assert answer.status_code < 500, answer.text
     if answer.is_error:
-        assert sorted(answer.json()) == ["detail", "error", "hint"]
+        assert sorted(answer.json()) == ["detail", "error", "hint", "request_id"]
 
 
 @pytest.fixture

@@ -119,6 +119,15 @@ def test_what_the_proxy_takes_is_what_the_coordinator_takes(
     assert "client_max_body_size" in refused.value.hint
 
 
+def test_links_keep_the_path_that_the_proxy_removes(start: Start, model: Path, tmp_path: Path) -> None:
+    coordinator = start()
+    with nginx(tmp_path, coordinator) as url, Client(url) as client:
+        body = {"model_id": client.upload(model).id, "target": {"kind": "llvm", "num-cores": 2}, "trials": 1}
+        answer = httpx.post(f"{url}/api/v1/jobs", json=body)
+        assert answer.status_code == 201
+        assert httpx.get(httpx.URL(url).join(answer.headers["Location"])).json()["id"] == answer.json()["id"]
+
+
 def announced(url: str, size_bytes: int) -> str:
     """What is said of an upload of this size before any of it is sent."""
     address = httpx.URL(url)

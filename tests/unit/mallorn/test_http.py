@@ -46,6 +46,20 @@ def test_an_error_in_a_traceback_shows_its_next_step() -> None:
     assert str(errors.NotFound("gone")) == "gone"
 
 
+def test_a_client_tells_the_id_where_the_log_says_more() -> None:
+    body = {
+        "error": "Unavailable",
+        "detail": "the database does not answer",
+        "hint": "",
+        "request_id": "here",
+    }
+    error = mallorn.http.error_from(httpx.Response(503, json=body))
+    assert isinstance(error, errors.Unavailable)
+    assert error.message == "the database does not answer (request here)"
+    refused = mallorn.http.error_from(httpx.Response(404, json={**body, "error": "NotFound"}))
+    assert (refused.message, refused.request_id) == ("the database does not answer", "here")
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
 def test_a_proxy_is_not_asked_for_what_runs_on_this_machine(
