@@ -162,6 +162,9 @@ class Connection:
             except Unavailable as error:
                 retries.pause_after(error)
 
+    def patch(self, path: str, body: Any) -> Any:
+        return self._json("PATCH", path, json=body)
+
     def delete(self, path: str) -> Any:
         """Send a DELETE request; return the JSON of what remains, such as a job, or None."""
         return self._json("DELETE", path)

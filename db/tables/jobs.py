@@ -34,6 +34,8 @@ class Job(Base):
         Index("ix_jobs_owner_created", "owner", "created_at"),
         Index("ix_jobs_state", "state"),
         Index("ix_jobs_finished", "finished_at"),
+        Index("ix_jobs_created", "created_at"),
+        Index("ix_jobs_model", "model_id"),
         # Few rows: jobs whose files must still be deleted.
         partial_index(
             "ix_jobs_leftovers", "deleted_at", condition="deleted_at is not null and export_uri is not null"
@@ -93,6 +95,17 @@ class Job(Base):
     def has_auto_budget(self) -> bool:
         """Whether the job has no budget and tunes as long as that is worthwhile."""
         return self.trials is None and self.minutes is None
+
+
+class JobLabel(Base):
+    """A label that an owner gave a job: a key, with a value that may be empty."""
+
+    __tablename__ = "job_labels"
+    __table_args__ = (Index("ix_job_labels_key", "key", "value", "job_id"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]
 
 
 class Task(Base):

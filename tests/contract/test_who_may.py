@@ -40,6 +40,7 @@ ADMINS: Final = {
 # Bodies without which a request is refused for another reason.
 BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "POST /api/v1/jobs": {"json": {"model_id": "0" * 64, "target": {"kind": "llvm"}, "trials": 1}},
+    "PATCH /api/v1/jobs/{job_id}": {"json": {"labels": {"nightly": ""}}},
     "POST /api/v1/keys": {"json": {"name": "ci"}},
 }
 

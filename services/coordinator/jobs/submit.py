@@ -22,7 +22,7 @@ from mallorn.core.version import API
 from mallorn.core.virtual_devices import add_virtual_device, check_files
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.job_events_and_warnings import Events
-from mallorn.db.repositories.jobs import Jobs, NewJob
+from mallorn.db.repositories.jobs import JobLabels, Jobs, NewJob
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
@@ -110,6 +110,7 @@ def create_or_find_job(
         if is_new:
             check_cost_model(session, request.options.cost_model)
             check_work_quotas(session, parts.settings, owner)
+            JobLabels(session).change(job.id, request.labels)
             Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))
         answer = job_out(session, job)
     if is_new:
