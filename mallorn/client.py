@@ -20,7 +20,7 @@ from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
 from mallorn.http import Connection
 from mallorn.job import Job
-from mallorn.model_upload import ModelUpload, Progress, UploadStream
+from mallorn.model_upload import ModelUpload, Progress, Uploader
 from mallorn.onnx_export import as_onnx
 from mallorn.wording.format_values import short_name
 
@@ -65,13 +65,14 @@ class Client:
     ) -> UploadedModel:
         """Upload a model; the `id` of the result is the SHA-256 of the uploaded bytes.
 
+        Nothing is sent if the coordinator has these bytes of yours. An upload of a large
+        model that broke is resumed by the same call.
         An ONNX file is streamed from disk as it is, or in a tar if its weights are in other
         files. Any other model that `tune` accepts is first converted to ONNX here.
         """
         with as_onnx(model, example_inputs, dynamic_shapes) as file:
-            upload = ModelUpload.of(file)
-            stream = UploadStream(upload.chunks(), upload.size_bytes, progress)
-            answer = stream.put(self.connection, short_name(file.name))
+            uploader = Uploader(self.connection, ModelUpload.of(file), progress)
+            answer = uploader.upload(short_name(file.name))
         return self.connection.parse_as(UploadedModel, answer)
 
     def tune(

@@ -169,10 +169,17 @@ class Connection:
         """Send a DELETE request; return the JSON of what remains, such as a job, or None."""
         return self._json("DELETE", path)
 
-    def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: str) -> Any:
+    def put(
+        self,
+        path: str,
+        content: Iterator[bytes],
+        size_bytes: int,
+        timeout_sec: float | None = None,
+        **params: str,
+    ) -> Any:
         # Given the length, the coordinator can reject an upload that is too large at once.
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
-        return self._json("PUT", path, content=content, params=params, headers=headers, timeout=None)
+        return self._json("PUT", path, content=content, params=params, headers=headers, timeout=timeout_sec)
 
     @contextmanager
     def stream(

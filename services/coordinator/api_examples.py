@@ -14,6 +14,7 @@ TYPICAL: Final[dict[str, JsonValue]] = {
     "created_at": 1_795_000_000.0,
     "day": "2026-11-18",
     "full_name": "conv2d/xgboost@2",
+    "index": 0,
     "id": "2f3a6c1b0d9e8f70",
     "job_id": "2f3a6c1b0d9e8f70",
     "key": "mln_k3v9x2_SECRET",
@@ -28,6 +29,7 @@ TYPICAL: Final[dict[str, JsonValue]] = {
     "started_at": 1_795_000_002.0,
     "target": '{"kind":"llvm","mcpu":"skylake-avx512","num-cores":8}',
     "trials": 200,
+    "upload_id": "5b1e7c0a94d2f836",
     "worker": "host-1-4242-0",
     "workload": "4698dce24e19b7f2",
 }

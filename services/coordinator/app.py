@@ -26,6 +26,7 @@ from mallorn.services.coordinator.list_job_options import router as options
 from mallorn.services.coordinator.owner_access import router as owners
 from mallorn.services.coordinator.records_and_stats import router as records
 from mallorn.services.coordinator.reports import router as reports
+from mallorn.services.coordinator.resumable_uploads import router as uploads
 from mallorn.services.coordinator.retention_settings import router as retention
 from mallorn.services.coordinator.schedules import router as schedules
 from mallorn.services.coordinator.sign_in.browser_sessions import open_router as open_sessions
@@ -110,7 +111,19 @@ def create_app(settings: Settings) -> FastAPI:
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, list_and_show, pause_resume_cancel))
     of_jobs = *jobs, reports, events, schedules, records
-    for router in (models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention):
+    for router in (
+        models,
+        uploads,
+        *of_jobs,
+        options,
+        cost_models,
+        fleet,
+        keys,
+        owners,
+        sessions,
+        audit,
+        retention,
+    ):
         set_default_scopes(router)
         api.include_router(router)
     app.include_router(api, prefix=API)
