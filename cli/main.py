@@ -32,6 +32,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("pause", "mallorn.cli.jobs:pause"),
     ("resume", "mallorn.cli.tune_and_resume:resume"),
     ("cancel", "mallorn.cli.jobs:cancel"),
+    ("label", "mallorn.cli.jobs:label"),
     ("archive", "mallorn.cli.jobs:archive"),
     ("rm", "mallorn.cli.jobs:rm"),
     ("check", "mallorn.cli.check:check"),

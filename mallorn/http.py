@@ -165,14 +165,24 @@ class Connection:
             except Unavailable as error:
                 retries.pause_after(error)
 
+    def patch(self, path: str, body: Any) -> Any:
+        return self._json("PATCH", path, json=body)
+
     def delete(self, path: str) -> Any:
         """Send a DELETE request; return the JSON of what remains, such as a job, or None."""
         return self._json("DELETE", path)
 
-    def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: str) -> Any:
+    def put(
+        self,
+        path: str,
+        content: Iterator[bytes],
+        size_bytes: int,
+        timeout_sec: float | None = None,
+        **params: str,
+    ) -> Any:
         # Given the length, the coordinator can reject an upload that is too large at once.
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
-        return self._json("PUT", path, content=content, params=params, headers=headers, timeout=None)
+        return self._json("PUT", path, content=content, params=params, headers=headers, timeout=timeout_sec)
 
     @contextmanager
     def stream(
@@ -314,7 +324,12 @@ def error_from(response: httpx.Response) -> MallornError:
         hint = PROXY_LIMIT if fallback is errors.TooLarge else ""
         return fallback(f"HTTP {response.status_code} from {response.url}", hint=hint)
     kind = _BY_NAME.get(str(body.get("error")), fallback)
-    error = kind(str(body["detail"]), hint=str(body.get("hint") or ""))
+    message, request_id = str(body["detail"]), str(body.get("request_id") or "")
+    # An operator finds the details of such an error in the coordinator's log.
+    if request_id and response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        message = f"{message} (request {request_id})"
+    error = kind(message, hint=str(body.get("hint") or ""))
+    error.request_id = request_id
     delay = response.headers.get("Retry-After", "")
     if isinstance(error, errors.TooMany) and delay.isdecimal():
         error.retry_sec = int(delay)

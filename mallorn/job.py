@@ -4,7 +4,7 @@ import io
 import math
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
@@ -196,6 +196,10 @@ class Job:
         """
         # A false `auto` is left out, because older coordinators do not know it.
         return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
+
+    def change_labels(self, changes: Mapping[str, str | None]) -> JobStatus:
+        """Set labels, and remove those whose new value is None; the others stay."""
+        return self._update_status(self._connection.patch(f"/jobs/{self.id}", {"labels": dict(changes)}))
 
     def archive(self) -> JobStatus:
         """Hide an ended job from the list of jobs; all its data is kept."""

@@ -1,6 +1,5 @@
 """Checks of an output directory: only `force` overwrites schedules of another model."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,10 +76,7 @@ def check_job(directory: Path, job: Job, force: bool) -> None:
 
 def model_id_of(file: Path) -> str:
     """Return the id that the coordinator gives a model: the SHA-256 of the uploaded bytes."""
-    digest = hashlib.sha256()
-    for chunk in ModelUpload.of(file).chunks():
-        digest.update(chunk)
-    return digest.hexdigest()
+    return ModelUpload.of(file).compute_id()
 
 
 @contextmanager

@@ -2,9 +2,15 @@
 
 from posixpath import dirname
 
-from mallorn.core.artifact_uris import batch_uri, job_exports_uri, model_uri, open_store
+from mallorn.core.artifact_uris import (
+    batch_uri,
+    job_exports_uri,
+    model_uri,
+    open_store,
+    upload_uri,
+)
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
-from mallorn.db.repositories.stored_files import Models
+from mallorn.db.repositories.stored_files import Models, ModelUploads
 from mallorn.db.session import Database
 
 
@@ -30,6 +36,13 @@ def remove_export(database: Database, job_id: str, uri: str) -> None:
     with database.transaction() as session:
         if Removals(session).clear_export_uri(job_id):
             remove(job_exports_uri(uri))
+
+
+def delete_upload(database: Database, artifacts: str, upload_id: str) -> None:
+    """Delete an unfinished upload: first its parts, so that a failure leaves the row for a retry."""
+    remove(upload_uri(artifacts, upload_id))
+    with database.transaction() as session:
+        ModelUploads(session).delete(upload_id)
 
 
 def delete_model(database: Database, artifacts: str, model_id: str, owner: str) -> None:

@@ -51,6 +51,12 @@ OnlyOption = Annotated[
 ]
 
 
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="KEY[=VALUE]", help="A label of the job, to list it by; repeatable."),
+]
+
+
 class EffortOptions(NamedTuple):
     """The target of a tuning job, its budget and its seed."""
 

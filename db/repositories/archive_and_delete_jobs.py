@@ -19,6 +19,7 @@ from mallorn.db.tables import (
     FeatureRow,
     FinishStep,
     Job,
+    JobLabel,
     LeaseRow,
     Measurement,
     Model,
@@ -76,6 +77,7 @@ class Removals(Jobs):
         rounds = update(Round).where(Round.job_id == job_id)
         self.execute_and_count(rounds.values(reason={}, error="", worker=None))
         self._forget_log(job_id)
+        self.execute_and_count(delete(JobLabel).where(JobLabel.job_id == job_id))
         # Delete features of workloads that only private jobs used, and none still does.
         living = select(Task.id).join(Job).where(Job.deleted_at.is_(None), Task.workload_id == Workload.id)
         ids = select(Task.workload_id).where(Task.job_id == job_id)

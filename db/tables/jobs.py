@@ -25,6 +25,24 @@ class Model(Base):
     created_at: Mapped[CreatedAt]
 
 
+class ModelUpload(Base):
+    """An unfinished upload of a model, whose parts the artifact store holds until it is complete."""
+
+    __tablename__ = "model_uploads"
+    __table_args__ = (
+        UniqueConstraint("owner", "model_id"),
+        Index("ix_model_uploads_updated", "updated_at"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    model_id: Mapped[str]  # SHA-256 that the bytes must have
+    name: Mapped[str]
+    size_bytes: Mapped[int] = mapped_column(BigId)
+    part_bytes: Mapped[int] = mapped_column(BigId)  # size of each part but the last
+    updated_at: Mapped[CreatedAt]  # when it was opened, or the last part began to arrive
+
+
 class Job(Base):
     """A tuning job of an owner: a model, a target, a budget and options."""
 
@@ -34,6 +52,8 @@ class Job(Base):
         Index("ix_jobs_owner_created", "owner", "created_at"),
         Index("ix_jobs_state", "state"),
         Index("ix_jobs_finished", "finished_at"),
+        Index("ix_jobs_created", "created_at"),
+        Index("ix_jobs_model", "model_id"),
         # Few rows: jobs whose files must still be deleted.
         partial_index(
             "ix_jobs_leftovers", "deleted_at", condition="deleted_at is not null and export_uri is not null"
@@ -93,6 +113,17 @@ class Job(Base):
     def has_auto_budget(self) -> bool:
         """Whether the job has no budget and tunes as long as that is worthwhile."""
         return self.trials is None and self.minutes is None
+
+
+class JobLabel(Base):
+    """A label that an owner gave a job: a key, with a value that may be empty."""
+
+    __tablename__ = "job_labels"
+    __table_args__ = (Index("ix_job_labels_key", "key", "value", "job_id"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]
 
 
 class Task(Base):

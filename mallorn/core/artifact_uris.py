@@ -36,6 +36,11 @@ def model_uri(artifacts: str, model_id: str) -> str:
     return f"{artifacts.rstrip('/')}/models/{model_id}"
 
 
+def upload_uri(artifacts: str, upload_id: str) -> str:
+    """Return the URI of the directory with the parts of an unfinished upload of a model."""
+    return f"{artifacts.rstrip('/')}/uploads/{upload_id}"
+
+
 def export_uri(artifacts: str, job_id: str, target_key: str) -> str:
     """Return the URI of the directory that holds a job's exported schedules for one target."""
     return f"{artifacts.rstrip('/')}/exports/{job_id}/{target_key}"

@@ -15,6 +15,7 @@ class MallornError(Exception):
 
     status_code: ClassVar[int] = 500
     usual_hint: ClassVar[str] = ""
+    request_id: str = ""  # id of the request that failed, if a coordinator sent the error
 
     def __init__(
         self, message: str | None = None, *, hint: str = "", suggest: Mapping[str, object] | None = None

@@ -2,14 +2,17 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp
 
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from mallorn.services.coordinator.api_docs_page import add_docs
+from mallorn.services.coordinator.api_examples import Document, add_examples
 from mallorn.services.coordinator.api_key_routes import router as keys
 from mallorn.services.coordinator.audit_log import AuditMiddleware, JobLogMiddleware
 from mallorn.services.coordinator.audit_log import router as audit
@@ -23,6 +26,7 @@ from mallorn.services.coordinator.list_job_options import router as options
 from mallorn.services.coordinator.owner_access import router as owners
 from mallorn.services.coordinator.records_and_stats import router as records
 from mallorn.services.coordinator.reports import router as reports
+from mallorn.services.coordinator.resumable_uploads import router as uploads
 from mallorn.services.coordinator.retention_settings import router as retention
 from mallorn.services.coordinator.schedules import router as schedules
 from mallorn.services.coordinator.sign_in.browser_sessions import open_router as open_sessions
@@ -36,6 +40,7 @@ from mallorn.services.coordinator.web.authenticator import set_default_scopes
 from mallorn.services.coordinator.web.caller_dependencies import get_caller
 from mallorn.services.coordinator.web.cross_site import CrossSiteMiddleware
 from mallorn.services.coordinator.web.error_responses import ErrorBody
+from mallorn.services.coordinator.web.forwarded_headers import ProxyPrefix, RequestIds
 from mallorn.services.coordinator.web.request_limits import RequestLimits, StreamAdmission
 from mallorn.services.coordinator.web.response_types import Responses
 from mallorn.services.dashboard.static_pages import add_page
@@ -59,12 +64,23 @@ FAILURES: Final[Responses] = {
 
 
 class Coordinator(FastAPI):
-    """FastAPI app that adds the schemas of streamed events to its OpenAPI document."""
+    """FastAPI app whose OpenAPI document has examples and the schemas of streamed events."""
 
-    def openapi(self) -> dict[str, Any]:
-        document = super().openapi()
-        document["components"]["schemas"] |= EVENT_SCHEMAS
-        return document
+    def openapi(self) -> Document:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            document["components"]["schemas"] |= EVENT_SCHEMAS
+            add_examples(document)
+        return super().openapi()
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the request ids outside, so that unexpected errors have one, too."""
+        return RequestIds(super().build_middleware_stack())
+
+
+def operation_id(route: APIRoute) -> str:
+    """Return the name of the route's function, which is the operation's stable id."""
+    return route.name
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -75,6 +91,8 @@ def create_app(settings: Settings) -> FastAPI:
         title="Mallorn",
         version=VERSION,
         summary=SUMMARY,
+        generate_unique_id_function=operation_id,
+        servers=[{"url": "../.."}],  # relative to the document's URL, which may have a proxy's prefix
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
@@ -83,6 +101,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.parts = parts
     app.state.provider = provider
     error_responses.install(app)
+    app.add_middleware(ProxyPrefix)  # the first one added is the innermost
     app.add_middleware(JobLogMiddleware)
     app.add_middleware(AuditMiddleware, database=parts.database)
     app.add_middleware(RequestLimits, parts=parts)
@@ -92,7 +111,19 @@ def create_app(settings: Settings) -> FastAPI:
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, list_and_show, pause_resume_cancel))
     of_jobs = *jobs, reports, events, schedules, records
-    for router in (models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention):
+    for router in (
+        models,
+        uploads,
+        *of_jobs,
+        options,
+        cost_models,
+        fleet,
+        keys,
+        owners,
+        sessions,
+        audit,
+        retention,
+    ):
         set_default_scopes(router)
         api.include_router(router)
     app.include_router(api, prefix=API)

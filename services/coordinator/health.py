@@ -42,13 +42,13 @@ class Ready(BaseModel):
 
 
 @router.get("/healthz")
-def healthz() -> Alive:
+def get_liveness() -> Alive:
     """Return 200 as long as this process runs; nothing else is checked."""
     return Alive()
 
 
 @router.get("/readyz")
-async def readyz(parts: PartsDep) -> Ready:
+async def get_readiness(parts: PartsDep) -> Ready:
     """Check database, migrations and broker; return 503 naming the first that fails."""
     # Anyone may call this often: concurrent requests share one check and block no threads.
     ready: Ready = await parts.pulse.share_concurrent_call(

@@ -70,7 +70,7 @@ def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> Whole
 
 
 @router.get("/jobs/{job_id}/schedules", response_class=StreamingResponse, responses=ZIP)
-def job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingResponse:
+def download_job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingResponse:
     """Download the tuning logs that a job exported, as a zip archive."""
     with parts.database.session() as session:
         uri = _export_uri(Jobs(session).get(job_id, owner))

@@ -1,14 +1,15 @@
 """Routes for uploaded models."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
-from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
+from mallorn.core.errors import InvalidRequest, NotFound, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.stored_files import Models
@@ -20,6 +21,7 @@ from mallorn.services.coordinator.web.quotas import check_storage
 from mallorn.services.coordinator.web.response_types import BYTES, CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(prefix="/models", tags=["models"])
+T = TypeVar("T")
 WRITE_BYTES: Final = 1 << 20
 ANNOUNCED: Final = re.compile(r"[0-9]{1,18}")
 FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
@@ -27,19 +29,28 @@ BODY: Final = {"required": True, "content": {"application/octet-stream": {"schem
 
 
 @router.put("", openapi_extra={"requestBody": BODY})
-async def put_model(
+async def upload_model(
     request: Request,
     parts: PartsDep,
     owner: OwnerDep,
     name: Annotated[str, Query(max_length=200, description="Display name of the model.")] = "",
 ) -> UploadedModel:
     """Upload a model as the raw request body; equal bytes get the same id."""
+    upload = parts.store.upload(parts.settings.max_model_bytes)
+    return await receive_bytes(
+        request, parts, owner, upload, partial(store_upload, parts, owner, name, upload)
+    )
+
+
+async def receive_bytes(
+    request: Request, parts: AppContext, owner: str, upload: Upload, keep: Callable[[], T]
+) -> T:
+    """Write a request's body to an upload, and return the result of `keep`, which moves it."""
     if request.headers.get("content-type", "").startswith(FORMS):  # a form is not a model
         message = "send the model's bytes as the whole body, not as a form"
         raise InvalidRequest(message, hint="curl -T model.onnx URL")
     announced = request.headers.get("content-length", "")
     announced_bytes = int(announced) if ANNOUNCED.fullmatch(announced) else 0
-    upload = parts.store.upload(parts.settings.max_model_bytes)
     upload.check_size(announced_bytes)
     with parts.arriving.track_upload(owner) as grow:
         grow(announced_bytes)
@@ -48,7 +59,7 @@ async def put_model(
             async for block in _join_chunks(request.stream()):
                 grow(upload.size_bytes + len(block))
                 await run_in_threadpool(upload.write, block)
-            return await run_in_threadpool(_store_upload, parts, owner, name, upload)
+            return await run_in_threadpool(keep)
         finally:
             await run_in_threadpool(upload.__exit__, None, None, None)
 
@@ -65,9 +76,12 @@ def list_models(
 
 @router.get("/{model_id}")
 def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> UploadedModel:
-    """Show an uploaded model."""
+    """Show a model of the caller, if its bytes are stored."""
     with parts.database.session() as session:
-        return UploadedModel.from_row(Models(session).get(model_id, owner))
+        model = Models(session).get(model_id, owner)
+    if not parts.store.has_model(model_id):  # they are lost: the client must upload them again
+        raise NotFound(f"the bytes of model {model_id} are missing", hint="upload the model again")
+    return UploadedModel.from_row(model)
 
 
 @router.delete("/{model_id}", status_code=HTTPStatus.NO_CONTENT)
@@ -88,7 +102,7 @@ async def _join_chunks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield bytes(block)
 
 
-def _store_upload(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedModel:
+def store_upload(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedModel:
     """Store an upload: first the bytes, outside a transaction, as the store may be slow."""
     model_id = upload.close_and_hash()
     upload.move_to_final_path()

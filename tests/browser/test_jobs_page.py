@@ -11,7 +11,7 @@ import pytest
 
 from mallorn.core.states import JobState
 from mallorn.core.version import VERSION
-from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.jobs import JobLabels, Jobs
 from mallorn.db.session import Database
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
@@ -128,6 +128,25 @@ def test_filter_order_and_selection_survive_a_reload(serve: Serve, open_page: Op
     assert names(page) == ["bert"]
     assert page.get_by_label("Select bert").is_checked()
     assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Name")
+
+
+def test_the_server_filters_by_name_label_and_day(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+    rows.write(lambda session: JobLabels(session).change(rows.job_id, {"team": "vision", "nightly": ""}))
+    page = open_page(serve())
+    page.get_by_role("link", name="bert").wait_for()
+    page.get_by_label("Label").fill("team=vision, nightly")
+    page.get_by_role("link", name="bert").wait_for(state="detached")
+    assert names(page) == ["mlp"]
+    page.reload()
+    page.get_by_text("nightly, team=vision").wait_for()
+    assert names(page) == ["mlp"]
+    page.get_by_label("Before").fill("2020-01-01")
+    page.get_by_text("No job fits").wait_for()
+    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("link", name="bert").wait_for()
+    page.get_by_label("Find").fill("BER")
+    page.get_by_role("link", name="mlp").wait_for(state="detached")
+    assert names(page) == ["bert"]
 
 
 def test_selected_jobs_are_cancelled_together_after_a_question(

@@ -26,7 +26,7 @@ OPEN: Final = {
     "GET /api/v1/session/oidc/callback",
 }
 # Parameters in paths that name an owner's things, and those that name everybody's.
-OWNED: Final = {"job_id", "model_id", "key_id"}
+OWNED: Final = {"job_id", "model_id", "key_id", "upload_id"}
 SHARED: Final = {"cost_model_id", "schedule_id"}
 KNOWN: Final = OWNED | SHARED | {"index", "name", "file", "action"}
 # What an admin may do with another owner's things.
@@ -40,6 +40,9 @@ ADMINS: Final = {
 # Bodies without which a request is refused for another reason.
 BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "POST /api/v1/jobs": {"json": {"model_id": "0" * 64, "target": {"kind": "llvm"}, "trials": 1}},
+    "PATCH /api/v1/jobs/{job_id}": {"json": {"labels": {"nightly": ""}}},
+    "POST /api/v1/uploads": {"json": {"model_id": "0" * 64, "size_bytes": 1}},
+    "PUT /api/v1/uploads/{upload_id}/parts/{index}": {"content": b"x"},
     "POST /api/v1/keys": {"json": {"name": "ci"}},
 }
 

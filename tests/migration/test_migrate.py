@@ -12,8 +12,11 @@ from sqlalchemy import inspect, select, text
 from mallorn.core.errors import Conflict, Unavailable
 from mallorn.db.database_clock import now
 from mallorn.db.migrate import check_table_version, upgrade
+from mallorn.db.repositories.jobs import JobFilter, JobLabels, Jobs
+from mallorn.db.repositories.stored_files import ModelUploads
 from mallorn.db.session import Database
 from mallorn.db.tables import Base, Model
+from tests.fixtures.rows import Rows
 
 
 @pytest.fixture
@@ -46,6 +49,20 @@ def test_constraints_have_the_names_of_the_code(empty):
         assert inspector.get_pk_constraint(table.name)["name"] == table.primary_key.name
         found = {key["name"] for key in inspector.get_foreign_keys(table.name)}
         assert found == {str(key.name) for key in table.foreign_key_constraints}
+
+
+def test_jobs_of_the_version_before_labels_get_labels_and_stay(empty):
+    upgrade(empty.url, "0.2.0.18")
+    rows = Rows(empty)
+    upgrade(empty.url)
+    rows.write(lambda session: JobLabels(session).change(rows.job_id, {"team": "vision"}))
+    (job,) = rows.read(
+        lambda session: Jobs(session).list("ada", JobFilter(labels=[("team", "vision")]))
+    ).items
+    assert job.id == rows.job_id
+    opened = rows.write(lambda session: ModelUploads(session).open("ada", "0" * 64, "m", 9, 4).id)
+    assert rows.read(lambda session: ModelUploads(session).count_and_bytes("ada")) == (1, 9)
+    rows.write(lambda session: ModelUploads(session).delete(opened))
 
 
 def test_a_second_upgrade_changes_nothing(empty):

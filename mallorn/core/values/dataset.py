@@ -18,6 +18,16 @@ class UploadedModel(Value):
     created_at: float = 0.0
 
 
+class UploadStatus(Value):
+    """An unfinished upload of a model in parts."""
+
+    id: str
+    model_id: Annotated[str, Field(description="SHA-256 that the model must have.")]
+    size_bytes: Annotated[int, Field(description="Size of the whole model.")]
+    part_bytes: Annotated[int, Field(description="Size of each part; the last may be smaller.")]
+    parts: Annotated[list[int], Field(description="Indices of the parts that were received.")]
+
+
 class Record(Value):
     """The result of measuring one candidate."""
 

@@ -137,7 +137,7 @@ def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
 
 
 @router.get("/fleet/activity", openapi_extra=SEES_FLEET)
-def fleet_activity(
+def get_fleet_activity(
     parts: PartsDep,
     owner: OwnerDep,
     minutes: Annotated[

@@ -15,6 +15,7 @@ from mallorn.core.artifact_uris import (
     open_store,
     scripts_uri,
     store_away_error,
+    upload_uri,
 )
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.os_errors import explain_os_error
@@ -22,6 +23,7 @@ from mallorn.core.values.dataset import ScheduleScripts
 from mallorn.core.values.manifest import MANIFEST, Manifest
 
 CHUNK_BYTES: Final = 1 << 20
+PART_BYTES: Final = 64 << 20  # of a model that is uploaded in parts
 INCOMING: Final = ".incoming-"
 LONGEST_UPLOAD_SEC: Final = 86_400.0
 
@@ -53,10 +55,24 @@ class Store:
         except ValueError:  # a killed finish wrote a part of it; the next one rewrites it
             return None
 
+    def part_sizes(self, upload_id: str) -> dict[int, int]:
+        """Return the size of each received part of an upload by index."""
+        fs, folder = open_store(upload_uri(self._url, upload_id))
+        found = fs.find(folder, detail=True) if fs.exists(folder) else {}
+        return {int(path.rpartition("/")[2]): int(info["size"]) for path, info in found.items()}
+
+    def read_chunks(self, uri: str) -> Iterator[bytes]:
+        """Yield the bytes of a file in chunks."""
+        fs, path = open_store(uri)
+        with convert_store_errors(path), fs.open(path, "rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+
     def has_model(self, model_id: str) -> bool:
         """Return whether the bytes of a model are stored."""
         fs, path = open_store(model_uri(self._url, model_id))
-        return bool(fs.exists(path))
+        with convert_store_errors(path):
+            return bool(fs.exists(path))
 
     def manifest(self, uri: str) -> Manifest:
         """Return the manifest of exported schedules. Raises StoreAway, NotFound."""
@@ -164,9 +180,14 @@ class Upload:
 
     def move_to_final_path(self) -> None:
         """Move the complete upload to its final place, which is named by its SHA-256."""
+        self.move(model_uri(self._artifacts, self._hash.hexdigest()))
+
+    def move(self, uri: str) -> None:
+        """Move the complete upload to a URI in the same store; make its directory."""
         with convert_store_errors(self._path):
-            _, final_path = open_store(model_uri(self._artifacts, self._hash.hexdigest()))
-            self._fs.mv(self._path, final_path)
+            _, path = open_store(uri)
+            self._fs.makedirs(posixpath.dirname(path), exist_ok=True)
+            self._fs.mv(self._path, path)
 
     def _close(self) -> None:
         if self._file is not None:

@@ -1,4 +1,4 @@
-"""Error responses: `{"error": class name, "detail": message, "hint": what to do next}`."""
+"""Error responses: class name, message, what to do next, and the request's id."""
 
 import logging
 from http import HTTPStatus
@@ -7,7 +7,7 @@ from typing import Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -17,6 +17,7 @@ from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
 from mallorn.core.job_options import JobOptions
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.storable_json import quote_untrusted
+from mallorn.services.coordinator.web.forwarded_headers import request_id
 
 log = logging.getLogger(__name__)
 CLIENT_CLOSED_REQUEST: Final = 499
@@ -31,6 +32,14 @@ NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {"options": JobOptions} | {
 }
 
 
+EXAMPLE: Final[dict[str, JsonValue]] = {
+    "error": "NotFound",
+    "detail": "there is no job 2f3a6c1b0d9e8f70",
+    "hint": "mallorn jobs",
+    "request_id": "8d3c52a1e07b4f96",
+}
+
+
 class BodyRefused(HTTPException):
     """Carries an error out of FastAPI's body reader, which passes only HTTPException on."""
 
@@ -42,13 +51,21 @@ class BodyRefused(HTTPException):
 class ErrorBody(BaseModel):
     """An error: what happened, and what to do next."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
     error: str = Field(description="Name of the error class.")
     detail: str = Field(description="What happened.")
     hint: str = Field(description="What to do next; may be empty.")
+    request_id: str = Field(description="Id of this request in the service's log lines.")
 
 
 def error_body(error: MallornError) -> dict[str, str]:
-    return {"error": error.code, "detail": error.message, "hint": error.hint}
+    return {
+        "error": error.code,
+        "detail": error.message,
+        "hint": error.hint,
+        "request_id": request_id.get(),
+    }
 
 
 def install(app: FastAPI) -> None:
@@ -119,6 +136,7 @@ def _on_http_error(request: Request, error: Exception) -> Response:
         "error": HTTPStatus(error.status_code).phrase.title().replace(" ", ""),
         "detail": f"{quote_untrusted(request.method)} {quote_untrusted(request.url.path)}: {error.detail}",
         "hint": "see /docs",
+        "request_id": request_id.get(),
     }
     return JSONResponse(body, error.status_code, headers)
 

@@ -10,7 +10,7 @@ from mallorn.core.values.event import FinishingEvent
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.job_events_and_warnings import Events
-from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.jobs import JobFilter, Jobs
 from mallorn.db.repositories.measurements import Records
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.stored_files import Models
@@ -53,7 +53,9 @@ def remove(rows: Rows, job_id: str = "") -> None:
 
 
 def listed(rows: Rows, owner: str | None = "ada", archived: bool = False) -> list[str]:
-    return rows.read(lambda session: [job.id for job in Jobs(session).list(owner, archived=archived).items])
+    return rows.read(
+        lambda session: [job.id for job in Jobs(session).list(owner, JobFilter(archived=archived)).items]
+    )
 
 
 def count(rows: Rows, table: type) -> int:

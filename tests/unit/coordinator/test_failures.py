@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def assert_shape(answer: httpx.Response, status: int, error: str) -> dict[str, str]:
     body: dict[str, str] = answer.json()
     assert (answer.status_code, body["error"]) == (status, error)
-    assert sorted(body) == ["detail", "error", "hint"]
+    assert sorted(body) == ["detail", "error", "hint", "request_id"]
     assert body["detail"]
     assert "Traceback" not in answer.text
     return body

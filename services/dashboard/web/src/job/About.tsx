@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 import type { Job, JobOption } from "../api/types";
 import { date } from "../format";
+import { formatLabels } from "../jobs/choose";
 import { useOptions } from "../jobs/OptionFields";
 import { formatValue } from "../jobs/options";
 import { Copy } from "../ui/parts";
@@ -25,6 +26,8 @@ export function About({ job }: { job: Job }): ReactNode {
           <dd>{date(job.created_at)}</dd>
           <dt>Ended</dt>
           <dd>{job.finished_at === null ? "not yet" : date(job.finished_at)}</dd>
+          <dt>Labels</dt>
+          <dd>{formatLabels(job) || "none"}</dd>
           <dt>Seed</dt>
           <dd>{job.seed}</dd>
           <dt>Priority</dt>

@@ -5,7 +5,7 @@ import { count, duration, latency, target, versus } from "../format";
 import { formatRoute } from "../route";
 import { Meter, StateMark, When } from "../ui/parts";
 import type { Column } from "../ui/Table";
-import { apart } from "./choose";
+import { apart, formatLabels } from "./choose";
 import { Rivalry } from "./Rivalry";
 import { bestUs, engines, failureCount, isFinal, mark, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "./standing";
 
@@ -32,7 +32,8 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
           <a href={formatRoute(["jobs", job.id])} title={job.name}>
             {job.name}
           </a>
-          <small title={`${job.id} ${differences.get(job.id) ?? ""}`}>
+          <small title={`${job.id} ${formatLabels(job)} ${differences.get(job.id) ?? ""}`}>
+            {formatLabels(job) && <b>{formatLabels(job)} · </b>}
             {differences.get(job.id) && <>{differences.get(job.id)} · </>}
             <span className="id">{job.id}</span>
           </small>
