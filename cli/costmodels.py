@@ -18,6 +18,7 @@ from mallorn.cli.terminal.output import (
     print_rows,
     stdout,
 )
+from mallorn.cli.train_and_evaluate import evaluate, pretrain
 from mallorn.client import Client
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
@@ -39,15 +40,17 @@ NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn 
 BEHIND: Final = frozenset({"gnn", "tlp", "tree-lstm"})
 LIST: Final = "mallorn costmodels list"
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
+    str, typer.Argument(metavar="COSTMODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
 ]
 TargetOption = Annotated[str | None, typer.Option("--target", help="Only models for this target.")]
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
 
 
 @app.callback()
 def main() -> None:
-    """Look at trained cost models, and go back to earlier versions."""
+    """Look at trained cost models, evaluate and pretrain them, go back to earlier versions."""
 
 
 @app.command("list")
@@ -170,3 +173,7 @@ def _find_version(api: Client, model: str, target: str | None) -> CostModelVersi
 
 def _active(version: CostModelVersion) -> str:
     return "yes" if version.active else "no"
+
+
+app.command("evaluate")(evaluate)
+app.command("pretrain")(pretrain)

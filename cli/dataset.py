@@ -9,6 +9,7 @@ import typer
 from mallorn.cli.dataset_generate import generate
 from mallorn.cli.dataset_import import import_datasets
 from mallorn.cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, to_selection
+from mallorn.cli.records import records
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import (
@@ -59,12 +60,14 @@ COLUMNS: Final = (
     Column[TakenSnapshot]("DIGEST", lambda row: row.digest[:12]),
 )
 NO_SNAPSHOTS: Final = "no snapshots yet; take one with   mallorn dataset snapshot NAME"
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
 
 
 @app.callback()
 def main() -> None:
-    """Show the dataset, freeze it, export it, and import other datasets."""
+    """Show the dataset and its records, freeze it, export it, and import other datasets."""
 
 
 @app.command()
@@ -205,3 +208,6 @@ def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
     if statistics.days:
         console.print()
         console.print(table(statistics.days[-SHOWN:], DAY_COLUMNS))
+
+
+app.command("records")(records)

@@ -177,7 +177,7 @@ def report(
         handle = find_job(api, job)
         rounds, tasks, status = list(handle.rounds(order="oldest")), handle.tasks(), handle.refresh()
         outcomes = map(Outcome, status.progress.failures)
-        failed = [row for name in outcomes for row in islice(handle.measurements(name), FAILURES_READ)]
+        failed = [row for name in outcomes for row in islice(handle.records(name), FAILURES_READ)]
     story = ReportData.of(status, tasks, rounds, failed)
     file = out or Path(f"mallorn-{story.job.id}.html")
     try:

@@ -38,7 +38,7 @@ from mallorn.cli.terminal.output import (
     table,
 )
 from mallorn.cli.terminal.progress_bars import upload_with_bar
-from mallorn.core.errors import NotFound
+from mallorn.core.errors import ExitCode, NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
@@ -46,7 +46,6 @@ from mallorn.progress_lines import FirstVersion
 from mallorn.results.speedup import compare_with_onnxruntime
 from mallorn.wording.describe_results import (
     ANSWER_COLUMNS,
-    ENGINE_COLUMNS,
     FAMILY_COLUMNS,
     POINT_COLUMNS,
     describe_failures,
@@ -54,6 +53,7 @@ from mallorn.wording.describe_results import (
     describe_skipped_steps,
     describe_stock_comparison,
     describe_warnings,
+    engine_columns,
     latency_rows,
     list_family_rows,
     task_columns,
@@ -167,7 +167,7 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
     }
     tables = [fact_table("JOB", status.id, facts)]
     if engines := latency_rows(report.latency_us):
-        tables.append(table(engines, ENGINE_COLUMNS))
+        tables.append(table(engines, engine_columns(report.latency_us)))
     if report.points:
         tables.append(table(report.points, POINT_COLUMNS))
     if report.unmeasured_schedules:
@@ -226,7 +226,7 @@ def watch(
                 f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{origin.data_option}"
             )
             print_fetch(handle.status, origin.data_option)
-            raise typer.Exit(130) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
         handle.refresh()
         handle.raise_for_state()
         if not as_json:

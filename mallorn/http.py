@@ -270,6 +270,7 @@ def error_from(response: httpx.Response) -> MallornError:
         return fallback(f"HTTP {response.status_code} from {response.url}", hint=hint)
     kind = _BY_NAME.get(str(body.get("error")), fallback)
     error = kind(str(body["detail"]), hint=str(body.get("hint") or ""))
+    error.request_id = response.headers.get("X-Request-ID", "")
     delay = response.headers.get("Retry-After", "")
     if isinstance(error, errors.TooMany) and delay.isdecimal():
         error.retry_sec = int(delay)

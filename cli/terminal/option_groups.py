@@ -1,11 +1,21 @@
-"""Groups of options that commands share: a named tuple, or a function that builds a parameter."""
+"""Groups of options that commands share, and groups of commands that list unless told otherwise."""
 
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, isfunction, signature
 from typing import Any, get_type_hints
 
+from typer.core import TyperGroup
+
 Command = Callable[..., None]
+
+
+class ListUnlessNamed(TyperGroup):
+    """Treats `mallorn GROUP [OPTIONS]` as `mallorn GROUP list [OPTIONS]`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_list = not args or (args[0].startswith("-") and args[0] != "--help")
+        return super().parse_args(ctx, ["list", *args] if is_list else args)
 
 
 def expand_option_groups(command: Command) -> Command:
@@ -30,7 +40,8 @@ def expand_option_groups(command: Command) -> Command:
     @wraps(command)
     def spread(**values: Any) -> None:
         for name, build in groups.items():
-            values[name] = build(**{option: values.pop(option) for option in signature(build).parameters})
+            value = build(**{option: values.pop(option) for option in signature(build).parameters})
+            values[name] = value.resolve() if hasattr(value, "resolve") else value
         command(**values)
 
     spread.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]

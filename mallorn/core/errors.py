@@ -5,16 +5,42 @@ type, and `suggest` holds job options with which the same request may succeed.
 """
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any, ClassVar
 
 from mallorn.core.redaction import redact
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the command line, by what a script can do next."""
+
+    text: str
+
+    FAILED = 1, "Something failed that has no code of its own."
+    USAGE = 2, "The command or the request is wrong: change it."
+    NOT_FOUND = 3, "There is no such job, model or other thing."
+    KEY_NEEDED = 4, "The service refuses the request: it needs a key, or a key with other scopes."
+    CONFLICT = 5, "The state does not allow this, or a quota is exhausted."
+    UNREACHABLE = 6, "A service, a device or another part does not answer: try again later."
+    TIMED_OUT = 7, "The time limit passed first."
+    JOB_FAILED = 8, "The job failed, was cancelled, or is stuck."
+    CHECK_FAILED = 9, "A check found a fault: wrong numbers, damage, or a machine that lacks something."
+    INTERRUPTED = 130, "Ctrl-C."
+
+    def __new__(cls, code: int, text: str) -> "ExitCode":
+        """Make a member whose value is the code."""
+        member = int.__new__(cls, code)
+        member._value_, member.text = code, text
+        return member
 
 
 class MallornError(Exception):
     """Something went wrong inside Mallorn."""
 
     status_code: ClassVar[int] = 500
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILED
     usual_hint: ClassVar[str] = ""
+    request_id: str = ""  # of the request that a service refused
 
     def __init__(
         self, message: str | None = None, *, hint: str = "", suggest: Mapping[str, object] | None = None
@@ -47,6 +73,7 @@ class InvalidRequest(MallornError):
     """The request cannot be carried out as written; change it and send it again."""
 
     status_code = 422
+    exit_code = ExitCode.USAGE
 
 
 class UnknownName(InvalidRequest):
@@ -61,30 +88,35 @@ class Unauthorized(MallornError):
     """An API key is needed; set MALLORN_API_KEY."""
 
     status_code = 401
+    exit_code = ExitCode.KEY_NEEDED
 
 
 class Forbidden(MallornError):
     """This key does not allow that."""
 
     status_code = 403
+    exit_code = ExitCode.KEY_NEEDED
 
 
 class NotFound(MallornError):
     """There is no such thing here."""
 
     status_code = 404
+    exit_code = ExitCode.NOT_FOUND
 
 
 class Conflict(MallornError):
     """The thing is in a state that does not allow this."""
 
     status_code = 409
+    exit_code = ExitCode.CONFLICT
 
 
 class TooLarge(MallornError):
     """The upload is larger than this server accepts."""
 
     status_code = 413
+    exit_code = ExitCode.CONFLICT
 
 
 class HeadTooLarge(MallornError):
@@ -97,12 +129,14 @@ class TooSlow(MallornError):
     """The request came in too slowly."""
 
     status_code = 408
+    exit_code = ExitCode.TIMED_OUT
 
 
 class TooMany(MallornError):
     """That is more than this owner may have at a time."""
 
     status_code = 429
+    exit_code = ExitCode.CONFLICT
 
     def __init__(self, message: str | None = None, *, retry_sec: int = 60, **details: Any) -> None:
         super().__init__(message, **details)
@@ -113,6 +147,7 @@ class Unavailable(MallornError):
     """A part that is needed does not answer; try again in a moment."""
 
     status_code = 503
+    exit_code = ExitCode.UNREACHABLE
 
 
 class StorageFull(MallornError):
@@ -133,6 +168,8 @@ class PluginFailed(MallornError):
 
 class HostFault(Unavailable):
     """This host lacks what every candidate needs; mend it, then resume the job."""
+
+    exit_code = ExitCode.FAILED
 
 
 class CodeReplaced(Unavailable):
@@ -167,7 +204,26 @@ class MissingPackage(Unavailable):
     """A package that is needed for this is not installed here."""
 
     status_code = 501
+    exit_code = ExitCode.FAILED
 
 
 class NoDevice(Unavailable):
     """No device serves this target; start one with `mallorn device`, the job waits for it."""
+
+
+class JobFailed(MallornError):
+    """The job ended without a result."""
+
+    exit_code = ExitCode.JOB_FAILED
+
+
+class TimedOut(MallornError, TimeoutError):
+    """The job did not end within the time limit."""
+
+    exit_code = ExitCode.TIMED_OUT
+
+
+class CheckFailed(MallornError):
+    """A check found a fault."""
+
+    exit_code = ExitCode.CHECK_FAILED

@@ -1,0 +1,41 @@
+"""Errors that the client and `mallorn.tune` raise; docs/reference/errors.md lists them."""
+
+from mallorn.core.errors import (
+    Conflict,
+    ExitCode,
+    Forbidden,
+    InvalidModel,
+    InvalidRequest,
+    InvalidTarget,
+    JobFailed,
+    MallornError,
+    MissingPackage,
+    NoDevice,
+    NotFound,
+    StorageFull,
+    TimedOut,
+    TooLarge,
+    TooMany,
+    Unauthorized,
+    Unavailable,
+)
+
+__all__ = [
+    "Conflict",
+    "ExitCode",
+    "Forbidden",
+    "InvalidModel",
+    "InvalidRequest",
+    "InvalidTarget",
+    "JobFailed",
+    "MallornError",
+    "MissingPackage",
+    "NoDevice",
+    "NotFound",
+    "StorageFull",
+    "TimedOut",
+    "TooLarge",
+    "TooMany",
+    "Unauthorized",
+    "Unavailable",
+]
