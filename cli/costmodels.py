@@ -35,7 +35,7 @@ COLUMNS: Final = (
     Column[CostModelVersion]("SNAPSHOT", lambda version: version.snapshot),
     Column[CostModelVersion]("TARGET", lambda version: version.target, cut=True),
 )
-NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn pretrain"
+NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn costmodels pretrain"
 #: Cost models that order fewer pairs right than MetaSchedule's on every split (docs/costmodels.md).
 BEHIND: Final = frozenset({"gnn", "tlp", "tree-lstm"})
 LIST: Final = "mallorn costmodels list"

@@ -223,7 +223,7 @@ def watch(
                 show_until_ended(handle, stderr(), first, verbose=True)
         except KeyboardInterrupt:
             print_note(
-                f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{origin.data_option}"
+                f"job {handle.id} goes on; stop it with   mallorn jobs cancel {handle.id}{origin.data_option}"
             )
             print_fetch(handle.status, origin.data_option)
             raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -255,7 +255,7 @@ def cancel(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> No
     _print_job(
         handle,
         as_json,
-        f"cancelled; what it measured stays: mallorn records --job {handle.id}{origin.data_option}",
+        f"cancelled; what it measured stays: mallorn dataset records --job {handle.id}{origin.data_option}",
     )
     if not as_json:
         print_fetch(handle.status, origin.data_option)
@@ -287,9 +287,15 @@ def rm(
         handles = [api.job(job) for job in jobs]
         names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in handles)
         confirm_or_exit(
-            f"Delete {subject}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{place.data_option}", yes
+            f"Delete {subject}{names}?",
+            f"mallorn jobs rm {words}{' '.join(jobs)} --yes{place.data_option}",
+            yes,
         )
-        note = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
+        note = (
+            "the job stays: mallorn show"
+            if export
+            else "what it measured stays: mallorn dataset records --job"
+        )
         for job in handles:
             job.delete_export() if export else job.delete()
             print_note(f"deleted {subject}{job.id}; {note} {job.id}{place.data_option}")

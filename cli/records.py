@@ -1,4 +1,4 @@
-"""`mallorn records`: lists measurements of the dataset."""
+"""`mallorn dataset records`: lists measurements of the dataset."""
 
 import itertools
 from typing import Annotated, Final

@@ -24,6 +24,7 @@ OPEN: Final = {
     "DELETE /api/v1/session",
     "GET /api/v1/session/oidc",
     "GET /api/v1/session/oidc/callback",
+    "POST /api/v1/session/oidc/key",  # needs a code and its secret
 }
 # Parameters in paths that name an owner's things, and those that name everybody's.
 OWNED: Final = {"job_id", "model_id", "key_id"}
@@ -41,6 +42,7 @@ ADMINS: Final = {
 BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "POST /api/v1/jobs": {"json": {"model_id": "0" * 64, "target": {"kind": "llvm"}, "trials": 1}},
     "POST /api/v1/keys": {"json": {"name": "ci"}},
+    "POST /api/v1/session/oidc/code": {"params": {"port": 2000, "challenge": "0" * 64}},
 }
 
 

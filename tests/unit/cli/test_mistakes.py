@@ -8,6 +8,7 @@ import pytest
 
 from mallorn.cli.terminal.explain_error import explain_error
 from mallorn.core import installation
+from mallorn.core.errors import ExitCode
 from mallorn.core.installation import pip_install_command
 from tests.fixtures.answers import mallorn, refused
 
@@ -39,7 +40,7 @@ def test_a_setting_that_cannot_be_is_named(
 ) -> None:
     monkeypatch.setenv(name, value)
     result = mallorn("serve")
-    assert result.exit_code == 1
+    assert result.exit_code == ExitCode.USAGE
     assert result.stderr.startswith(f"error: the setting {name} cannot be {value!r}: ")
     assert words in result.stderr
     assert f"unset {name}" in result.stderr
@@ -67,7 +68,7 @@ def test_a_full_disk_is_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("of our own"), ModuleNotFoundError(name="workers.gone"), KeyError()]
+    "error", [OSError("of our own"), ModuleNotFoundError(name="mallorn.gone"), KeyError()]
 )
 def test_a_fault_of_ours_keeps_its_traceback(error: Exception) -> None:
     assert explain_error(error) is None
