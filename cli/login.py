@@ -157,5 +157,6 @@ def _ask_in_browser(api: Client) -> NewApiKey:
     if not code:
         hint = f"mallorn login {api.connection.url} --api-key KEY"
         raise TimedOut(f"nobody signed in within {BROWSER_SEC // 60} minutes", hint=hint)
-    answer = api.connection.post("/session/oidc/key", {"code": code, "verifier": verifier, "name": name})
+    query = urlencode({"code": code, "verifier": verifier, "name": name})
+    answer = api.connection.post(f"/session/oidc/key?{query}")
     return api.connection.parse_as(NewApiKey, answer)

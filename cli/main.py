@@ -113,13 +113,13 @@ class LazyGroup(TyperGroup):
 
 
 class JobGroup(LazyGroup, ListUnlessNamed):
-    locations = JOB_COMMANDS
+    locations: ClassVar = JOB_COMMANDS
 
 
 class MallornGroup(LazyGroup):
     """All commands, shown in sections; prints errors with the next command or as JSON."""
 
-    locations = dict(chain(*(section.items() for section in SECTIONS.values()), OLD_NAMES.items()))
+    locations: ClassVar = dict(chain(*(section.items() for section in SECTIONS.values()), OLD_NAMES.items()))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if (command := super().get_command(ctx, cmd_name)) is not None:

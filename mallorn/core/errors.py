@@ -85,7 +85,7 @@ class ClassRefused(InvalidRequest):
 
 
 class Unauthorized(MallornError):
-    """An API key is needed; set MALLORN_API_KEY."""
+    """An API key is needed."""
 
     status_code = 401
     exit_code = ExitCode.KEY_NEEDED

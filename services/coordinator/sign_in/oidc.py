@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
 
 from mallorn.core.api_keys import Scope, hash_secret, new_secret
 from mallorn.core.errors import NotFound
@@ -42,11 +41,11 @@ CONSENT: Final = """<!doctype html><html lang="en"><title>Mallorn</title>
 <p>The command line of {name} asks for a key to this service as {owner}.
 Continue only if you just typed <code>mallorn login</code>.</p>
 <form method="post" action="{action}"><button>Give it a key</button></form></html>"""
-PortQuery = Annotated[int, Query(ge=1024, le=65535, description="Port of `mallorn login` on loopback.")]
-ChallengeQuery = Annotated[
-    str, Query(pattern="^[0-9a-f]{64}$", description="SHA-256 of a secret of `mallorn login`, in hex.")
-]
-NameQuery = Annotated[str, Query(pattern="^[A-Za-z0-9-]{1,100}$", description="User and host that ask.")]
+NAME: Final = "^[A-Za-z0-9-]{1,100}$"
+PORT_QUERY: Final = Query(ge=1024, le=65535, description="Port of `mallorn login` on loopback.")
+CHALLENGE_QUERY: Final = Query(
+    pattern="^[0-9a-f]{64}$", description="SHA-256 of a secret of `mallorn login`, in hex."
+)
 
 
 def _open_provider(request: Request, provider: ProviderDep) -> Provider:
@@ -66,9 +65,9 @@ router = APIRouter(prefix="/session/oidc", tags=["session"], route_class=OnThePa
 def redirect_to_provider(
     request: Request,
     provider: OpenProvider,
-    port: PortQuery | None = None,
-    challenge: ChallengeQuery | None = None,
-    name: NameQuery = "",
+    port: Annotated[int | None, PORT_QUERY] = None,
+    challenge: Annotated[str | None, CHALLENGE_QUERY] = None,
+    name: Annotated[str | None, Query(pattern=NAME, description="User and host that ask.")] = None,
 ) -> RedirectResponse:
     """Redirect to the identity provider, which redirects to `/session/oidc/callback`.
 
@@ -133,7 +132,10 @@ def complete_sign_in(
     openapi_extra=required_scopes_extra(*Scope),
 )
 def send_code(
-    parts: PartsDep, caller: CallerDep, port: PortQuery, challenge: ChallengeQuery
+    parts: PartsDep,
+    caller: CallerDep,
+    port: Annotated[int, PORT_QUERY],
+    challenge: Annotated[str, CHALLENGE_QUERY],
 ) -> RedirectResponse:
     """Send the browser to `mallorn login` with a code, which is valid once and for a minute."""
     with parts.database.transaction() as session:
@@ -141,25 +143,23 @@ def send_code(
     return RedirectResponse(f"http://127.0.0.1:{port}/?code={code}", REDIRECT)
 
 
-class CodeIn(BaseModel):
-    """What `mallorn login` exchanges for an API key."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    code: Annotated[str, Field(max_length=100, description="The code that the browser brought.")]
-    verifier: Annotated[str, Field(max_length=100, description="The secret whose digest was sent.")]
-    name: Annotated[str, Field(pattern="^[A-Za-z0-9-]{1,100}$", description="Name of the key.")]
-
-
 @router.post("/key", status_code=HTTPStatus.CREATED, dependencies=[Depends(_open_provider)])
-def exchange_code(parts: PartsDep, body: CodeIn) -> NewApiKey:
-    """Exchange a code for an API key with the scopes of the sign-in, valid for 90 days."""
+def exchange_code(
+    parts: PartsDep,
+    code: Annotated[str, Query(max_length=100, description="The code that the browser brought.")],
+    verifier: Annotated[str, Query(max_length=100, description="The secret of which a digest was sent.")],
+    name: Annotated[str, Query(pattern=NAME, description="Name of the key.")],
+) -> NewApiKey:
+    """Exchange a code for an API key with the scopes of the sign-in, valid for 90 days.
+
+    There is no body, which would be read only from callers with a key.
+    """
     with parts.database.transaction() as session:
-        sign_in = SignIns(session).find_by_cookie(body.code)
-        if sign_in is None or sign_in.key_digest != hash_secret(body.verifier):
+        sign_in = SignIns(session).find_by_cookie(code)
+        if sign_in is None or sign_in.key_digest != hash_secret(verifier):
             raise Refused("this code is unknown or too old", hint="mallorn login URL")
-        SignIns(session).end(body.code)
-        return ApiKeys(session).create(sign_in.owner, body.name, sign_in.scopes, KEY_DAYS)
+        SignIns(session).end(code)
+        return ApiKeys(session).create(sign_in.owner, name, sign_in.scopes, KEY_DAYS)
 
 
 def _callback_url(request: Request) -> str:

@@ -11,6 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from mallorn.core.settings import Settings, default_data_dir
 from tests.contract.reference.cli import cli_page
+from tests.contract.reference.errors import errors_page
 from tests.contract.reference.markdown import code, described, page, table
 from tests.contract.reference.passes import passes_page
 from tests.contract.reference.rest import rest_page
@@ -82,6 +83,7 @@ def pages() -> dict[str, str]:
     """Every page by the name of its file. Raises Undescribed for what has no words of its own."""
     return {
         "cli.md": cli_page(),
+        "errors.md": errors_page(),
         "rest.md": rest_page(),
         "settings.md": settings_page(),
         "options.md": options_page(),
