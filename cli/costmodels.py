@@ -18,7 +18,6 @@ from mallorn.cli.terminal.output import (
     print_rows,
     stdout,
 )
-from mallorn.cli.train_and_evaluate import evaluate, pretrain
 from mallorn.client import Client
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
@@ -43,17 +42,8 @@ ModelArgument = Annotated[
     str, typer.Argument(metavar="COSTMODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
 ]
 TargetOption = Annotated[str | None, typer.Option("--target", help="Only models for this target.")]
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-)
 
 
-@app.callback()
-def main() -> None:
-    """Look at trained cost models, evaluate and pretrain them, go back to earlier versions."""
-
-
-@app.command("list")
 @expand_option_groups
 def list_models(
     family: Annotated[str | None, typer.Option(help="Only models of this family.")] = None,
@@ -77,7 +67,6 @@ def list_models(
         )
 
 
-@app.command()
 @expand_option_groups
 def show(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, place: Place
@@ -108,7 +97,6 @@ def show(
     stdout().print(fact_table("MODEL", version.full_name, facts))
 
 
-@app.command()
 @expand_option_groups
 def activate(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, address: Address
@@ -127,7 +115,6 @@ def _say_active(version: CostModelVersion, as_json: bool) -> None:
     print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
 
 
-@app.command()
 @expand_option_groups
 def rollback(
     model: Annotated[
@@ -173,7 +160,3 @@ def _find_version(api: Client, model: str, target: str | None) -> CostModelVersi
 
 def _active(version: CostModelVersion) -> str:
     return "yes" if version.active else "no"
-
-
-app.command("evaluate")(evaluate)
-app.command("pretrain")(pretrain)

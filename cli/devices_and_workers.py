@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from mallorn.cli.dataset_options import DAY
-from mallorn.cli.terminal.option_groups import ListUnlessNamed, expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     Address,
     JsonOption,
@@ -45,14 +45,7 @@ WORKER_COLUMNS: Final = (
     Column[WorkerStatus]("SANDBOX", lambda row: summarise_sandbox(row.info.sandbox)),
 )
 MINUTE: Final = "%Y-%m-%dT%H:%M"
-app = typer.Typer(
-    cls=ListUnlessNamed, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
-
-@app.callback()
-def main() -> None:
-    """List the devices that measure, or withdraw a device's measurements."""
+app = command_group("List the devices that measure, or withdraw a device's measurements.")
 
 
 @app.command("list")

@@ -13,10 +13,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import typer
 
 from mallorn.cli.terminal.output import (
-    JsonOption,
     KeyOption,
     can_ask_user,
-    print_json,
     print_note,
     print_rows,
 )
@@ -44,7 +42,6 @@ def login(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name to keep it by; default: its host.")] = None,
     api_key: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Keep the address and the key of a service for later commands; without URL, list the kept ones.
 
@@ -53,11 +50,8 @@ def login(
     """
     logins = read_logins()
     if service is None:
-        if as_json:
-            print_json([{"name": key, "url": row.url} for key, row in logins.services.items()])
-        else:
-            rows = [(key, row, logins.current) for key, row in logins.services.items()]
-            print_rows(rows, COLUMNS, False, NONE_YET)
+        rows = [(key, row, logins.current) for key, row in logins.services.items()]
+        print_rows(rows, COLUMNS, False, NONE_YET)
         return
     url = service.rstrip("/")
     if "://" in url:
@@ -69,10 +63,7 @@ def login(
     write_logins(name, {**logins.services, name: kept})
     if (old := logins.services.get(name)) is not None and old != kept:
         _revoke(old)
-    if as_json:
-        print_json({"name": name, "url": kept.url})
-    else:
-        print_note(f"{name} is kept in {logins_file()}; commands use {kept.url}.   mallorn logout {name}")
+    print_note(f"{name} is kept in {logins_file()}; commands use {kept.url}.   mallorn logout {name}")
 
 
 def logout(

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from mallorn import __version__
 from mallorn.cli.terminal.explain_error import MISTAKES, explain_error
-from mallorn.cli.terminal.option_groups import ListUnlessNamed
+from mallorn.cli.terminal.option_groups import ListUnlessNamed, command_group
 from mallorn.cli.terminal.output import print_error
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.redaction import redact
@@ -62,7 +62,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "owners": "mallorn.cli.owners_and_keys:owners_app",
     },
     "Research": {
-        "costmodels": "mallorn.cli.costmodels:app",
+        "costmodels": "mallorn.cli.main:costmodels_app",
         "passes": "mallorn.cli.report_graph_passes:passes",
         "record": "mallorn.cli.record_measurements:record",
     },
@@ -81,12 +81,19 @@ JOB_COMMANDS: Final[Mapping[str, str]] = {
     "archive": "mallorn.cli.jobs:archive",
     "rm": "mallorn.cli.jobs:rm",
 }
+COST_MODEL_COMMANDS: Final[Mapping[str, str]] = {
+    "list": "mallorn.cli.costmodels:list_models",
+    "show": "mallorn.cli.costmodels:show",
+    "activate": "mallorn.cli.costmodels:activate",
+    "rollback": "mallorn.cli.costmodels:rollback",
+    "evaluate": "mallorn.cli.train_and_evaluate:evaluate",
+    "pretrain": "mallorn.cli.train_and_evaluate:pretrain",
+}
 # Names of earlier versions, which work and are not shown.
 OLD_NAMES: Final[Mapping[str, str]] = {
     **{name: JOB_COMMANDS[name] for name in JOB_COMMANDS if name not in ("list", "show", "watch", "resume")},
-    "records": "mallorn.cli.records:records",
-    "evaluate": "mallorn.cli.train_and_evaluate:evaluate",
-    "pretrain": "mallorn.cli.train_and_evaluate:pretrain",
+    "records": "mallorn.cli.dataset:records",
+    **{name: COST_MODEL_COMMANDS[name] for name in ("evaluate", "pretrain")},
     "audit": "mallorn.cli.owners_and_keys:audit",
 }
 
@@ -114,6 +121,10 @@ class LazyGroup(TyperGroup):
 
 class JobGroup(LazyGroup, ListUnlessNamed):
     locations: ClassVar = JOB_COMMANDS
+
+
+class CostModelGroup(LazyGroup, ListUnlessNamed):
+    locations: ClassVar = COST_MODEL_COMMANDS
 
 
 class MallornGroup(LazyGroup):
@@ -182,14 +193,8 @@ def _print_version(is_requested: bool) -> None:
 app = typer.Typer(
     cls=MallornGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-jobs_app = typer.Typer(
-    cls=JobGroup, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
-
-@jobs_app.callback()
-def jobs() -> None:
-    """List jobs, show one, stop or delete some."""
+jobs_app = command_group("List jobs, show one, stop or delete some.", JobGroup)
+costmodels_app = command_group("Look at trained cost models, evaluate and pretrain them.", CostModelGroup)
 
 
 @app.callback()

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from mallorn.cli.find_client_and_job import open_reader
-from mallorn.cli.terminal.option_groups import ListUnlessNamed, expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     JsonOption,
     Place,
@@ -27,14 +27,7 @@ COLUMNS: Final = (
     Column[UploadedModel]("BYTES", lambda model: model.size_bytes),
 )
 NONE_YET: Final = "no models yet; `mallorn tune` uploads one, and so does   mallorn models upload FILE"
-app = typer.Typer(
-    cls=ListUnlessNamed, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
-
-@app.callback()
-def main() -> None:
-    """List, upload or delete models."""
+app = command_group("List, upload or delete models.")
 
 
 @app.command("list")
@@ -47,7 +40,7 @@ def models(
 ) -> None:
     """List the uploaded models."""
     if file is not None:  # the form of earlier versions
-        _upload(file, as_json, place)
+        upload(model=file, as_json=as_json, **place._asdict())
         return
     with open_reader(*place) as api:
         rows = list(api.models())
@@ -63,10 +56,6 @@ def upload(
     place: Place,
 ) -> None:
     """Upload a model and print its id."""
-    _upload(model, as_json, place)
-
-
-def _upload(model: str, as_json: bool, place: Place) -> None:
     with client(*place) as api:
         model_id = upload_with_bar(api, model)
     if as_json:

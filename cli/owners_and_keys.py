@@ -9,7 +9,7 @@ import typer
 
 from mallorn.cli.dataset_options import dataset
 from mallorn.cli.find_client_and_job import open_reader
-from mallorn.cli.terminal.option_groups import ListUnlessNamed, expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     JsonOption,
     Place,
@@ -36,14 +36,7 @@ KEY_COLUMNS: Final = (
     Column[ApiKey]("MADE", lambda key: _since(key.created_at)),
 )
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The key's id, as the list shows it.")]
-keys_app = typer.Typer(
-    cls=ListUnlessNamed, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
-
-@keys_app.callback()
-def keys_main() -> None:
-    """List, create, rotate or revoke API keys."""
+keys_app = command_group("List, create, rotate or revoke API keys.")
 
 
 @keys_app.command("list")
@@ -147,14 +140,7 @@ OwnerArgument = Annotated[
     str, typer.Argument(metavar="OWNER", help="The owner's name, as in the lists of keys and jobs.")
 ]
 HereOption = Annotated[bool, typer.Option("--here", help="Change this host's database, without a key.")]
-owners_app = typer.Typer(
-    cls=ListUnlessNamed, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
-
-@owners_app.callback()
-def owners_main() -> None:
-    """List owners, what they changed, and who is banned; sign out, ban or readmit one."""
+owners_app = command_group("List owners, what they changed, and who is banned; sign out, ban or readmit one.")
 
 
 @owners_app.command("list")

@@ -11,7 +11,7 @@ from mallorn.cli.dataset_options import DatasetPlace, dataset
 from mallorn.cli.find_client_and_job import FIRST_STEP, open_reader
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import ForceOption
-from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import InvalidRequest, NotFound
@@ -42,14 +42,9 @@ class GetUnlessNamed(TyperGroup):
         return super().parse_args(ctx, args if is_command else [GET, *args])
 
 
-app = typer.Typer(
-    cls=GetUnlessNamed, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+app = command_group(
+    "List the best known schedules, download a job's, or share them as a folder.", GetUnlessNamed
 )
-
-
-@app.callback()
-def main() -> None:
-    """List the best known schedules, download a job's, or share them as a folder."""
 
 
 @app.command(GET)

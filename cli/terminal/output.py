@@ -16,7 +16,6 @@ from rich.table import Table
 
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.settings import Settings
-from mallorn.logins import current_url
 from mallorn.stack.data_directory import DataDir
 from mallorn.wording.format_values import Cell, Column, cell
 
@@ -54,10 +53,6 @@ class Address(NamedTuple):
     url: UrlOption = None
     api_key: KeyOption = None
 
-    def resolve(self) -> "Address":
-        """Return the address with the URL that `mallorn login` keeps, if none is given."""
-        return self._replace(url=self.url or current_url())
-
 
 class Place(NamedTuple):
     """Coordinator that a command calls, or the data directory of the service here."""
@@ -68,10 +63,6 @@ class Place(NamedTuple):
         Path | None,
         typer.Option("--data", help="Where the service on this machine keeps its data.  [MALLORN_DATA_DIR]"),
     ] = None
-
-    def resolve(self) -> "Place":
-        """Return the place with the URL that `mallorn login` keeps, if none is named."""
-        return self if self.data else self._replace(url=self.url or current_url())
 
     @property
     def data_option(self) -> str:

@@ -10,6 +10,12 @@ WORDS: Final = (
     "A command ends with one of these exit codes, by the class of its error:",
     "",
 )
+#: What the client and `mallorn.tune` raise.
+CAUGHT: Final = (
+    *("MallornError", "InvalidRequest", "InvalidModel", "InvalidTarget", "NotFound", "Unauthorized"),
+    *("Forbidden", "Conflict", "TooLarge", "TooMany", "Unavailable", "NoDevice", "TimedOut", "JobFailed"),
+    *("MissingPackage", "StorageFull"),
+)
 JSON_WORDS: Final = (
     "With `--json`, the last line of stderr is one JSON object. stdout holds data only.",
     "",
@@ -37,7 +43,6 @@ JSON_WORDS: Final = (
 def errors_page() -> str:
     """Exit codes, the errors as JSON, and the classes with their codes and statuses."""
     codes = [(code(int(each)), each.text) for each in ExitCode]
-    classes = [getattr(errors, name) for name in errors.__all__]
     rows = [
         (
             code(found.__name__),
@@ -45,8 +50,7 @@ def errors_page() -> str:
             code(found.status_code) if found.status_code != MallornError.status_code else "",
             described(found.__name__, found.__doc__),
         )
-        for found in classes
-        if issubclass(found, MallornError)
+        for found in (getattr(errors, name) for name in CAUGHT)
     ]
     return page(
         "Exit codes and errors",
