@@ -21,7 +21,7 @@ from mallorn.cli.schedule_directory import (
     read_schedule_directory,
 )
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from mallorn.core.errors import CheckFailed, InvalidRequest
+from mallorn.core.errors import ExitCode, InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
@@ -134,8 +134,10 @@ VersionOption = Annotated[
 ]
 
 
-class WrongNumbers(CheckFailed):
+class WrongNumbers(MallornError):
     """The compiled model does not compute what the untuned one does."""
+
+    exit_code = ExitCode.CHECK_FAILED
 
 
 def compile_model(

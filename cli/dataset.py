@@ -77,9 +77,7 @@ RECORD_COLUMNS: Final = (
     Column[Record]("ORIGIN", lambda row: row.origin),
     Column[Record]("ERROR", lambda row: first_line(row.error or "")[:ERROR_SHOWN] or None),
 )
-app = command_group(
-    "Show the dataset and its records, freeze it, export it, and import other datasets.", TyperGroup
-)
+app = command_group("Show the dataset and its records, freeze it, export it, import others.", TyperGroup)
 
 
 @app.command()

@@ -55,15 +55,15 @@ def login(
         return
     url = service.rstrip("/")
     if "://" in url:
-        name, kept = name or urlsplit(url).netloc, _sign_in(url, api_key)
-    elif (known := logins.services.get(service)) is not None:
-        name, kept = service, known
+        name, entry = name or urlsplit(url).netloc, _sign_in(url, api_key)
+    elif service in logins.services:
+        name, entry = service, logins.services[service]
     else:
         raise NotFound(f"no service {service} is kept", hint=f"mallorn login https://{service}")
-    write_logins(name, {**logins.services, name: kept})
-    if (old := logins.services.get(name)) is not None and old != kept:
+    write_logins(name, {**logins.services, name: entry})
+    if (old := logins.services.get(name)) is not None and old != entry:
         _revoke(old)
-    print_note(f"{name} is kept in {logins_file()}; commands use {kept.url}.   mallorn logout {name}")
+    print_note(f"{name} is kept in {logins_file()}; commands use {entry.url}.   mallorn logout {name}")
 
 
 def logout(
@@ -91,7 +91,7 @@ def _sign_in(url: str, api_key: str | None) -> Login:
         if not session.requires_key:
             return Login(url=url)
         if api_key is None and session.provider is not None:
-            key = _ask_in_browser(api)
+            key = ask_in_browser(api)
             return Login(url=url, api_key=key.key, key_id=key.id)
     if api_key is None and can_ask_user():
         api_key = typer.prompt("API key", hide_input=True, err=True)
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def _ask_in_browser(api: Client) -> NewApiKey:
+def ask_in_browser(api: Client) -> NewApiKey:
     """Sign in with the browser and return the new key. Raises TimedOut after five minutes."""
     verifier = new_secret()
     name = re.sub(r"[^A-Za-z0-9-]", "-", f"{getpass.getuser()}-{socket.gethostname()}")[:100]
@@ -148,6 +148,6 @@ def _ask_in_browser(api: Client) -> NewApiKey:
     if not code:
         hint = f"mallorn login {api.connection.url} --api-key KEY"
         raise TimedOut(f"nobody signed in within {BROWSER_SEC // 60} minutes", hint=hint)
-    query = urlencode({"code": code, "verifier": verifier, "name": name})
-    answer = api.connection.post(f"/session/oidc/key?{query}")
+    exchange = urlencode({"code": code, "verifier": verifier, "name": name})
+    answer = api.connection.post(f"/session/oidc/key?{exchange}")
     return api.connection.parse_as(NewApiKey, answer)

@@ -42,9 +42,7 @@ class GetUnlessNamed(TyperGroup):
         return super().parse_args(ctx, args if is_command else [GET, *args])
 
 
-app = command_group(
-    "List the best known schedules, download a job's, or share them as a folder.", GetUnlessNamed
-)
+app = command_group("List the best known schedules, download a job's, or share them.", GetUnlessNamed)
 
 
 @app.command(GET)

@@ -12,26 +12,18 @@ from mallorn.core.redaction import redact
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the command line, by what a script can do next."""
+    """Exit codes of the command line, by what a script can do next (docs/reference/errors.md)."""
 
-    text: str
-
-    FAILED = 1, "Something failed that has no code of its own."
-    USAGE = 2, "The command or the request is wrong: change it."
-    NOT_FOUND = 3, "There is no such job, model or other thing."
-    KEY_NEEDED = 4, "The service refuses the request: it needs a key, or a key with other scopes."
-    CONFLICT = 5, "The state does not allow this, or a quota is exhausted."
-    UNREACHABLE = 6, "A service, a device or another part does not answer: try again later."
-    TIMED_OUT = 7, "The time limit passed first."
-    JOB_FAILED = 8, "The job failed, was cancelled, or is stuck."
-    CHECK_FAILED = 9, "A check found a fault: wrong numbers, damage, or a machine that lacks something."
-    INTERRUPTED = 130, "Ctrl-C."
-
-    def __new__(cls, code: int, text: str) -> "ExitCode":
-        """Make a member whose value is the code."""
-        member = int.__new__(cls, code)
-        member._value_, member.text = code, text
-        return member
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    KEY_NEEDED = 4
+    CONFLICT = 5
+    UNREACHABLE = 6
+    TIMED_OUT = 7
+    JOB_FAILED = 8
+    CHECK_FAILED = 9
+    INTERRUPTED = 130
 
 
 class MallornError(Exception):
@@ -221,9 +213,3 @@ class TimedOut(MallornError, TimeoutError):
     """The job did not end within the time limit."""
 
     exit_code = ExitCode.TIMED_OUT
-
-
-class CheckFailed(MallornError):
-    """A check found a fault."""
-
-    exit_code = ExitCode.CHECK_FAILED

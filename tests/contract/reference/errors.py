@@ -10,6 +10,18 @@ WORDS: Final = (
     "A command ends with one of these exit codes, by the class of its error:",
     "",
 )
+CODES: Final = {
+    ExitCode.FAILED: "Something failed that has no code of its own.",
+    ExitCode.USAGE: "The command or the request is wrong: change it.",
+    ExitCode.NOT_FOUND: "There is no such job, model or other thing.",
+    ExitCode.KEY_NEEDED: "The service refuses the request: it needs a key, or a key with other scopes.",
+    ExitCode.CONFLICT: "The state does not allow this, a limit is reached, or it would overwrite files.",
+    ExitCode.UNREACHABLE: "A service, a device or another part does not answer: try again later.",
+    ExitCode.TIMED_OUT: "The time limit passed first.",
+    ExitCode.JOB_FAILED: "The job failed, was cancelled, or is stuck.",
+    ExitCode.CHECK_FAILED: "A check found a fault: wrong numbers, damage, or a machine that lacks something.",
+    ExitCode.INTERRUPTED: "Ctrl-C.",
+}
 #: What the client and `mallorn.tune` raise.
 CAUGHT: Final = (
     *("MallornError", "InvalidRequest", "InvalidModel", "InvalidTarget", "NotFound", "Unauthorized"),
@@ -42,7 +54,7 @@ JSON_WORDS: Final = (
 
 def errors_page() -> str:
     """Exit codes, the errors as JSON, and the classes with their codes and statuses."""
-    codes = [(code(int(each)), each.text) for each in ExitCode]
+    codes = [(code(int(each)), described(each.name, CODES.get(each))) for each in ExitCode]
     rows = [
         (
             code(found.__name__),
