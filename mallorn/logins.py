@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.redaction import hide
 from mallorn.core.values.base import Value
 
 
@@ -66,4 +67,6 @@ def current_url() -> str | None:
 def key_of(url: str) -> str | None:
     """Return the key that is kept for exactly this address; None if there is none."""
     services = read_logins().services.values()
-    return next((login.api_key for login in services if login.url == url.rstrip("/")), None) or None
+    key = next((login.api_key for login in services if login.url == url.rstrip("/")), None)
+    hide(key)
+    return key or None

@@ -42,13 +42,13 @@ def tune(
 ) -> Job:
     """Tune a model, save its schedules as `mallorn tune` does, and return the finished job.
 
-    The model and the options are those of `Client.tune`. Schedules are written to `out`
+    The model and the options are those of `Client.submit`. Schedules are written to `out`
     (default: MODEL-tuned); `force` overwrites other files. `progress` is called with each
     new status; without it, status lines go to stderr, or a notebook shows the job. Without
     MALLORN_URL and `mallorn login` a local service is used, or started for this call, with its data in `data`
     (default: MALLORN_DATA_DIR), where the job stays readable. Raises MissingPackage if a
     local service is needed and not installed, Conflict if `out` holds other files,
-    JobFailed, and what `Client.tune` raises.
+    JobFailed, and what `Client.submit` raises.
     """
     url = settings().url or (None if data else current_url())
     with as_onnx(model, example_inputs, dynamic_shapes) as file:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mallorn.services.coordinator.list_job_options import OptionOut
 
 OPTION_WORDS: Final = (
-    "What `options` of `POST /api/v1/jobs`, keywords of `Client.tune` and `--option NAME=VALUE` may hold.",
+    "What `options` of `POST /api/v1/jobs`, keywords of `Client.submit` and `--option NAME=VALUE` may hold.",
     "Choices are the names in `mallorn/core/registry.py`; the defaults are what a newcomer should keep.",
 )
 SETTING_WORDS = (
