@@ -21,13 +21,13 @@ from mallorn.cli.schedule_directory import (
     read_schedule_directory,
 )
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from mallorn.core.errors import InvalidRequest, MallornError
+from mallorn.core.errors import ExitCode, InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
 from mallorn.onnx_export import find_model_file
 from mallorn.results.speedup import compare_with_rival
-from mallorn.wording.describe_results import ENGINE_COLUMNS, latency_rows
+from mallorn.wording.describe_results import engine_columns, latency_rows
 
 if TYPE_CHECKING:
     from mallorn.workers.interfaces.model_compiler import Compiled
@@ -137,6 +137,8 @@ VersionOption = Annotated[
 class WrongNumbers(MallornError):
     """The compiled model does not compute what the untuned one does."""
 
+    exit_code = ExitCode.CHECK_FAILED
+
 
 def compile_model(
     model: ModelArgument,
@@ -239,8 +241,9 @@ def bench(
         timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
         print_json(to_jsonable_python(build) | to_jsonable_python(timings))
         return
-    stdout().print(table(latency_rows(race_result.latency_us), ENGINE_COLUMNS))
-    if (race := compare_with_rival(race_result.latency_us)) is not None:
+    latency_us = race_result.latency_us
+    stdout().print(table(latency_rows(latency_us), engine_columns(latency_us)))
+    if (race := compare_with_rival(latency_us)) is not None:
         print_note(f"the tuned model is {race.full_text}")
     if race_result.conditions.note:
         print_note(f"beware: {race_result.conditions.note}")

@@ -34,23 +34,16 @@ COLUMNS: Final = (
     Column[CostModelVersion]("SNAPSHOT", lambda version: version.snapshot),
     Column[CostModelVersion]("TARGET", lambda version: version.target, cut=True),
 )
-NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn pretrain"
+NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn costmodels pretrain"
 #: Cost models that order fewer pairs right than MetaSchedule's on every split (docs/costmodels.md).
 BEHIND: Final = frozenset({"gnn", "tlp", "tree-lstm"})
 LIST: Final = "mallorn costmodels list"
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
+    str, typer.Argument(metavar="COSTMODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
 ]
 TargetOption = Annotated[str | None, typer.Option("--target", help="Only models for this target.")]
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.callback()
-def main() -> None:
-    """Look at trained cost models, and go back to earlier versions."""
-
-
-@app.command("list")
 @expand_option_groups
 def list_models(
     family: Annotated[str | None, typer.Option(help="Only models of this family.")] = None,
@@ -74,7 +67,6 @@ def list_models(
         )
 
 
-@app.command()
 @expand_option_groups
 def show(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, place: Place
@@ -105,7 +97,6 @@ def show(
     stdout().print(fact_table("MODEL", version.full_name, facts))
 
 
-@app.command()
 @expand_option_groups
 def activate(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, address: Address
@@ -124,7 +115,6 @@ def _say_active(version: CostModelVersion, as_json: bool) -> None:
     print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
 
 
-@app.command()
 @expand_option_groups
 def rollback(
     model: Annotated[

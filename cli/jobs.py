@@ -41,7 +41,7 @@ from mallorn.cli.terminal.output import (
     table,
 )
 from mallorn.cli.terminal.progress_bars import upload_with_bar
-from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.errors import Conflict, ExitCode, NotFound
 from mallorn.core.labels import format_labels, parse_labels
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
@@ -50,7 +50,6 @@ from mallorn.progress_lines import FirstVersion
 from mallorn.results.speedup import compare_with_onnxruntime
 from mallorn.wording.describe_results import (
     ANSWER_COLUMNS,
-    ENGINE_COLUMNS,
     FAMILY_COLUMNS,
     POINT_COLUMNS,
     describe_failures,
@@ -58,6 +57,7 @@ from mallorn.wording.describe_results import (
     describe_skipped_steps,
     describe_stock_comparison,
     describe_warnings,
+    engine_columns,
     latency_rows,
     list_family_rows,
     task_columns,
@@ -215,7 +215,7 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
     }
     tables = [fact_table("JOB", status.id, facts)]
     if engines := latency_rows(report.latency_us):
-        tables.append(table(engines, ENGINE_COLUMNS))
+        tables.append(table(engines, engine_columns(report.latency_us)))
     if report.points:
         tables.append(table(report.points, POINT_COLUMNS))
     if report.unmeasured_schedules:
@@ -271,10 +271,10 @@ def watch(
                 show_until_ended(handle, stderr(), first, verbose=True)
         except KeyboardInterrupt:
             print_note(
-                f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{origin.data_option}"
+                f"job {handle.id} goes on; stop it with   mallorn jobs cancel {handle.id}{origin.data_option}"
             )
             print_fetch(handle.status, origin.data_option)
-            raise typer.Exit(130) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
         handle.refresh()
         handle.raise_for_state()
         if not as_json:
@@ -329,7 +329,7 @@ def cancel(jobs: JobsArgument, as_json: JsonOption = False, *, place: Place) -> 
             handle = origin.api.job(job)
             check_ended_job_has_service(origin, handle)
             handle.cancel()
-            records = f"mallorn records --job {handle.id}{origin.data_option}"
+            records = f"mallorn dataset records --job {handle.id}{origin.data_option}"
             _print_job(handle, as_json, f"cancelled; what it measured stays: {records}")
             if not as_json:
                 print_fetch(handle.status, origin.data_option)
@@ -378,7 +378,9 @@ def rm(
 ) -> None:
     """Delete jobs that have ended, with their logs and exported files. Their measurements are kept."""
     subject, words = ("the exported files of ", "--export ") if export else ("", "")
-    note = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
+    note = (
+        "the job stays: mallorn show" if export else "what it measured stays: mallorn dataset records --job"
+    )
     with client(*place) as api:
 
         def delete(job: Job) -> None:
@@ -387,7 +389,7 @@ def rm(
 
         handles = [api.job(job) for job in jobs]  # if one id is mistyped, none is deleted
         names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in handles)
-        command = f"mallorn rm {words}{' '.join(jobs)} --yes{place.data_option}"
+        command = f"mallorn jobs rm {words}{' '.join(jobs)} --yes{place.data_option}"
         confirm_or_exit(f"Delete {subject}{names}?", command, yes)
         for_each_job(handles, delete)
 

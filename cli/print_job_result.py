@@ -12,7 +12,7 @@ from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import LIBRARY
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.wording.describe_results import ENGINE_COLUMNS, describe_result, latency_rows
+from mallorn.wording.describe_results import describe_result, engine_columns, latency_rows
 from mallorn.wording.format_values import insert_option
 
 OF_FILES: Final = ("mallorn bench", "mallorn profile")
@@ -44,9 +44,9 @@ def print_library(report: FinishReport | None, file: Path) -> None:
 
 def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
     """Print a finished job's figures and verdict; for `words` and `files` see `typed`."""
-    rows = latency_rows(job.report.latency_us) if job.report else []
-    if rows:
-        stdout().print(table(rows, ENGINE_COLUMNS))
+    latency_us = job.finish_report.latency_us
+    if rows := latency_rows(latency_us):
+        stdout().print(table(rows, engine_columns(latency_us)))
     for line in describe_result(job):
         stdout().print(line, markup=False)
     print_verdict(job.verdict, words, files)

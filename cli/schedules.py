@@ -12,7 +12,7 @@ from mallorn.cli.find_client_and_job import FIRST_STEP, open_reader
 from mallorn.cli.print_job_result import print_library
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import ForceOption
-from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     JobArgument,
     JsonOption,
@@ -52,14 +52,7 @@ class GetUnlessNamed(TyperGroup):
         return super().parse_args(ctx, args if is_command else [GET, *args])
 
 
-app = typer.Typer(
-    cls=GetUnlessNamed, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
-
-@app.callback()
-def main() -> None:
-    """List the best known schedules, download a job's, or share them as a folder."""
+app = command_group("List the best known schedules, download a job's, or share them.", GetUnlessNamed)
 
 
 @app.command(GET)

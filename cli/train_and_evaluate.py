@@ -165,10 +165,10 @@ def pretrain(
         raise InvalidRequest(message, hint="mallorn dataset export DIR --op OP   (then --from DIR)")
     if foreign and home is None:
         message = "records of other tuners do not name the number of cores: name the target with --for"
-        raise InvalidRequest(message, hint=f"mallorn pretrain {model} --foreign --for TARGET")
+        raise InvalidRequest(message, hint=f"mallorn costmodels pretrain {model} --foreign --for TARGET")
     if choose is not None and not 0 < choose <= 1:
         message = f"a share of the rows must be above 0 and at most 1, not {choose:g}"
-        raise InvalidRequest(message, hint=f"mallorn pretrain {model} --choose 0.25")
+        raise InvalidRequest(message, hint=f"mallorn costmodels pretrain {model} --choose 0.25")
     with require_packages("worker"):
         from mallorn.research.pretraining.pretrain import WORTH_PAIRS, is_trained_on_foreign_only
         from mallorn.research.pretraining.pretrain import pretrain as fit_bases

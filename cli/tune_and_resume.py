@@ -19,7 +19,7 @@ from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.cli.wait_until_tuned import interrupt_on_signals
 from mallorn.core.check_option_kwargs import check_option_kwargs
 from mallorn.core.check_plugin_classes import list_user_classes
-from mallorn.core.errors import Conflict, MallornError
+from mallorn.core.errors import Conflict, ExitCode, MallornError
 from mallorn.core.labels import parse_labels
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
@@ -182,4 +182,4 @@ class Ending:
             if holds_schedules_of(self.directory, job.id):
                 check = f"python {self.directory / 'apply.py'} {self.model} --check"
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")
-            raise typer.Exit(130) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from mallorn.cli.terminal.progress_bars import bar
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import JobFailed
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
 from mallorn.job import Job
@@ -18,7 +18,7 @@ SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
 OPEN: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 
 
-class NotTuned(MallornError):
+class NotTuned(JobFailed):
     """A job ended before it spent its budget of trials."""
 
 

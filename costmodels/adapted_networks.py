@@ -206,7 +206,7 @@ class TCL(OnNetwork):
     """A student network, trained on measured labels blended with a teacher's scores.
 
     After TCL (2026): base models are trained on actively selected rows
-    (`mallorn pretrain --choose`) and distilled into a model of another platform, which then
+    (`mallorn costmodels pretrain --choose`) and distilled into a model of another platform, which then
     needs few measurements of its own.
 
     Differences: the paper distils into networks that are trained on one target after

@@ -20,6 +20,7 @@ from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
 from mallorn.http import Connection
 from mallorn.job import Job
+from mallorn.logins import current_url, key_of
 from mallorn.model_upload import ModelUpload, Progress, Uploader
 from mallorn.onnx_export import as_onnx
 from mallorn.wording.format_values import short_name
@@ -35,8 +36,9 @@ Wanted = str | TargetAttrs
 class Client:
     """Client of one coordinator: `Client().tune("model.onnx", trials=200).wait()`.
 
-    The URL defaults to MALLORN_URL, else to the address of `mallorn up`; the key to
-    MALLORN_API_KEY. Raises NotYours if another user of this machine listens at that address.
+    The URL defaults to MALLORN_URL, else to the service of `mallorn login`, else to the
+    address of `mallorn up`; the key to MALLORN_API_KEY, else to the one kept for that URL.
+    Raises NotYours if another user of this machine listens at the address of `mallorn up`.
     """
 
     def __init__(
@@ -45,7 +47,8 @@ class Client:
         config = settings()
         if api_key is None and config.api_key is not None:
             api_key = config.api_key.get_secret_value()
-        self.connection = Connection(url or config.url or check_own_service(DEFAULT_URL), api_key, transport)
+        url = url or config.url or current_url() or check_own_service(DEFAULT_URL)
+        self.connection = Connection(url, key_of(url) if api_key is None else api_key, transport)
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +78,7 @@ class Client:
             answer = uploader.upload(short_name(file.name))
         return self.connection.parse_as(UploadedModel, answer)
 
-    def tune(
+    def submit(
         self,
         model: Model,
         target: Wanted = LOCAL,
@@ -110,6 +113,9 @@ class Client:
             "options": options,
         } | ({"labels": dict(labels)} if labels else {})  # older coordinators do not know labels
         return Job(self.connection, self.connection.post("/jobs", body, is_repeatable=True))
+
+    #: The same under the name of earlier versions. It returns at once, unlike `mallorn.tune`.
+    tune = submit
 
     def job(self, job_id: str) -> Job:
         """Return the job whose id is, or begins with, `job_id`, if only one id does."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
-from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
+from mallorn.core.errors import InvalidRequest, JobFailed, TimedOut, Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.dataset import Record
@@ -33,10 +33,6 @@ RECORDS_A_PAGE: Final = 500
 
 
 Progress = Callable[[JobStatus], None]
-
-
-class JobFailed(MallornError):
-    """The job ended without a result."""
 
 
 class Job:
@@ -100,14 +96,16 @@ class Job:
         """Return all rounds, oldest first, with the job's latency before and after each."""
         return add_total_latencies(list(self.rounds(order="oldest")), self.tasks())
 
-    def measurements(self, outcome: Outcome | None = None) -> Iterator[Record]:
+    def records(self, outcome: Outcome | None = None) -> Iterator[Record]:
         """Iterate over the job's measurements with this outcome, or all; newest first."""
         filters = {"job": self.id, "outcome": outcome}
         return self._connection.iterate_values(Record, "/records", **filters, limit=RECORDS_A_PAGE)
 
-    def records(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
-        """Return the result of `measurements` as a DataFrame; this needs pandas."""
-        return frame(Record, self.measurements(outcome))
+    measurements = records  # the name of earlier versions
+
+    def records_frame(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
+        """Return the result of `records` as a DataFrame; this needs pandas."""
+        return frame(Record, self.records(outcome))
 
     def history(self) -> "pandas.DataFrame":
         """Return a DataFrame of total latency after each round; this needs pandas."""
@@ -133,7 +131,7 @@ class Job:
     def wait(self, timeout_sec: float | None = None, progress: Progress | None = None) -> Self:
         """Wait until the job is done and return it; call `progress` with each new status.
 
-        Reconnects if the coordinator restarts. Raises TimeoutError, Unavailable if it stays
+        Reconnects if the coordinator restarts. Raises TimedOut, Unavailable if it stays
         away, and JobFailed if the job fails, is cancelled or is `stuck`.
         """
         report = progress or (lambda _: None)
@@ -154,8 +152,8 @@ class Job:
             else:
                 report(self.status)
         except TimeoutError:
-            words = f"job {self.id} is still {self.status.state} after {timeout_sec} s"
-            raise TimeoutError(words) from None
+            message = f"job {self.id} is still {self.status.state} after {timeout_sec} s"
+            raise TimedOut(message, hint=f"mallorn watch {self.id}") from None
         self.raise_for_state()
         return self
 

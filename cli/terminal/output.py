@@ -35,7 +35,12 @@ NewestJobArgument = Annotated[
     str | None, typer.Argument(metavar="[JOB]", help="The job's id, or its beginning; default: the newest.")
 ]
 UrlOption = Annotated[
-    str | None, typer.Option("--url", envvar="MALLORN_URL", help="The coordinator; default: this machine's.")
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="MALLORN_URL",
+        help="The coordinator; default: that of `mallorn login`, else this machine's.",
+    ),
 ]
 KeyOption = Annotated[
     str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")

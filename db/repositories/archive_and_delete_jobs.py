@@ -89,7 +89,7 @@ class Removals(Jobs):
         conditions = Job.id == job_id, Job.state.in_(ENDED), Job.deleted_at.is_(None)
         if not self.execute_and_count(update(Job).where(*conditions).values(changes)):
             message = f"job {job_id} is {job.state}; only a job that has ended is {verb}"
-            raise Conflict(message, hint=f"mallorn cancel {job_id}")
+            raise Conflict(message, hint=f"mallorn jobs cancel {job_id}")
 
     def _forget_log(self, job_id: str) -> None:
         self.execute_and_count(delete(Event).where(Event.job_id == job_id))

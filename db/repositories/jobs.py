@@ -345,7 +345,7 @@ class JobLabels(Repository):
         self.session.flush()
         if (count := len(self.by_job([job_id])[job_id])) > MOST_LABELS:
             message = f"a job may have {MOST_LABELS} labels, and this would make {count}"
-            raise InvalidRequest(message, hint=f"mallorn label {job_id} --remove KEY")
+            raise InvalidRequest(message, hint=f"mallorn jobs label {job_id} --remove KEY")
 
 
 def has_reached_finish(job: Job) -> bool:

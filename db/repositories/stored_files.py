@@ -59,7 +59,7 @@ class Models(Repository):
             suffix = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
             subject = "these jobs refer" if jobs[1:] else "a job refers"
             message = f"{subject} to model {model_id[:12]}: {', '.join(jobs[:NAMED])}{suffix}"
-            raise Conflict(message, hint=f"mallorn rm {' '.join(jobs[:NAMED])}")
+            raise Conflict(message, hint=f"mallorn jobs rm {' '.join(jobs[:NAMED])}")
         self.execute_and_count(delete(Model).where(Model.id == model_id, Model.owner == owner))
         return self.lock_if_unowned(model_id)
 

@@ -115,7 +115,7 @@ class Settings(BaseSettings):
         "workers if only the coordinator has MALLORN_API_KEYS.",
     )
     keep_jobs_days: float = Field(
-        0.0, ge=0, description="Days from a job's end until it is deleted, as by `mallorn rm`; 0: never."
+        0.0, ge=0, description="Days from a job's end until it is deleted, as by `mallorn jobs rm`; 0: never."
     )
     keep_events_days: float = Field(
         0.0,

@@ -107,5 +107,5 @@ def _require_two(count: int, noun: str, split: str) -> None:
     if count < 2:
         raise InvalidRequest(
             f"the measurements are of {count} {noun}{'' if count == 1 else 's'}; the split {split} needs two",
-            hint="mallorn evaluate MODEL --split within-task",
+            hint="mallorn costmodels evaluate MODEL --split within-task",
         )

@@ -52,7 +52,7 @@ def add_tuner_log_records(
     if view != PRIMITIVES.name:
         raise InvalidRequest(
             f"{model} reads {view}; records of other tuners have only {PRIMITIVES.name}",
-            hint="mallorn pretrain tlp --foreign --for TARGET",
+            hint="mallorn costmodels pretrain tlp --foreign --for TARGET",
         )
     skipped_rows = Counter(data.skipped)
     with database.session() as session:

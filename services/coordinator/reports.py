@@ -25,7 +25,7 @@ HTML = describe_response("text/html", "A self-contained page.", TEXT)
 # Not response_class=HTMLResponse: the OpenAPI document would then list errors as HTML, too.
 @router.get("/{job_id}/report", response_class=Response, responses=HTML, dependencies=[FewAtOnce])
 def get_job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
-    """Return the report of a job as one HTML page, as `mallorn report` writes it."""
+    """Return the report of a job as one HTML page, as `mallorn jobs report` writes it."""
     job = get_job(parts, owner, job_id)
     tasks = list_tasks(parts, owner, job.id).items
     newest_failures = [

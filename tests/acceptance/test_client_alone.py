@@ -120,7 +120,7 @@ def test_what_needs_more_says_what_to_install_and_from_where(
     manifest = {"target": TARGET, "recipe": {"name": "plain", "before": [], "after": []}}
     (tmp_path / "tuned" / "manifest.json").write_text(json.dumps(manifest))
     result = run(python, *words, cwd=tmp_path)
-    assert result.returncode == 1
+    assert result.returncode > 0
     assert "Traceback" not in result.stderr
     source = (python.parents[2] / "source").as_uri()
     assert f"pip install 'mallorn[{extra}] @ {source}'" in result.stderr

@@ -24,6 +24,7 @@ OPEN: Final = {
     "DELETE /api/v1/session",
     "GET /api/v1/session/oidc",
     "GET /api/v1/session/oidc/callback",
+    "POST /api/v1/session/oidc/key",  # needs a code and its secret
 }
 # Parameters in paths that name an owner's things, and those that name everybody's.
 OWNED: Final = {"job_id", "model_id", "key_id", "upload_id"}
@@ -44,6 +45,7 @@ BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "POST /api/v1/uploads": {"json": {"model_id": "0" * 64, "size_bytes": 1}},
     "PUT /api/v1/uploads/{upload_id}/parts/{index}": {"content": b"x"},
     "POST /api/v1/keys": {"json": {"name": "ci"}},
+    "POST /api/v1/session/oidc/code": {"params": {"port": 2000, "challenge": "0" * 64}},
 }
 
 

@@ -139,7 +139,7 @@ def list_rounds(
     with parts.database.session() as session:
         Jobs(session).get(job_id, owner)
         if task is not None and task not in {row.index for row in Tasks(session).list(job_id)}:
-            raise NotFound(f"job {job_id} has no task {task}", hint=f"mallorn tasks {job_id}")
+            raise NotFound(f"job {job_id} has no task {task}", hint=f"mallorn jobs tasks {job_id}")
         oldest_first = order is RoundOrder.OLDEST
         page = DecisionLog(session).list(
             job_id, task_index=task, oldest_first=oldest_first, cursor=cursor, limit=limit

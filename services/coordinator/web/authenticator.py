@@ -143,7 +143,7 @@ class Authenticator:
             if caller is not None and Owners(session).is_banned(caller.owner):
                 raise Unauthorized(f"{caller.owner} is banned from this service", hint=READMIT_HINT)
         if caller is None and key is None:
-            raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
+            raise Unauthorized(hint="mallorn login URL   (or set MALLORN_API_KEY)")
         if caller is None:
             raise Unauthorized("this service does not know the API key", hint="check MALLORN_API_KEY")
 

@@ -25,7 +25,7 @@ def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
     if jobs and (total := usage.count_active_jobs(owner)) > jobs:
         message = f"{owner} may have {jobs} active jobs, and this is number {total}"
-        raise TooMany(message, hint="wait until a job ends, or: mallorn pause JOB", retry_sec=AGAIN_SEC)
+        raise TooMany(message, hint="wait until a job ends, or: mallorn jobs pause JOB", retry_sec=AGAIN_SEC)
     if trials and (total := usage.count_remaining_trials(owner)) > trials:
         raise TooMany(
             f"{owner} may have {trials:,} pending trials, not {total:,}",

@@ -1,4 +1,4 @@
-"""`mallorn evaluate`, as it is typed: on a database, a snapshot, an export and a recording."""
+"""`mallorn costmodels evaluate`, as it is typed: on a database, a snapshot, an export and a recording."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`mallorn pretrain`, as it is typed."""
+"""`mallorn costmodels pretrain`, as it is typed."""
 
 from functools import partial
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_share_that_is_none_is_refused(enough: Filled, share: str) -> None:
     refused(
         pretrain("--choose", share),
         "a share of the rows must be above 0 and at most 1",
-        "mallorn pretrain xgboost --choose 0.25",
+        "mallorn costmodels pretrain xgboost --choose 0.25",
     )
     assert not stored_bases(enough.database)
 

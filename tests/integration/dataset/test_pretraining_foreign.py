@@ -188,4 +188,4 @@ def test_a_base_of_both_is_active_where_it_beats_chance(
 
 @ON_SQLITE
 def test_records_are_for_no_target_of_their_own(pretrain: Callable[..., Result]) -> None:
-    refused(pretrain(MODEL, "--foreign"), f"mallorn pretrain {MODEL} --foreign --for TARGET")
+    refused(pretrain(MODEL, "--foreign"), f"mallorn costmodels pretrain {MODEL} --foreign --for TARGET")

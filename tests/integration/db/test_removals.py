@@ -129,7 +129,7 @@ def test_a_job_that_goes_on_is_neither_archived_nor_deleted(rows, state):
     for act in (Removals.archive, Removals.delete):
         with pytest.raises(Conflict, match=state) as caught:
             rows.write(lambda session, act=act: act(Removals(session), rows.job_id, "ada"))
-        assert caught.value.hint == f"mallorn cancel {rows.job_id}"
+        assert caught.value.hint == f"mallorn jobs cancel {rows.job_id}"
     assert listed(rows) == [rows.job_id]
 
 
@@ -154,7 +154,7 @@ def test_a_model_goes_when_no_job_of_its_owner_refers_to_it(rows):
     end(rows, rows.job_id)
     with pytest.raises(Conflict, match=rows.job_id) as caught:
         rows.write(lambda session: Models(session).delete(MODEL, "ada"))
-    assert caught.value.hint == f"mallorn rm {rows.job_id}"
+    assert caught.value.hint == f"mallorn jobs rm {rows.job_id}"
     remove(rows)
     assert rows.write(lambda session: Models(session).delete(MODEL, "ada"))
     with pytest.raises(NotFound):

@@ -32,7 +32,7 @@ def active() -> list[str]:
 def test_with_no_models_yet_the_way_to_some_is_told() -> None:
     result = costmodels("list")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "mallorn pretrain" in result.stderr
+    assert "mallorn costmodels pretrain" in result.stderr
 
 
 def test_versions_are_listed_newest_first(owned: OwnedRows) -> None:

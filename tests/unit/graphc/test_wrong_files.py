@@ -187,7 +187,7 @@ def test_a_first_look_tells_what_it_is_and_no_service_is_started(
     refused(lambda: first_look(path), case)
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["tune", str(path), "--data", str(tmp_path / "data")])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert case.said in result.stderr
     assert not (tmp_path / "data").exists()
     assert not (tmp_path / "model-tuned").exists()

@@ -271,7 +271,7 @@ def test_a_tuned_job_stays_readable_when_its_service_has_ended(
         assert kept.state == "tuning"
         assert [(task.name, task.trials) for task in kept.tasks()] == [("w0", 2), ("w1", 0)]
         assert len(kept.explain()) == 1
-        assert (len(kept.history()), len(kept.records())) == (1, 2)
+        assert (len(kept.history()), len(list(kept.records()))) == (1, 2)
 
     asyncio.run(cell())
     with pytest.raises(NothingRuns):

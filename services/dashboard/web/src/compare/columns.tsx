@@ -6,7 +6,7 @@ import { Empty } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
 import { type Compared, differences, fastest, heaviest, labels, sideBySide, type TaskRow } from "./overlay";
 import type { Job } from "../api/types";
-import { bestUs, engines, failureCount, speedUp, spentOf } from "../jobs/standing";
+import { bestUs, engines, failureCount, spentOf, versusOnnxruntime } from "../jobs/standing";
 import { formatValue, title } from "../jobs/options";
 import { StateMark } from "../ui/parts";
 
@@ -55,7 +55,7 @@ const LINES: readonly Line[] = [
       </>
     ),
   },
-  { title: "Speed-up", of: (job) => times(speedUp(job)) },
+  { title: "vs onnxruntime", of: (job) => times(versusOnnxruntime(job)) },
   { title: "Trials", of: (job) => spentOf(job) },
   { title: "Failed", of: (job) => count(failureCount(job)) },
   { title: "Took", of: (job) => duration((job.finished_at ?? Date.now() / 1000) - job.created_at) },

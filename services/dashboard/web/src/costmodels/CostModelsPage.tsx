@@ -26,7 +26,7 @@ export function CostModelsPage(): ReactNode {
         {(known) =>
           known.length === 0 ? (
             <Empty title="No cost model yet">
-              A job trains one for every family of its tasks, once some rounds have ended; <code>mallorn pretrain</code> fits one on the dataset.
+              A job trains one for every family of its tasks, once some rounds have ended; <code>mallorn costmodels pretrain</code> fits one on the dataset.
             </Empty>
           ) : (
             <Lines models={known} onActivate={(model, line) => setAsked({ model, line })} />

@@ -1,13 +1,13 @@
 /** The columns of the list of jobs. */
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
-import { count, duration, latency, target, versus } from "../format";
+import { count, duration, latency, target } from "../format";
 import { formatRoute } from "../route";
 import { Meter, StateMark, When } from "../ui/parts";
 import type { Column } from "../ui/Table";
 import { apart, formatLabels } from "./choose";
 import { Rivalry } from "./Rivalry";
-import { bestUs, engines, failureCount, isFinal, mark, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "./standing";
+import { bestUs, engines, failureCount, isFinal, mark, secondsLeft, spentOf, versusOnnxruntime } from "./standing";
 
 type Toggle = (ids: readonly string[], on: boolean) => void;
 
@@ -68,15 +68,6 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
       ),
     },
     {
-      key: "gain",
-      title: "vs untuned",
-      help: "How many times as fast as TVM's default build, both measured whole",
-      width: 14,
-      numeric: true,
-      value: speedUp,
-      cell: (job) => <Versus factor={speedUp(job)} />,
-    },
-    {
       key: "rival",
       title: "vs onnxruntime",
       help: "How many times as fast as onnxruntime, both measured whole",
@@ -109,15 +100,6 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
 /** The verdict on what ended, else the reason. */
 function standsAs(job: Job): string {
   return (job.state === "done" && job.verdict?.summary) || job.reason;
-}
-
-function Versus({ factor }: { factor: number | null }): ReactNode {
-  const words = versus(factor);
-  return (
-    <span className={factor === null ? "" : factor >= 1 ? "good" : "bad"} title={words}>
-      {words}
-    </span>
-  );
 }
 
 function Trials({ job }: { job: Job }): ReactNode {
