@@ -169,7 +169,7 @@ def _library(data: bytes, folder: Path) -> object:
     try:
         return read_library_file(file)
     except LibraryRefused as error:
-        raise InvalidRequest(str(error)) from None
+        raise InvalidRequest(str(error), hint="compile the model again") from None
     finally:
         sys.path.pop()
 

@@ -3,7 +3,7 @@
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,10 @@ def describe_library(
     For a range of shapes, names of free dimensions replace sizes in the inputs' shapes.
     """
     dynamic = manifest.get("dynamic") or {"inputs": {}, "ranges": {}}
+    digests = {}
+    for name, path in files.items():
+        with path.open("rb") as file:
+            digests[name] = file_digest(file, "sha256").hexdigest()
     workload_fields = ("task", "workload", "weight", "latency_us")
     return {
         "format": FORMAT,
@@ -72,7 +76,7 @@ def describe_library(
         "workloads": [
             {field: row.get(field) for field in workload_fields} for row in manifest.get("workloads", [])
         ],
-        "digests": {name: sha256(path.read_bytes()).hexdigest() for name, path in files.items()},
+        "digests": digests,
     }
 
 

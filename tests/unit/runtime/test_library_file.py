@@ -2,13 +2,18 @@
 
 import json
 import platform
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import mallorn_runtime
+from mallorn.core.version import VERSION
+from mallorn.graphc.export import library_metadata
 from mallorn_runtime import LibraryRefused, Session, TensorInfo, library_file, read_library_file
+from tests.fixtures.command_line import ROOT
 from tests.fixtures.elf_files import AARCH64, METADATA, X86_64, elf_bytes, write_library_file
 
 HERE = X86_64 if platform.machine() == "x86_64" else AARCH64
@@ -94,3 +99,16 @@ def test_damaged_metadata_are_refused(change: Callable[[Any], bytes], tmp_path: 
 @pytest.mark.parametrize("place", ["missing.so", "."])
 def test_a_path_without_a_file_is_refused(place: str, tmp_path: Path) -> None:
     assert "cannot be read" in refusal(tmp_path / place)
+
+
+def test_the_package_has_the_version_of_mallorn_and_the_same_format() -> None:
+    project = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text())["project"]
+    assert project["version"] == mallorn_runtime.__version__ == VERSION
+    worker = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"][
+        "worker"
+    ]
+    assert set(project["dependencies"]) < set(worker)
+    assert library_metadata.FORMAT == library_file.FORMAT
+    assert library_metadata.SECTION.encode() == library_file.SECTION
+    header = (ROOT / "runtime" / "include" / "mallorn_runtime.h").read_text()
+    assert f"kFormat = {library_file.FORMAT};" in header
