@@ -69,12 +69,6 @@ class JobChangeIn(BaseModel):
         Field(max_length=2 * MOST_LABELS, description="New values of labels by key; null removes a label."),
     ]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _require_storable(cls, value: Any) -> Any:
-        check_storable(value)
-        return value
-
 
 class ResumeIn(BaseModel):
     """Budget with which a job resumes."""
