@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from mallorn.core.artifact_uris import parts_uri
-from mallorn.core.errors import Conflict, InvalidRequest, NotFound, TooLarge, TooMany, Unavailable
+from mallorn.core.errors import Conflict, InvalidRequest, NotFound, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel, UploadStatus
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.stored_files import Models
@@ -143,7 +143,7 @@ async def upload_part(
     """Upload a part as the raw body: `part_bytes`, or the rest. A repeated part replaces the first."""
     largest_bytes, quota = parts.settings.max_model_bytes, parts.settings.quota_model_bytes
     if index * PART_BYTES >= largest_bytes:
-        raise TooLarge(f"this server accepts models up to {largest_bytes:,} bytes")
+        raise InvalidRequest(f"this server accepts models up to {largest_bytes:,} bytes")
     all_parts = parts_uri(parts.settings.artifacts, owner, "*")
     stored_sizes = await run_in_threadpool(parts.store.part_sizes, all_parts)
     limit_bytes = quota or MOST_UNFINISHED * largest_bytes
@@ -175,7 +175,7 @@ def complete_upload(
         if upload.close_and_hash() != digest:
             artifact_removal.remove(uri)
             message = f"the parts are not the bytes of model {digest}"
-            raise InvalidRequest(message, hint="upload the model again")
+            raise Conflict(message, hint="upload the model again")
         model = _store_upload(parts, owner, name, upload)
     artifact_removal.remove(uri)
     return model

@@ -66,7 +66,11 @@ class JobChangeIn(BaseModel):
 
     labels: Annotated[
         dict[LabelKey, LabelValue | None],
-        Field(max_length=2 * MOST_LABELS, description="New values of labels by key; null removes a label."),
+        Field(
+            max_length=2 * MOST_LABELS,
+            description="New values of labels by key; null removes a label.",
+            json_schema_extra={"additionalProperties": False},
+        ),
     ]
 
 

@@ -137,7 +137,7 @@ def test_wrong_parts_are_refused_and_wrong_bytes_are_never_a_model(coordinator: 
     assert put(f"{path}/parts/0", content=b"\1" * PART).status_code == 204
     assert coordinator.http.get(path).json()["parts"] == [0, 1]
     refused = post(f"{path}/complete")
-    assert (refused.status_code, "are not the bytes" in refused.text) == (422, True)
+    assert (refused.status_code, "are not the bytes" in refused.text) == (409, True)
     assert stored(coordinator) == []
     assert coordinator.http.get(path).json()["parts"] == []
     assert coordinator.http.get("/models").json()["items"] == []
@@ -151,7 +151,7 @@ def test_unfinished_uploads_are_bounded(start: Start) -> None:
     limited = start(max_model_bytes=2 * PART, quota_model_bytes=3 * PART)
     assert [status(limited, number) for number in range(4)] == [204, 204, 204, 429]
     unlimited = start(max_model_bytes=PART)
-    assert status(unlimited, 9, index=1) == 413
+    assert status(unlimited, 9, index=1) == 422
     assert [status(unlimited, 9), status(unlimited, 10)] == [204, 429], "four largest models' parts"
 
 
