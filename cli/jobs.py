@@ -141,9 +141,11 @@ def jobs(
         datetime | None,
         typer.Option(metavar="TIME", formats=TIMES, help="Only jobs submitted from this time on, UTC."),
     ] = None,
-    before: Annotated[
+    end_time: Annotated[
         datetime | None,
-        typer.Option(metavar="TIME", formats=TIMES, help="Only jobs submitted before this time, UTC."),
+        typer.Option(
+            "--before", metavar="TIME", formats=TIMES, help="Only jobs submitted before this time, UTC."
+        ),
     ] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Only archived jobs.")] = False,
     all_owners: Annotated[bool, typer.Option("--all-owners", help="Jobs of all owners; for admins.")] = False,
@@ -163,13 +165,13 @@ def jobs(
             labels=label or (),
             model=model,
             created_after=_to_seconds(since),
-            created_before=_to_seconds(before),
+            created_before=_to_seconds(end_time),
         )
         handles = list(islice(matching_jobs, limit))
     if as_json:
         print_json([job.body for job in handles])
         return
-    is_filtered = any((name, label, model, owner, since, before, len(state or ()) > 1))
+    is_filtered = any((name, label, model, owner, since, end_time, len(state or ()) > 1))
     kind = state[0] if state else ("archived" if archived else None)
     empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
     columns = (OWNER_COLUMN, *JOB_COLUMNS) if all_owners or owner else JOB_COLUMNS

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import urlencode
 
 from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
 from mallorn.core.errors import Forbidden, InvalidModel, NotFound, TooMany, Unavailable
@@ -80,6 +81,17 @@ class ModelUpload:
             yield bytes(-file.stat().st_size % tarfile.BLOCKSIZE)
         yield _END
 
+    def parts(self, part_bytes: int) -> Iterator[bytes]:
+        """Yield the stream in parts of this size; the last may be smaller."""
+        part = bytearray()
+        for chunk in self.chunks():
+            part += chunk
+            while len(part) >= part_bytes:
+                yield bytes(part[:part_bytes])
+                del part[:part_bytes]
+        if part:
+            yield bytes(part)
+
     def compute_id(self) -> str:
         """Return the id that the coordinator gives the model: the SHA-256 of the stream."""
         content_hash = hashlib.sha256()
@@ -113,7 +125,7 @@ class Uploader:
     def __init__(self, connection: Connection, model: ModelUpload, progress: Progress | None) -> None:
         self._connection = connection
         self._model = model
-        self._progress = progress or (lambda _sent, _total: None)
+        self._progress = progress or (lambda *_: None)
         self._size_bytes = model.size_bytes
         self._sent_bytes = 0
         self._model_id = model.compute_id()
@@ -128,9 +140,13 @@ class Uploader:
             self._progress(self._size_bytes, self._size_bytes)
             return model
         try:
-            if self._size_bytes > PARTS_FROM_BYTES and (status := self._open(name)) is not None:
-                self._send_parts(status)
-                return self._connection.post(f"/uploads/{status.id}/complete", read_sec=PATIENCE_SEC)
+            if self._size_bytes > PARTS_FROM_BYTES:
+                with suppress(NotFound, Forbidden):  # the coordinator is too old, or the key may not read
+                    status = self._connection.value(UploadStatus, f"/uploads/{self._model_id}")
+                    self.send_parts(status)
+                    path = f"/uploads/{self._model_id}/complete?{urlencode({'name': name})}"
+                    return self._connection.post(path, read_sec=PATIENCE_SEC)
+            self._sent_bytes = 0
             chunks = self._count(self._model.chunks())
             return self._connection.put("/models", chunks, self._size_bytes, name=name)
         except AnswerLost:
@@ -142,20 +158,14 @@ class Uploader:
                     time.sleep(LOOK_EVERY_SEC)
             raise
 
-    def _open(self, name: str) -> UploadStatus | None:
-        """Begin or resume an upload in parts; None if the coordinator is too old for it."""
-        body = {"model_id": self._model_id, "size_bytes": self._size_bytes, "name": name}
-        try:
-            return self._connection.parse_as(UploadStatus, self._connection.post("/uploads", body))
-        except NotFound:
-            return None
-
-    def _send_parts(self, status: UploadStatus) -> None:
-        for index, part in enumerate(_join(self._model.chunks(), status.part_bytes)):
+    def send_parts(self, status: UploadStatus) -> None:
+        """Send the parts that the coordinator lacks; retry each after a break."""
+        for index, part in enumerate(self._model.parts(status.part_bytes)):
             first_byte, retries = self._sent_bytes, Retries(PART_RETRIES)
             while index not in status.parts:
-                pieces = (part[at : at + CHUNK_BYTES] for at in range(0, len(part), CHUNK_BYTES))
-                path = f"/uploads/{status.id}/parts/{index}"
+                offsets = range(0, len(part), CHUNK_BYTES)
+                pieces = (part[offset : offset + CHUNK_BYTES] for offset in offsets)
+                path = f"/uploads/{self._model_id}/parts/{index}"
                 try:
                     self._connection.put(path, self._count(pieces), len(part), timeout_sec=PART_TIMEOUT_SEC)
                     break
@@ -173,18 +183,6 @@ class Uploader:
             yield chunk
             self._sent_bytes += len(chunk)
             self._progress(self._sent_bytes, self._size_bytes)
-
-
-def _join(chunks: Iterable[bytes], part_bytes: int) -> Iterator[bytes]:
-    """Join chunks into parts of this size; the last may be smaller."""
-    part = bytearray()
-    for chunk in chunks:
-        part += chunk
-        while len(part) >= part_bytes:
-            yield bytes(part[:part_bytes])
-            del part[:part_bytes]
-    if part:
-        yield bytes(part)
 
 
 class NoProtobuf(ValueError):

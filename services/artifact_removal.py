@@ -1,5 +1,6 @@
 """Removes files of deleted jobs and models, and old batch records, from the store."""
 
+import time
 from posixpath import dirname
 
 from mallorn.core.artifact_uris import (
@@ -7,10 +8,10 @@ from mallorn.core.artifact_uris import (
     job_exports_uri,
     model_uri,
     open_store,
-    upload_uri,
+    parts_uri,
 )
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
-from mallorn.db.repositories.stored_files import Models, ModelUploads
+from mallorn.db.repositories.stored_files import Models
 from mallorn.db.session import Database
 
 
@@ -38,11 +39,16 @@ def remove_export(database: Database, job_id: str, uri: str) -> None:
             remove(job_exports_uri(uri))
 
 
-def delete_upload(database: Database, artifacts: str, upload_id: str) -> None:
-    """Delete an unfinished upload: first its parts, so that a failure leaves the row for a retry."""
-    remove(upload_uri(artifacts, upload_id))
-    with database.transaction() as session:
-        ModelUploads(session).delete(upload_id)
+def remove_stale_parts(artifacts: str, days: float) -> None:
+    """Remove the parts of uploads that received none for `days` days."""
+    fs, pattern = open_store(f"{parts_uri(artifacts, '*', '*')}/*")
+    newest: dict[str, float] = {}
+    for path in fs.glob(pattern):
+        folder = dirname(path)
+        newest[folder] = max(newest.get(folder, 0.0), fs.modified(path).timestamp())
+    for folder, moment in newest.items():
+        if moment < time.time() - days * 86400:
+            fs.rm(folder, recursive=True)
 
 
 def delete_model(database: Database, artifacts: str, model_id: str, owner: str) -> None:

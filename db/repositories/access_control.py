@@ -23,7 +23,7 @@ from mallorn.db.repositories.base import Repository, seconds_from_now
 from mallorn.db.repositories.job_transitions import cancel
 from mallorn.db.repositories.jobs import ACTIVE
 from mallorn.db.session import Database, read_clock
-from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, Measurement, Model, ModelUpload, SignIn
+from mallorn.db.tables import ApiKeyRow, AuditRow, BannedOwner, Job, Measurement, Model, SignIn
 
 NAMED: Final[tuple[Any, ...]] = (
     ApiKeyRow.owner,
@@ -32,7 +32,6 @@ NAMED: Final[tuple[Any, ...]] = (
     Model.owner,
     AuditRow.owner,
     AuditRow.subject,
-    ModelUpload.owner,
 )
 BATCH: Final = 200  # rows per transaction, because an owner may have ten thousand
 

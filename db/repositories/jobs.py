@@ -56,7 +56,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which of an owner's, or of all, jobs a list contains."""
+    """Conditions of a list of jobs; a job must meet all of them."""
 
     states: Collection[JobState] = ()  # empty: any
     archived: bool = False

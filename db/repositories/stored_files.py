@@ -2,20 +2,19 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from secrets import token_hex
 from typing import Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, delete, exists, func, or_, select, true, tuple_, update
+from sqlalchemy import ColumnElement, Select, delete, exists, or_, select, true, tuple_, update
 
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.db.database_clock import now
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, seconds_from_now
+from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.cost_models import CostModelVersions
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.tables import CostModelRow, Job, Model, ModelUpload
+from mallorn.db.tables import CostModelRow, Job, Model
 
 NAMED: Final = 10  # jobs that an error message names
 _PLACE = (Model.created_at, Model.id, Model.owner)
@@ -97,54 +96,6 @@ class Models(Repository):
 
 def _owned(owner: str | None) -> ColumnElement[bool]:
     return true() if owner is None else Model.owner == owner
-
-
-class ModelUploads(Repository):
-    """Unfinished uploads of models in parts."""
-
-    def open(self, owner: str, model_id: str, name: str, size_bytes: int, part_bytes: int) -> ModelUpload:
-        """Return an owner's unfinished upload of a model; a new one if there is none.
-
-        Raises Conflict if it was begun with another size.
-        """
-        sizes = {"size_bytes": size_bytes, "part_bytes": part_bytes}
-        values = {"id": token_hex(8), "owner": owner, "model_id": model_id, "name": name, **sizes}
-        insert = self.insert(ModelUpload).values(values)
-        self.session.execute(insert.on_conflict_do_nothing(index_elements=["owner", "model_id"]))
-        query = select(ModelUpload).where(ModelUpload.owner == owner, ModelUpload.model_id == model_id)
-        upload = self.session.scalars(query).one()
-        if upload.size_bytes != size_bytes:
-            raise Conflict(f"the upload of these bytes began with a size of {upload.size_bytes:,} bytes")
-        self.record_progress(upload.id)
-        return upload
-
-    def get(self, upload_id: str, owner: str) -> ModelUpload:
-        """Return an unfinished upload. Raises NotFound, also for another owner's upload."""
-        query = select(ModelUpload).where(ModelUpload.id == upload_id, ModelUpload.owner == owner)
-        upload = self.session.scalars(query).one_or_none()
-        if upload is None:
-            raise NotFound(f"there is no unfinished upload {upload_id}", hint="upload the model again")
-        return upload
-
-    def record_progress(self, upload_id: str) -> None:
-        """Record that an upload goes on, so that it is not deleted as stale."""
-        self.execute_and_count(
-            update(ModelUpload).where(ModelUpload.id == upload_id).values(updated_at=now())
-        )
-
-    def count_and_bytes(self, owner: str) -> tuple[int, int]:
-        """Return the number of an owner's unfinished uploads, and their total size when complete."""
-        totals = func.count(), func.coalesce(func.sum(ModelUpload.size_bytes), 0)
-        count, size_bytes = self.session.execute(select(*totals).where(ModelUpload.owner == owner)).one()
-        return count, int(size_bytes)
-
-    def list_stale(self, days: float, limit: int) -> Sequence[str]:
-        """Return the ids of uploads that received nothing for `days` days."""
-        query = select(ModelUpload.id).where(ModelUpload.updated_at < seconds_from_now(-days * 86400))
-        return self.session.scalars(query.order_by(ModelUpload.updated_at).limit(limit)).all()
-
-    def delete(self, upload_id: str) -> None:
-        self.execute_and_count(delete(ModelUpload).where(ModelUpload.id == upload_id))
 
 
 LOST_MODEL: Final = NewJobWarning(

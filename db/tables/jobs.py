@@ -25,24 +25,6 @@ class Model(Base):
     created_at: Mapped[CreatedAt]
 
 
-class ModelUpload(Base):
-    """An unfinished upload of a model, whose parts the artifact store holds until it is complete."""
-
-    __tablename__ = "model_uploads"
-    __table_args__ = (
-        UniqueConstraint("owner", "model_id"),
-        Index("ix_model_uploads_updated", "updated_at"),
-    )
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    owner: Mapped[str]
-    model_id: Mapped[str]  # SHA-256 that the bytes must have
-    name: Mapped[str]
-    size_bytes: Mapped[int] = mapped_column(BigId)
-    part_bytes: Mapped[int] = mapped_column(BigId)  # size of each part but the last
-    updated_at: Mapped[CreatedAt]  # when it was opened, or the last part began to arrive
-
-
 class Job(Base):
     """A tuning job of an owner: a model, a target, a budget and options."""
 

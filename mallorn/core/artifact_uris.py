@@ -36,9 +36,10 @@ def model_uri(artifacts: str, model_id: str) -> str:
     return f"{artifacts.rstrip('/')}/models/{model_id}"
 
 
-def upload_uri(artifacts: str, upload_id: str) -> str:
-    """Return the URI of the directory with the parts of an unfinished upload of a model."""
-    return f"{artifacts.rstrip('/')}/uploads/{upload_id}"
+def parts_uri(artifacts: str, owner: str, model_id: str) -> str:
+    """Return the URI of the directory with the parts of an unfinished upload; `*` is a pattern."""
+    folder = "*" if owner == "*" else sha256(owner.encode()).hexdigest()
+    return f"{artifacts.rstrip('/')}/uploads/{folder}/{model_id}"
 
 
 def export_uri(artifacts: str, job_id: str, target_key: str) -> str:

@@ -19,14 +19,13 @@ from mallorn.db.repositories.dataset_statistics import Counts
 from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.leases import Leases
 from mallorn.db.repositories.rounds import Rounds
-from mallorn.db.repositories.stored_files import ModelUploads
 from mallorn.db.repositories.workers import FRESH_SEC, Workers
 from mallorn.db.session import Database
 from mallorn.services.artifact_removal import (
     delete_model,
-    delete_upload,
     remove_export,
     remove_old_batch_records,
+    remove_stale_parts,
 )
 from mallorn.services.control.wake_messages import TASKS, Message, message_of
 
@@ -132,10 +131,7 @@ def delete_expired_data(database: Database, settings: Settings, turn: Turn | Non
     with turn.log_part_errors("could not remove records of old batches"):
         remove_old_batch_records(database, settings.artifacts, BATCHES_KEPT_DAYS)
     with turn.log_part_errors("could not delete unfinished uploads"):
-        with database.session() as session:
-            upload_ids = ModelUploads(session).list_stale(UPLOADS_KEPT_DAYS, AT_A_TIME)
-        for upload_id in upload_ids:
-            delete_upload(database, settings.artifacts, upload_id)
+        remove_stale_parts(settings.artifacts, UPLOADS_KEPT_DAYS)
     with turn.log_part_errors("could not remove unmeasured jobs"), database.transaction() as session:
         Removals(session).delete_unmeasured_jobs(UNMEASURED_KEPT_DAYS, ENTRIES_AT_A_TIME)
     with turn.log_part_errors("could not delete old workers"), database.transaction() as session:

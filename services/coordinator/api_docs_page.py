@@ -192,7 +192,7 @@ def _render_route(origin: str, route: Route) -> Html:
 
 def _examples(body: Payload) -> list[Html]:
     examples = (content.example for content in body.content.values() if content.example is not None)
-    return [el("pre", one if isinstance(one, str) else json.dumps(one, indent=1)) for one in examples]
+    return [el("pre", text if isinstance(text, str) else json.dumps(text, indent=1)) for text in examples]
 
 
 def _content(body: Payload) -> list[Words | str]:

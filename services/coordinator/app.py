@@ -12,7 +12,6 @@ from starlette.types import ASGIApp
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from mallorn.services.coordinator.api_docs_page import add_docs
-from mallorn.services.coordinator.api_examples import Document, add_examples
 from mallorn.services.coordinator.api_key_routes import router as keys
 from mallorn.services.coordinator.audit_log import AuditMiddleware, JobLogMiddleware
 from mallorn.services.coordinator.audit_log import router as audit
@@ -26,7 +25,6 @@ from mallorn.services.coordinator.list_job_options import router as options
 from mallorn.services.coordinator.owner_access import router as owners
 from mallorn.services.coordinator.records_and_stats import router as records
 from mallorn.services.coordinator.reports import router as reports
-from mallorn.services.coordinator.resumable_uploads import router as uploads
 from mallorn.services.coordinator.retention_settings import router as retention
 from mallorn.services.coordinator.schedules import router as schedules
 from mallorn.services.coordinator.sign_in.browser_sessions import open_router as open_sessions
@@ -34,6 +32,7 @@ from mallorn.services.coordinator.sign_in.browser_sessions import router as sess
 from mallorn.services.coordinator.sign_in.oidc import router as oidc
 from mallorn.services.coordinator.sign_in.oidc_provider import Provider
 from mallorn.services.coordinator.uploaded_models import router as models
+from mallorn.services.coordinator.uploaded_models import uploads_router
 from mallorn.services.coordinator.web import error_responses
 from mallorn.services.coordinator.web.app_context import AppContext
 from mallorn.services.coordinator.web.authenticator import set_default_scopes
@@ -42,7 +41,7 @@ from mallorn.services.coordinator.web.cross_site import CrossSiteMiddleware
 from mallorn.services.coordinator.web.error_responses import ErrorBody
 from mallorn.services.coordinator.web.forwarded_headers import ProxyPrefix, RequestIds
 from mallorn.services.coordinator.web.request_limits import RequestLimits, StreamAdmission
-from mallorn.services.coordinator.web.response_types import Responses
+from mallorn.services.coordinator.web.response_types import Document, Responses, add_examples
 from mallorn.services.dashboard.static_pages import add_page
 
 FAILURES: Final[Responses] = {
@@ -111,19 +110,9 @@ def create_app(settings: Settings) -> FastAPI:
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, list_and_show, pause_resume_cancel))
     of_jobs = *jobs, reports, events, schedules, records
-    for router in (
-        models,
-        uploads,
-        *of_jobs,
-        options,
-        cost_models,
-        fleet,
-        keys,
-        owners,
-        sessions,
-        audit,
-        retention,
-    ):
+    of_models = models, uploads_router
+    of_users = keys, owners, sessions, audit
+    for router in (*of_models, *of_jobs, options, cost_models, fleet, *of_users, retention):
         set_default_scopes(router)
         api.include_router(router)
     app.include_router(api, prefix=API)

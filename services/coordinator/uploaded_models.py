@@ -1,4 +1,4 @@
-"""Routes for uploaded models."""
+"""Routes for models, which are uploaded whole or, to resume after a break, in parts."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -6,22 +6,29 @@ from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
-from mallorn.core.errors import InvalidRequest, NotFound, TooMany, Unavailable
-from mallorn.core.values.dataset import UploadedModel
+from mallorn.core.artifact_uris import parts_uri
+from mallorn.core.errors import Conflict, InvalidRequest, NotFound, TooMany, Unavailable
+from mallorn.core.values.dataset import UploadedModel, UploadStatus
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.stored_files import Models
 from mallorn.services import artifact_removal
 from mallorn.services.coordinator.web.app_context import AppContext, PartsDep
 from mallorn.services.coordinator.web.artifact_store import Upload
-from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
-from mallorn.services.coordinator.web.quotas import check_storage
+from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
+from mallorn.services.coordinator.web.quotas import AGAIN_SEC, check_storage
 from mallorn.services.coordinator.web.response_types import BYTES, CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(prefix="/models", tags=["models"])
+uploads_router = APIRouter(prefix="/uploads", tags=["models"])
+PART_BYTES: Final = 64 << 20
+MOST_UNFINISHED: Final = 4  # largest models whose parts an owner may store, without a quota
+DigestPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256 of the model's bytes.")]
+IndexPath = Annotated[int, Path(ge=0, lt=10_000, description="Position of the part, from 0.")]
 T = TypeVar("T")
+NameQuery = Annotated[str, Query(max_length=200, description="Display name of the model.")]
 WRITE_BYTES: Final = 1 << 20
 ANNOUNCED: Final = re.compile(r"[0-9]{1,18}")
 FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
@@ -33,16 +40,16 @@ async def upload_model(
     request: Request,
     parts: PartsDep,
     owner: OwnerDep,
-    name: Annotated[str, Query(max_length=200, description="Display name of the model.")] = "",
+    name: NameQuery = "",
 ) -> UploadedModel:
     """Upload a model as the raw request body; equal bytes get the same id."""
     upload = parts.store.upload(parts.settings.max_model_bytes)
-    return await receive_bytes(
-        request, parts, owner, upload, partial(store_upload, parts, owner, name, upload)
+    return await _receive_bytes(
+        request, parts, owner, upload, partial(_store_upload, parts, owner, name, upload)
     )
 
 
-async def receive_bytes(
+async def _receive_bytes(
     request: Request, parts: AppContext, owner: str, upload: Upload, keep: Callable[[], T]
 ) -> T:
     """Write a request's body to an upload, and return the result of `keep`, which moves it."""
@@ -102,7 +109,7 @@ async def _join_chunks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield bytes(block)
 
 
-def store_upload(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedModel:
+def _store_upload(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedModel:
     """Store an upload: first the bytes, outside a transaction, as the store may be slow."""
     model_id = upload.close_and_hash()
     upload.move_to_final_path()
@@ -118,3 +125,57 @@ def store_upload(parts: AppContext, owner: str, name: str, upload: Upload) -> Up
     except TooMany:
         artifact_removal.remove_unowned_model(parts.database, parts.settings.artifacts, model_id)
         raise
+
+
+@uploads_router.get("/{digest}")
+def show_upload(parts: PartsDep, owner: OwnerDep, digest: DigestPath) -> UploadStatus:
+    """Show which parts of a model the caller has uploaded; they are kept for a day."""
+    sizes = parts.store.part_sizes(parts_uri(parts.settings.artifacts, owner, digest))
+    return UploadStatus(model_id=digest, part_bytes=PART_BYTES, parts=sorted(sizes))
+
+
+@uploads_router.put(
+    "/{digest}/parts/{index}", status_code=HTTPStatus.NO_CONTENT, openapi_extra={"requestBody": BODY}
+)
+async def upload_part(
+    request: Request, parts: PartsDep, owner: OwnerDep, digest: DigestPath, index: IndexPath
+) -> None:
+    """Upload a part as the raw body: `part_bytes`, or the rest. A repeated part replaces the first."""
+    largest_bytes, quota = parts.settings.max_model_bytes, parts.settings.quota_model_bytes
+    if index * PART_BYTES >= largest_bytes:
+        raise InvalidRequest(f"this server accepts models up to {largest_bytes:,} bytes")
+    all_parts = parts_uri(parts.settings.artifacts, owner, "*")
+    stored_sizes = await run_in_threadpool(parts.store.part_sizes, all_parts)
+    limit_bytes = quota or MOST_UNFINISHED * largest_bytes
+    if sum(stored_sizes.values()) >= limit_bytes:
+        message = f"{owner} may store {limit_bytes:,} bytes of unfinished uploads"
+        raise TooMany(message, hint="finish one; after a day they are deleted", retry_sec=AGAIN_SEC)
+    part = parts.store.upload(PART_BYTES)
+
+    def store_part() -> None:
+        part.close_and_hash()
+        part.move(f"{parts_uri(parts.settings.artifacts, owner, digest)}/{index}")
+
+    await _receive_bytes(request, parts, owner, part, store_part)
+
+
+@uploads_router.post("/{digest}/complete", dependencies=[FewAtOnce])
+def complete_upload(
+    parts: PartsDep, owner: OwnerDep, digest: DigestPath, name: NameQuery = ""
+) -> UploadedModel:
+    """Join the parts and store the model. If they are other bytes, all parts are deleted."""
+    uri = parts_uri(parts.settings.artifacts, owner, digest)
+    sizes = parts.store.part_sizes(uri)
+    if not sizes or max(sizes) >= len(sizes):
+        raise Conflict("the upload lacks parts", hint=f"GET /uploads/{digest} names those that it has")
+    with parts.store.upload(parts.settings.max_model_bytes) as upload:
+        for index in range(len(sizes)):
+            for chunk in parts.store.read_chunks(f"{uri}/{index}"):
+                upload.write(chunk)
+        if upload.close_and_hash() != digest:
+            artifact_removal.remove(uri)
+            message = f"the parts are not the bytes of model {digest}"
+            raise Conflict(message, hint="upload the model again")
+        model = _store_upload(parts, owner, name, upload)
+    artifact_removal.remove(uri)
+    return model

@@ -19,10 +19,9 @@ OPERATIONS = """
     get_fleet_activity
     get_job_report get_liveness get_model get_readiness get_schedule list_audit list_cost_models list_devices
     list_jobs list_keys list_models list_options list_owners list_records list_rounds list_schedules
-    list_tasks list_workers open_upload pause_job redirect_to_provider resume_job revoke_key rotate_key
-    show_job
-    show_retention show_session sign_in sign_out stream_job_events submit_job unarchive_job upload_model
-    upload_part withdraw_device
+    list_tasks list_workers pause_job redirect_to_provider resume_job revoke_key rotate_key
+    show_job show_retention show_session show_upload sign_in sign_out stream_job_events submit_job
+    unarchive_job upload_model upload_part withdraw_device
 """
 UPDATE = "python -m tests.contract.write_openapi services/openapi.json"
 

@@ -27,9 +27,9 @@ OPEN: Final = {
     "POST /api/v1/session/oidc/key",  # needs a code and its secret
 }
 # Parameters in paths that name an owner's things, and those that name everybody's.
-OWNED: Final = {"job_id", "model_id", "key_id", "upload_id"}
+OWNED: Final = {"job_id", "model_id", "key_id"}
 SHARED: Final = {"cost_model_id", "schedule_id"}
-KNOWN: Final = OWNED | SHARED | {"index", "name", "file", "action"}
+KNOWN: Final = OWNED | SHARED | {"index", "name", "file", "action", "digest"}
 # What an admin may do with another owner's things.
 ADMINS: Final = {
     "GET /api/v1/jobs/{job_id}",
@@ -42,8 +42,7 @@ ADMINS: Final = {
 BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "POST /api/v1/jobs": {"json": {"model_id": "0" * 64, "target": {"kind": "llvm"}, "trials": 1}},
     "PATCH /api/v1/jobs/{job_id}": {"json": {"labels": {"nightly": ""}}},
-    "POST /api/v1/uploads": {"json": {"model_id": "0" * 64, "size_bytes": 1}},
-    "PUT /api/v1/uploads/{upload_id}/parts/{index}": {"content": b"x"},
+    "PUT /api/v1/uploads/{digest}/parts/{index}": {"content": b"x"},
     "POST /api/v1/keys": {"json": {"name": "ci"}},
     "POST /api/v1/session/oidc/code": {"params": {"port": 2000, "challenge": "0" * 64}},
 }
@@ -128,7 +127,7 @@ def test_another_owners_things_are_not_there(ada: Coordinator) -> None:
     mallory = ada.new_key("mallory", Scope.READ, Scope.SUBMIT).key
     asked = 0
     for route in routes(ada):
-        assert route.parameters <= OWNED | SHARED | {"index", "name", "file", "action"}, (
+        assert route.parameters <= OWNED | SHARED | {"index", "name", "file", "action", "digest"}, (
             f"whose is it? {route.name}"
         )
         if route.parameters & OWNED:

@@ -13,7 +13,6 @@ from mallorn.core.errors import Conflict, Unavailable
 from mallorn.db.database_clock import now
 from mallorn.db.migrate import check_table_version, upgrade
 from mallorn.db.repositories.jobs import JobFilter, JobLabels, Jobs
-from mallorn.db.repositories.stored_files import ModelUploads
 from mallorn.db.session import Database
 from mallorn.db.tables import Base, Model
 from tests.fixtures.rows import Rows
@@ -60,9 +59,6 @@ def test_jobs_of_the_version_before_labels_get_labels_and_stay(empty):
         lambda session: Jobs(session).list("ada", JobFilter(labels=[("team", "vision")]))
     ).items
     assert job.id == rows.job_id
-    opened = rows.write(lambda session: ModelUploads(session).open("ada", "0" * 64, "m", 9, 4).id)
-    assert rows.read(lambda session: ModelUploads(session).count_and_bytes("ada")) == (1, 9)
-    rows.write(lambda session: ModelUploads(session).delete(opened))
 
 
 def test_a_second_upgrade_changes_nothing(empty):

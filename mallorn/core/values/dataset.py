@@ -21,10 +21,8 @@ class UploadedModel(Value):
 class UploadStatus(Value):
     """An unfinished upload of a model in parts."""
 
-    id: str
     model_id: Annotated[str, Field(description="SHA-256 that the model must have.")]
-    size_bytes: Annotated[int, Field(description="Size of the whole model.")]
-    part_bytes: Annotated[int, Field(description="Size of each part; the last may be smaller.")]
+    part_bytes: Annotated[int, Field(description="Size of each part but the last.")]
     parts: Annotated[list[int], Field(description="Indices of the parts that were received.")]
 
 

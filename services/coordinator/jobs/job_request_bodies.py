@@ -66,14 +66,12 @@ class JobChangeIn(BaseModel):
 
     labels: Annotated[
         dict[LabelKey, LabelValue | None],
-        Field(max_length=2 * MOST_LABELS, description="New values of labels by key; null removes a label."),
+        Field(
+            max_length=2 * MOST_LABELS,
+            description="New values of labels by key; null removes a label.",
+            json_schema_extra={"additionalProperties": False},
+        ),
     ]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _require_storable(cls, value: Any) -> Any:
-        check_storable(value)
-        return value
 
 
 class ResumeIn(BaseModel):

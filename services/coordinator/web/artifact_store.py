@@ -15,7 +15,6 @@ from mallorn.core.artifact_uris import (
     open_store,
     scripts_uri,
     store_away_error,
-    upload_uri,
 )
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.os_errors import explain_os_error
@@ -23,7 +22,6 @@ from mallorn.core.values.dataset import ScheduleScripts
 from mallorn.core.values.manifest import MANIFEST, Manifest
 
 CHUNK_BYTES: Final = 1 << 20
-PART_BYTES: Final = 64 << 20  # of a model that is uploaded in parts
 INCOMING: Final = ".incoming-"
 LONGEST_UPLOAD_SEC: Final = 86_400.0
 
@@ -55,11 +53,14 @@ class Store:
         except ValueError:  # a killed finish wrote a part of it; the next one rewrites it
             return None
 
-    def part_sizes(self, upload_id: str) -> dict[int, int]:
-        """Return the size of each received part of an upload by index."""
-        fs, folder = open_store(upload_uri(self._url, upload_id))
-        found = fs.find(folder, detail=True) if fs.exists(folder) else {}
-        return {int(path.rpartition("/")[2]): int(info["size"]) for path, info in found.items()}
+    def part_sizes(self, uri: str) -> dict[int, int]:
+        """Return sizes of parts below a URI by index, or by position if it is a pattern."""
+        fs, folder = open_store(uri)
+        with convert_store_errors(folder):
+            sizes = {path: int(info["size"]) for path, info in fs.glob(f"{folder}/*", detail=True).items()}
+        if "*" in uri:
+            return dict(enumerate(sizes.values()))
+        return {int(posixpath.basename(path)): size_bytes for path, size_bytes in sizes.items()}
 
     def read_chunks(self, uri: str) -> Iterator[bytes]:
         """Yield the bytes of a file in chunks."""

@@ -7,7 +7,7 @@ from typing import Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -32,14 +32,6 @@ NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {"options": JobOptions} | {
 }
 
 
-EXAMPLE: Final[dict[str, JsonValue]] = {
-    "error": "NotFound",
-    "detail": "there is no job 2f3a6c1b0d9e8f70",
-    "hint": "mallorn jobs",
-    "request_id": "8d3c52a1e07b4f96",
-}
-
-
 class BodyRefused(HTTPException):
     """Carries an error out of FastAPI's body reader, which passes only HTTPException on."""
 
@@ -50,8 +42,6 @@ class BodyRefused(HTTPException):
 
 class ErrorBody(BaseModel):
     """An error: what happened, and what to do next."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     error: str = Field(description="Name of the error class.")
     detail: str = Field(description="What happened.")

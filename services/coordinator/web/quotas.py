@@ -13,10 +13,8 @@ from sqlalchemy.orm import Session
 from mallorn.core.errors import TooMany
 from mallorn.core.settings import Settings
 from mallorn.db.repositories.access_control import Usage
-from mallorn.db.repositories.stored_files import ModelUploads
 
 AGAIN_SEC: Final = 60
-MOST_UPLOADS: Final = 8  # unfinished ones of an owner
 MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
 
 
@@ -37,15 +35,6 @@ def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
 def check_storage(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's models, including uncommitted ones, exceed the quota."""
     _check_bytes(owner, settings.quota_model_bytes, Usage(session).model_bytes(owner))
-
-
-def check_uploads(session: Session, settings: Settings, owner: str) -> None:
-    """Raise TooMany if the owner's unfinished uploads are too many, or exceed the model quota."""
-    count, size_bytes = ModelUploads(session).count_and_bytes(owner)
-    if count > MOST_UPLOADS:
-        message = f"{owner} may have {MOST_UPLOADS} unfinished uploads, and this would make {count}"
-        raise TooMany(message, hint="finish one; after a day they are deleted", retry_sec=AGAIN_SEC)
-    _check_bytes(owner, settings.quota_model_bytes, size_bytes)
 
 
 class ArrivingBytes:

@@ -1,12 +1,14 @@
 """What the settings let go of, and what they keep."""
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select, update
 
-from mallorn.core.artifact_uris import batch_uri, export_uri, model_uri, upload_uri
+from mallorn.core.artifact_uris import batch_uri, export_uri, model_uri, parts_uri
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
@@ -15,9 +17,9 @@ from mallorn.db.repositories.access_control import Audit, NewAuditEntry
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.stored_files import Models, ModelUploads
+from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
-from mallorn.db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model, ModelUpload
+from mallorn.db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
 from mallorn.services.control import periodic_tasks
 from mallorn.services.control.periodic_tasks import delete_expired_data
 from tests.fixtures.database import BOTH
@@ -232,17 +234,14 @@ def test_what_was_measured_long_ago_is_counted_for_statistics(rows: Rows, tmp_pa
 
 
 def test_an_upload_that_nobody_goes_on_with_is_deleted_with_its_parts_after_a_day(kept: Kept) -> None:
-    def begin(session: Any) -> list[str]:
-        return [ModelUploads(session).open("ada", MODEL[:-1] + end, "m", 9, 4).id for end in "01"]
-
-    old, new = kept.rows.write(begin)
-    parts = [Path(upload_uri(str(kept.data / "artifacts"), upload)) / "0" for upload in (old, new)]
-    for part in parts:
-        part.parent.mkdir(parents=True)
-        part.write_bytes(b"part")
-    age = update(ModelUpload).where(ModelUpload.id == old)
-    kept.rows.write(lambda session: session.execute(age.values(updated_at=ModelUpload.updated_at - 90_000)))
+    folders = [Path(parts_uri(str(kept.data / "artifacts"), owner, MODEL)) for owner in ("ada", "bob")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for part in ("0", "1"):
+            (folder / part).write_bytes(b"part")
+            long_ago = time.time() - 90_000
+            os.utime(folder / part, (long_ago, long_ago))
+    (folders[1] / "1").touch()
     kept.tidy()
-    assert [part.exists() for part in parts] == [False, True]
-    assert not parts[0].parent.exists()
-    assert kept.count(ModelUpload) == 1
+    assert [folder.exists() for folder in folders] == [False, True]
+    assert len(list(folders[1].iterdir())) == 2

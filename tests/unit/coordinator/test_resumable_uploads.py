@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -13,8 +12,7 @@ import mallorn.model_upload
 from mallorn import Client
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import Unavailable
-from mallorn.services.coordinator import resumable_uploads
-from mallorn.services.coordinator.web.quotas import MOST_UPLOADS
+from mallorn.services.coordinator import uploaded_models
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.models import onnx_bytes
 
@@ -24,7 +22,7 @@ SIZE: int = 3 * PART + 100
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable_uploads, "PART_BYTES", PART)
+    monkeypatch.setattr(uploaded_models, "PART_BYTES", PART)
     monkeypatch.setattr(mallorn.model_upload, "PARTS_FROM_BYTES", PART)
     monkeypatch.setattr(mallorn.http, "RETRY_SEC", 0.0)
 
@@ -116,7 +114,7 @@ def test_an_upload_that_broke_sends_only_the_rest(coordinator: Coordinator, mode
 def test_an_older_coordinator_gets_one_stream(coordinator: Coordinator, model: Path) -> None:
     class Older(Sending):
         def handle_request(self, request: httpx.Request) -> httpx.Response:
-            if request.url.path.endswith("/uploads"):
+            if "/uploads/" in request.url.path:
                 return httpx.Response(404, json={"error": "NotFound", "detail": "there is no /uploads"})
             return super().handle_request(request)
 
@@ -126,45 +124,35 @@ def test_an_older_coordinator_gets_one_stream(coordinator: Coordinator, model: P
     assert sending.sent == [f"GET /models/{kept.id}", "PUT /models"]
 
 
-def opened(coordinator: Coordinator, content: bytes, **changes: Any) -> httpx.Response:
-    body = {"model_id": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
-    return coordinator.http.post("/uploads", json=body | changes)
-
-
 def test_wrong_parts_are_refused_and_wrong_bytes_are_never_a_model(coordinator: Coordinator) -> None:
-    content = bytes(PART + 5)
-    upload = opened(coordinator, content).json()
-    path = f"/uploads/{upload['id']}"
-    assert (upload["part_bytes"], upload["parts"]) == (PART, [])
-    for index, wrong in (
-        (0, bytes(PART - 1)),
-        (0, bytes(PART + 1)),
-        (1, b"6 byte"),
-        (2, b"x"),
-        (10_000, b"x"),
-    ):
-        assert coordinator.http.put(f"{path}/parts/{index}", content=wrong).status_code == 422, index
-    incomplete = coordinator.http.post(f"{path}/complete")
-    assert (incomplete.status_code, "lacks 2 of 2 parts" in incomplete.text) == (409, True)
-    assert coordinator.http.put(f"{path}/parts/0", content=b"\1" * PART).status_code == 204
-    assert coordinator.http.put(f"{path}/parts/1", content=bytes(5)).status_code == 204
-    assert opened(coordinator, content).json()["parts"] == [0, 1]
-    assert opened(coordinator, content, size_bytes=7).status_code == 409
-    refused = coordinator.http.post(f"{path}/complete")
-    assert (refused.status_code, "are not the bytes" in refused.text) == (422, True)
+    path = f"/uploads/{hashlib.sha256(bytes(PART + 5)).hexdigest()}"
+    put, post = coordinator.http.put, coordinator.http.post
+    assert put(f"{path}/parts/0", content=bytes(PART + 1)).status_code == 413
+    assert put(f"{path}/parts/0", content=b"").status_code == 422
+    assert put(f"{path}/parts/10000", content=b"x").status_code == 422
+    assert put("/uploads/..%2Fx/parts/0", content=b"x").status_code in (404, 422)
+    assert post(f"{path}/complete").status_code == 409
+    assert put(f"{path}/parts/1", content=bytes(5)).status_code == 204
+    assert post(f"{path}/complete").status_code == 409, "the first part is missing"
+    assert put(f"{path}/parts/0", content=b"\1" * PART).status_code == 204
+    assert coordinator.http.get(path).json()["parts"] == [0, 1]
+    refused = post(f"{path}/complete")
+    assert (refused.status_code, "are not the bytes" in refused.text) == (409, True)
     assert stored(coordinator) == []
-    assert coordinator.http.post(f"{path}/complete").status_code == 404
+    assert coordinator.http.get(path).json()["parts"] == []
     assert coordinator.http.get("/models").json()["items"] == []
 
 
-def test_unfinished_uploads_are_few_small_and_within_the_quota(start: Start) -> None:
-    coordinator = start(max_model_bytes=1000, quota_model_bytes=2000)
-    assert opened(coordinator, b"x", size_bytes=1001).status_code == 413
-    assert [opened(coordinator, bytes(900 + at)).status_code for at in range(3)] == [200, 200, 429]
-    assert opened(coordinator, bytes(900)).status_code == 200, "one that is there counts once"
-    many = start()
-    statuses = [opened(many, bytes(1 + at)).status_code for at in range(MOST_UPLOADS)]
-    assert statuses == [200] * (MOST_UPLOADS - 2) + [429] * 2
+def test_unfinished_uploads_are_bounded(start: Start) -> None:
+    def status(coordinator: Coordinator, number: int, index: int = 0) -> int:
+        path = f"/uploads/{number:064x}/parts/{index}"
+        return coordinator.http.put(path, content=bytes(PART)).status_code
+
+    limited = start(max_model_bytes=2 * PART, quota_model_bytes=3 * PART)
+    assert [status(limited, number) for number in range(4)] == [204, 204, 204, 429]
+    unlimited = start(max_model_bytes=PART)
+    assert status(unlimited, 9, index=1) == 422
+    assert [status(unlimited, 9), status(unlimited, 10)] == [204, 429], "four largest models' parts"
 
 
 @pytest.fixture
@@ -189,5 +177,5 @@ def test_nobody_learns_that_another_owner_has_a_model(guarded: Coordinator, mode
 def test_a_key_that_may_not_read_may_upload(guarded: Coordinator, model: Path) -> None:
     sending = Sending()
     with Client(guarded.url, guarded.new_key("ada", Scope.SUBMIT).key, transport=sending) as client:
-        client.upload(model)
-    assert sending.parts() == ["0", "1", "2", "3"]
+        kept = client.upload(model)
+    assert stored(guarded) == [kept.id]
