@@ -64,8 +64,8 @@ def test_without_json_wrong_usage_is_told_in_words() -> None:
 
 def test_a_refusals_request_id_is_printed(monkeypatch: pytest.MonkeyPatch, coordinator: Coordinator) -> None:
     request = httpx.Request("GET", NOWHERE)
-    body = {"error": "NotFound", "detail": "there is no job j"}
-    error = error_from(httpx.Response(404, json=body, headers={"X-Request-ID": "r-1"}, request=request))
+    body = {"error": "NotFound", "detail": "there is no job j", "request_id": "r-1"}
+    error = error_from(httpx.Response(404, json=body, request=request))
 
     def fail(*_place: object) -> None:
         raise error

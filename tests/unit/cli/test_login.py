@@ -90,7 +90,7 @@ def test_a_kept_key_goes_to_its_own_service_only(coordinator: Coordinator, key: 
 
 
 def test_a_wrong_key_is_not_kept(coordinator: Coordinator, key: str) -> None:
-    refused(mallorn("login", coordinator.url, "--api-key", "mln_1_wrong"), "is not known here")
+    refused(mallorn("login", coordinator.url, "--api-key", "mln_1_wrong"), "does not know the API key")
     assert not logins_file().exists()
 
 

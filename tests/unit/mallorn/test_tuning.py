@@ -84,6 +84,8 @@ class Service:
             return httpx.Response(200)
         if path == "/models":
             return httpx.Response(200, json={"id": "a" * 64})
+        if path.startswith(("/models/", "/uploads/")):
+            return httpx.Response(404, json={"error": "NotFound", "detail": "it is not known here"})
         state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
         return httpx.Response(200, json={**BODY, "state": state})
 
