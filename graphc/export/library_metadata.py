@@ -87,8 +87,9 @@ def _describe(spec: Spec, shape: Sequence[int | str] | None = None) -> Spec:
 def output_specs(model: Any, manifest: Any) -> Sequence[Spec]:
     """Return the manifest's outputs; for a range, those that the ONNX model declares, with
     names of free sizes. `model` is not used if the manifest has outputs and no range."""
-    if manifest.get("outputs") and not manifest.get("dynamic"):
-        return list(manifest["outputs"])
+    outputs = manifest.get("outputs")
+    if outputs and not manifest.get("dynamic"):
+        return list(outputs)
     specs = []
     for value in model.graph.output:
         kind = value.type.tensor_type

@@ -62,9 +62,9 @@ def test_archive_and_rm_go_on_after_one_that_has_not_ended(coordinator: Coordina
 
 
 def test_labels_are_set_shown_removed_and_listed_by(ids: list[str]) -> None:
-    said = mallorn("label", ids[0], "team=vision", "nightly")
+    said = mallorn("jobs", "label", ids[0], "team=vision", "nightly")
     assert f"labels of {ids[0]}: nightly, team=vision" in said.stderr
-    mallorn("label", ids[1], "team=speech")
+    mallorn("jobs", "label", ids[1], "team=speech")
     assert [job["name"] for job in data(mallorn("jobs", "--label", "team", "--json"))] == ["second", "first"]
     words = ("jobs", "--label", "team=vision", "--label", "nightly", "--name", "FIR", "--state", "queued")
     table = mallorn(*words).stdout
@@ -72,9 +72,9 @@ def test_labels_are_set_shown_removed_and_listed_by(ids: list[str]) -> None:
     assert "nightly, team=vision" in table
     assert "second" not in table
     assert "nightly, team=vision" in mallorn("show", ids[0]).stdout
-    assert data(mallorn("label", ids[0], "--remove", "nightly", "--json"))["labels"] == {"team": "vision"}
+    assert data(mallorn("jobs", "label", ids[0], "--remove", "nightly", "--json"))["labels"] == {"team": "vision"}
     assert "no such jobs" in mallorn("jobs", "--label", "nightly").stderr
-    refused(mallorn("label", ids[0], "a b"), "'a b' is no label")
+    refused(mallorn("jobs", "label", ids[0], "a b"), "'a b' is no label")
 
 
 def test_jobs_are_listed_by_time_and_model(ids: list[str]) -> None:
