@@ -12,7 +12,7 @@ from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.job_progress import progress
-from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.jobs import JobFilter, Jobs
 from mallorn.db.repositories.leases import MAX_DEATHS, Leases
 from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.repositories.rounds import Rounds
@@ -102,7 +102,7 @@ def test_jobs_are_listed_newest_first_in_pages_of_one_owner(rows, jobs):
     born = [job.created_at for job in listed]  # SQLite's clock counts in milliseconds: some are twins
     assert born == sorted(born, reverse=True)
     assert len(jobs.list(None).items) == 6
-    assert [job.id for job in jobs.list("ada", state=JobState.TUNING).items] == [rows.job_id]
+    assert [job.id for job in jobs.list("ada", JobFilter(states=[JobState.TUNING])).items] == [rows.job_id]
 
 
 def test_a_move_happens_only_from_the_states_it_names(rows, jobs):
