@@ -82,7 +82,7 @@ def download_job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> Str
 
 
 @router.get("/jobs/{job_id}/library", response_class=StreamingResponse, responses=LIBRARY_RESPONSES)
-def job_library(
+def download_job_library(
     parts: PartsDep,
     owner: OwnerDep,
     job_id: str,

@@ -15,11 +15,13 @@ SNAPSHOT = Path(__file__).parents[2] / "services" / "openapi.json"
 #: Clients are generated from these names: one may be added, and none changed.
 OPERATIONS = """
     activate_cost_model archive_job cancel_job change_job change_owner_access complete_sign_in complete_upload
-    create_key delete_export delete_job delete_model download_job_schedules get_cost_model get_dataset_stats
+    create_key delete_export delete_job delete_model download_job_library
+    download_job_schedules exchange_code get_cost_model get_dataset_stats
     get_fleet_activity
     get_job_report get_liveness get_model get_readiness get_schedule list_audit list_cost_models list_devices
     list_jobs list_keys list_models list_options list_owners list_records list_rounds list_schedules
     list_tasks list_workers pause_job redirect_to_provider resume_job revoke_key rotate_key
+    send_code
     show_job show_retention show_session show_upload sign_in sign_out stream_job_events submit_job
     unarchive_job upload_model upload_part withdraw_device
 """
