@@ -104,7 +104,7 @@ def create_or_find_job(
             options=request.options.model_dump(mode="json"),
             priority=request.priority,
             idempotency_key=idempotency_key,
-            request_hash=hashlib.sha256(request.model_dump_json().encode()).hexdigest(),
+            request_hash=hash_request(request),
         )
         job, is_new = Jobs(session).create(new_job)
         if is_new:
@@ -116,6 +116,12 @@ def create_or_find_job(
     if is_new:
         parts.waker.wake(queues.IMPORT_MODEL, answer.id)
     return answer, is_new
+
+
+def hash_request(request: JobIn) -> str:
+    """Return a hash of what a caller sent. A new field's default does not change it, so that a
+    request repeated after an upgrade is the same."""
+    return hashlib.sha256(request.model_dump_json(exclude_unset=True).encode()).hexdigest()
 
 
 def check_cost_model(session: Session, name: str) -> None:

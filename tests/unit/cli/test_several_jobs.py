@@ -72,7 +72,9 @@ def test_labels_are_set_shown_removed_and_listed_by(ids: list[str]) -> None:
     assert "nightly, team=vision" in table
     assert "second" not in table
     assert "nightly, team=vision" in mallorn("show", ids[0]).stdout
-    assert data(mallorn("jobs", "label", ids[0], "--remove", "nightly", "--json"))["labels"] == {"team": "vision"}
+    assert data(mallorn("jobs", "label", ids[0], "--remove", "nightly", "--json"))["labels"] == {
+        "team": "vision"
+    }
     assert "no such jobs" in mallorn("jobs", "--label", "nightly").stderr
     refused(mallorn("jobs", "label", ids[0], "a b"), "'a b' is no label")
 
