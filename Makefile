@@ -61,7 +61,7 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 	echo 'Installing requirements/lock.txt into .venv (some minutes the first time)'
 	pip='.venv/bin/python -m pip --disable-pip-version-check --quiet'
 	$$pip install -r requirements/lock.txt
-	$$pip install --no-deps --no-build-isolation -e .
+	$$pip install --no-deps --no-build-isolation -e . -e ./runtime
 	if ! command -v cc g++ gcc clang >/dev/null; then
 	  $$pip install $(ZIGLANG)
 	  printf '#!/bin/sh\nexec "$$(dirname "$$0")/python" -m ziglang cc "$$@"\n' > .venv/bin/cc
@@ -76,13 +76,14 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 page: ## build the web page, with Node 20.19 or newer or, where there is none, with Node from PyPI
 	@services/dashboard/node.sh build
 
-wheel: setup page ## build dist/: a wheel and an sdist with the page inside, and their list of components (SBOM)
+wheel: setup page ## build dist/: wheel and sdist with the page inside, a list of components (SBOM), mallorn-runtime
 	@test -x build/wheel/bin/twine || {
 	  $(PYTHON) -m venv build/wheel
 	  build/wheel/bin/python -m pip --disable-pip-version-check --quiet install $(BUILD)
 	}
 	rm -rf dist
 	build/wheel/bin/python -m build --outdir dist . > build/wheel.log 2>&1 || { tail -n 20 build/wheel.log; exit 1; }
+	$(MAKE) --no-print-directory runtime
 	version=$$(python -c 'from mallorn.core.version import VERSION; print(VERSION)')
 	PYTHONWARNINGS=ignore build/wheel/bin/cyclonedx-py requirements requirements/lock.txt --pyproject pyproject.toml --mc-type application \
 	  --output-file dist/mallorn-$$version.cdx.json

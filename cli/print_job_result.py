@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,8 @@ def print_library(report: FinishReport | None, file: Path) -> None:
     if report is not None and report.library is not None:
         print_note(f"{file} is the compiled model ({report.library.bytes / 1e6:.1f} MB). Load it with")
         print_note(f"""  python -c 'from mallorn_runtime import Session; print(Session("{file}").inputs)'""")
+        if find_spec("mallorn_runtime") is None:
+            print_note("after   pip install mallorn-runtime   (a wheel that lies beside Mallorn's)")
     elif report is not None and report.no_library_reason:
         print_note(f"There is no {file.name}. {report.no_library_reason}")
 
