@@ -14,7 +14,8 @@ from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp
 
 
 class Model(Base):
-    """An uploaded network, identified by the SHA-256 of its bytes, which the artifact store holds."""
+    """An uploaded network, identified by the SHA-256 of its bytes, which the artifact
+    store holds."""
 
     __tablename__ = "models"
 
@@ -178,7 +179,8 @@ class Round(Base):
 
 
 class StageRun(Base):
-    """A time span that a worker spent on something other than a round, for the fleet timeline only."""
+    """A time span that a worker spent on something other than a round, for the fleet
+    timeline only."""
 
     __tablename__ = "stage_runs"
     __table_args__ = (Index("ix_stage_runs_started", "started_at"),)

@@ -1,4 +1,5 @@
-"""The C compiler and linker for a target's CPU: this machine's own or, for another CPU, zig's from PyPI."""
+"""The C compiler and linker for a target's CPU: this machine's own or, for another CPU,
+zig's from PyPI."""
 
 import platform
 import subprocess
@@ -37,7 +38,8 @@ def cross_compiler(target: Any) -> list[str]:
 
 
 def link_with(command: Sequence[str]) -> Callable[..., None]:
-    """Return a function that compiles and links with this command, as `fcompile` of `export_library`."""
+    """Return a function that compiles and links with this command, as `fcompile` of
+    `export_library`."""
 
     def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
         subprocess.run([*command, "-shared", "-fPIC", "-o", output, *(options or ()), *objects], check=True)

@@ -63,7 +63,8 @@ def check_files(options: JobOptions, settings: Settings, asks_keys: bool) -> Non
 
 
 def file_settings(settings: Settings, is_private: bool) -> dict[str, str]:
-    """Return the variable that says which files jobs may read; on a private service, any by default."""
+    """Return the variable that says which files jobs may read; on a private service,
+    any by default."""
     return {"MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else "")}
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.log_loop_errors import Turn
+from mallorn.core.log_setup import Turn
 from mallorn.core.settings import Settings
 from mallorn.core.states import WorkKind
 from mallorn.db.repositories.access_control import Audit

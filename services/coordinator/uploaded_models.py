@@ -140,7 +140,8 @@ def show_upload(parts: PartsDep, owner: OwnerDep, digest: DigestPath) -> UploadS
 async def upload_part(
     request: Request, parts: PartsDep, owner: OwnerDep, digest: DigestPath, index: IndexPath
 ) -> None:
-    """Upload a part as the raw body: `part_bytes`, or the rest. A repeated part replaces the first."""
+    """Upload a part as the raw body: `part_bytes`, or the rest. A repeated part
+    replaces the first."""
     largest_bytes, quota = parts.settings.max_model_bytes, parts.settings.quota_model_bytes
     if index * PART_BYTES >= largest_bytes:
         raise InvalidRequest(f"this server accepts models up to {largest_bytes:,} bytes")

@@ -220,7 +220,8 @@ class Packing:
         return batch
 
     def _add_round(self, round_id: int) -> bool:
-        """Build and add a round's candidates, or requeue a round that does not fit and return False."""
+        """Build and add a round's candidates, or requeue a round that does not fit and
+        return False."""
         is_added: bool | None = None  # None: an error ended the work
         with leased_work(self._runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
             if work is None:
@@ -263,7 +264,8 @@ class Packing:
         return bool(is_added)
 
     def _refuse(self, subject: str, is_added: bool | None) -> MallornError:
-        """Return the error for work that did not fit into the batch, or failed if `is_added` is None."""
+        """Return the error for work that did not fit into the batch, or failed if
+        `is_added` is None."""
         if is_added is None:
             return Unavailable(f"{subject} failed; the log says why", hint=f"mallorn show {self._job_id}")
         limit = max(1, self._file.limit_bytes >> 20)

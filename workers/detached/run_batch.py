@@ -609,7 +609,8 @@ def rounded_outputs_error(outputs: Any, references: Any) -> float:
 
 
 class Timing(NamedTuple):
-    """The length of one timing: `repeat` means of `number` runs that last `min_repeat_ms` together."""
+    """The length of one timing: `repeat` means of `number` runs that last
+    `min_repeat_ms` together."""
 
     number: int
     repeat: int

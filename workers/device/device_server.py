@@ -152,7 +152,8 @@ class Running:
 
 
 class DeviceServer:
-    """Serves one session at a time. A session that crashes ends its own process and nothing else."""
+    """Serves one session at a time. A session that crashes ends its own process and
+    nothing else."""
 
     def __init__(
         self,

@@ -65,7 +65,8 @@ class PendingConnection:
         self.connection.close()
 
     def read_greeting(self) -> str | None:
-        """Return the client's greeting, None while it is incomplete. Raises OSError if malformed."""
+        """Return the client's greeting, None while it is incomplete. Raises OSError if
+        malformed."""
         data = self.connection.recv(self._expected_bytes() - len(self._received))
         if not data:
             raise ConnectionError("the connection was closed")

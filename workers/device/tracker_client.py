@@ -1,4 +1,5 @@
-"""A client of the RPC tracker over a plain socket: it needs no TVM, and every call has a timeout."""
+"""A client of the RPC tracker over a plain socket: it needs no TVM, and every call has
+a timeout."""
 
 import json
 import secrets

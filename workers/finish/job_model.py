@@ -119,7 +119,7 @@ class JobModel:
 
     @property
     def _manifest(self) -> Manifest:
-        """What a library says of its job. The export's manifest is written after it is compiled."""
+        """Return what a library says of its job; the export's manifest is written later."""
         job, graph = self.stage.job, self.stage.graph_report
         return Manifest(
             job=job.id,

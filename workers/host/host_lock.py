@@ -44,7 +44,8 @@ class HostShare:
         self._host_fd = host_fd
 
     def pause_if_requested(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
-        """Pause for a process that asks to be alone: call `pause`, wait until it is done, call `go_on`."""
+        """Pause for a process that asks to be alone: call `pause`, wait until it is
+        done, call `go_on`."""
         if self._host.is_gate_open():
             return
         pause()

@@ -19,7 +19,8 @@ HINT: Final = "MALLORN_SANDBOX=best-effort takes what there is   (docs/security.
 
 
 class NoSandbox(HostFault):
-    """Raised with MALLORN_SANDBOX=require if this host cannot sandbox processes for untrusted models."""
+    """Raised with MALLORN_SANDBOX=require if this host cannot sandbox processes for
+    untrusted models."""
 
 
 @lru_cache

@@ -34,7 +34,8 @@ class TamperedFile(MallornError):
 
 @contextmanager
 def untrusted_folder(prefix: str, place: Path | None = None) -> Iterator[Path]:
-    """Yield a new folder for a child to write; remove it at the end, whatever the child left in it."""
+    """Yield a new folder for a child to write; remove it at the end, whatever the child
+    left in it."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     try:
         yield folder

@@ -13,5 +13,6 @@ class _TorchHider(MetaPathFinder):
 
 
 def hide_torch() -> None:
-    """Make `import torch` fail in this process: importing takes seconds, and nothing here needs it."""
+    """Make `import torch` fail in this process: importing takes seconds, and nothing
+    here needs it."""
     sys.meta_path.insert(0, _TorchHider())
