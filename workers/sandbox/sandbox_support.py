@@ -19,8 +19,7 @@ HINT: Final = "MALLORN_SANDBOX=best-effort takes what there is   (docs/security.
 
 
 class NoSandbox(HostFault):
-    """Raised with MALLORN_SANDBOX=require if this host cannot sandbox processes for
-    untrusted models."""
+    """Raised with MALLORN_SANDBOX=require if this host cannot sandbox processes for untrusted models."""
 
 
 @lru_cache

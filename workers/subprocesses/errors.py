@@ -31,8 +31,7 @@ class ChildStarved(ChildTimeout):
 
 
 class ChildCrashed(ChildError):
-    """A helper process died in the middle of a call; `died_of` is the signal that ended
-    it, if one did."""
+    """A helper process died in the middle of a call; `died_of` is the signal that ended it, if one did."""
 
     def __init__(self, message: str, *, died_of: signal.Signals | None = None) -> None:
         self.died_of = died_of
