@@ -122,6 +122,7 @@ def test_filter_order_and_selection_survive_a_reload(serve: Serve, open_page: Op
     page.get_by_role("button", name="Name", exact=True).click()
     page.get_by_label("State").select_option("queued")
     page.get_by_role("link", name="mlp").wait_for(state="detached")
+    page.get_by_role("link", name="bert").wait_for()  # the service lists them anew
     assert names(page) == ["bert"]
     page.reload()
     page.get_by_role("link", name="bert").wait_for()
