@@ -10,24 +10,20 @@ from typing import Any
 import onnx
 from tvm.target.codegen import llvm_get_cpu_features
 
+from mallorn.graphc.export.cpu_features import ARCHITECTURES, FLAGS
 from mallorn.graphc.export.export_checks import Spec
 
 FORMAT = 1
 SECTION = ".mallorn"
 LINE_CHARS = 100
-# CPU features that compiled code may use: LLVM's name, and the kernel's name in /proc/cpuinfo.
-CPU_FEATURES = {
-    "sse4.2": "sse4_2", "avx": "avx", "avx2": "avx2", "fma": "fma", "f16c": "f16c",
-    "avx512f": "avx512f", "avx512bw": "avx512bw", "avx512dq": "avx512dq",
-    "avx512vl": "avx512vl", "avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16",
-    "avx512fp16": "avx512_fp16",
-    "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
-    "avxvnni": "avx_vnni", "avx512cd": "avx512cd", "avx512vbmi": "avx512vbmi",
-    "ssse3": "ssse3", "sse4.1": "sse4_1", "popcnt": "popcnt", "lzcnt": "abm",
-    "bmi": "bmi1", "bmi2": "bmi2",
-    "neon": "asimd", "dotprod": "asimddp", "fullfp16": "asimdhp", "i8mm": "i8mm",
-    "bf16": "bf16", "sve": "sve", "sve2": "sve2",
-}  # fmt: skip
+# Features that compiled code may use, as LLVM names them (ADR 0076).
+COMPILED_FEATURES = (
+    "sse4.2", "avx", "avx2", "fma", "f16c",
+    "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
+    "amx-tile", "amx-int8", "amx-bf16", "avxvnni", "avx512cd", "avx512vbmi",
+    "ssse3", "sse4.1", "popcnt", "lzcnt", "bmi", "bmi2",
+    "neon", "dotprod", "fullfp16", "i8mm", "bf16", "sve", "sve2",
+)  # fmt: skip
 
 
 def required_cpu_features(target: Any) -> list[str]:
@@ -36,7 +32,8 @@ def required_cpu_features(target: Any) -> list[str]:
     if cpu is None or cpu.kind.name != "llvm":
         return []
     features = {str(feature) for feature in llvm_get_cpu_features(cpu)}
-    return [name for feature, name in CPU_FEATURES.items() if feature in features]
+    flags = FLAGS.get(target_architecture(target), {})
+    return [flags[name] for name in COMPILED_FEATURES if name in features & flags.keys()]
 
 
 def target_architecture(target: Any) -> str:
@@ -45,7 +42,7 @@ def target_architecture(target: Any) -> str:
     cpu = target if target.kind.name == "llvm" else target.host
     triple = "" if cpu is None else str(cpu.attrs.get("mtriple", ""))
     architecture = triple.partition("-")[0] or platform.machine()
-    return {"arm64": "aarch64", "amd64": "x86_64"}.get(architecture, architecture)
+    return ARCHITECTURES.get(architecture, architecture)
 
 
 def describe_library(

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import tvm
 from onnx import TensorProto, helper
+from tvm.target.codegen import llvm_get_cpu_features
 
+from mallorn.core.targets import parse_target
 from mallorn.graphc.export.library_metadata import (
     describe_library,
     metadata_source,
     output_specs,
     required_cpu_features,
 )
+from mallorn.workers.device.target_support import needed_flags
 from mallorn_runtime import read_library_file
 from mallorn_runtime.library_file import find_section
 
@@ -65,3 +68,13 @@ def test_features_are_named_as_the_kernel_names_them() -> None:
     assert {"avx512f", "avx512_vnni", "sse4_2", "bmi1", "abm"} <= set(features)
     assert "amx_tile" not in features
     assert required_cpu_features(tvm.target.Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu"})) == []
+
+
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "znver4", "sapphirerapids"])
+def test_a_device_that_may_time_a_library_may_run_it(cpu: str) -> None:
+    attrs = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": cpu, "num-cores": 1}
+    attrs |= {"mattr": ["-avx512bf16"]}
+    target = tvm.target.Target(attrs)
+    features = [str(feature) for feature in llvm_get_cpu_features(target)]
+    asked = needed_flags(parse_target(attrs), features, "x86_64")
+    assert set() < set(required_cpu_features(target)) <= set(asked.values())
