@@ -110,13 +110,15 @@ _identities: dict[str, tuple[int, ...]] = {}  # of the file that was loaded by t
 def load(file: LibraryFile) -> LoadedLibrary:
     """Return the loaded library of this file, which all sessions of it share."""
     path = file.path.resolve()
-    with _lock, TemporaryDirectory(prefix="mallorn-") as folder:
-        library = _loaded.get(file.identity)
-        if library is not None:
+    with _lock:
+        if (library := _loaded.get(file.identity)) is not None:
             return library
-        if _identities.setdefault(str(path), file.identity) != file.identity:
+        if _identities.setdefault(str(path), file.identity) == file.identity:
+            library = LoadedLibrary(file, path)
+        else:
             # The loader knows libraries by path, and would return the file that was there.
-            (link := Path(folder, "model.so")).symlink_to(path)
-            path = link
-        library = _loaded[file.identity] = LoadedLibrary(file, path)
+            with TemporaryDirectory(prefix="mallorn-") as folder:
+                (link := Path(folder, "model.so")).symlink_to(path)
+                library = LoadedLibrary(file, link)
+        _loaded[file.identity] = library
         return library

@@ -100,9 +100,9 @@ class Session:
             main = self._idle.pop()
         except IndexError:
             main = self._library.create_main()
-        if self._shared_outputs is None:
-            self._shared_outputs = self.find_shared_outputs(main, arguments)
         result = main(*arguments)
+        if self._shared_outputs is None:
+            self._shared_outputs = self.find_shared_outputs(result, main(*arguments))
         self._idle.append(main)
         if isinstance(result, tvm_ffi.Tensor):
             ((name, convert),) = self._converters
@@ -116,13 +116,12 @@ class Session:
             outputs[name] = np.array(outputs[name])
         return outputs
 
-    def find_shared_outputs(self, main: Main, arguments: list[Any]) -> frozenset[str]:
+    def find_shared_outputs(self, *results: Any) -> frozenset[str]:
         """Return the outputs that have no memory of their own: weights, inputs, other outputs.
 
-        Such an output has the same address in two calls whose results exist at once. It is
-        copied, so that a caller who writes to it changes nothing else.
+        `results` are those of two calls with the same inputs. Such an output has the same
+        address in both. It is copied, so that a caller who writes to it changes nothing else.
         """
-        results = [main(*arguments), main(*arguments)]
         first, second = (
             [result] if isinstance(result, tvm_ffi.Tensor) else list(result) for result in results
         )
