@@ -171,7 +171,7 @@ def complete_upload(
         raise Conflict("the upload lacks parts", hint=f"GET /uploads/{digest} names those that it has")
     with parts.store.upload(parts.settings.max_model_bytes) as upload:
         for index in range(len(sizes)):
-            for chunk in parts.store.read_chunks(f"{uri}/{index}"):
+            for chunk in parts.store.chunks(f"{uri}/{index}"):
                 upload.write(chunk)
         if upload.close_and_hash() != digest:
             artifact_removal.remove(uri)

@@ -62,13 +62,6 @@ class Store:
             return dict(enumerate(sizes.values()))
         return {int(posixpath.basename(path)): size_bytes for path, size_bytes in sizes.items()}
 
-    def read_chunks(self, uri: str) -> Iterator[bytes]:
-        """Yield the bytes of a file in chunks."""
-        fs, path = open_store(uri)
-        with convert_store_errors(path), fs.open(path, "rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
-
     def has_model(self, model_id: str) -> bool:
         """Return whether the bytes of a model are stored."""
         fs, path = open_store(model_uri(self._url, model_id))
@@ -87,7 +80,7 @@ class Store:
             file = fs.open(path, "rb")
 
         def read_chunks() -> Iterator[bytes]:
-            with file:
+            with convert_store_errors(path), file:
                 file.seek(start)
                 while chunk := file.read(CHUNK_BYTES):
                     yield chunk
