@@ -92,12 +92,9 @@ COST_MODEL_COMMANDS: Final[Mapping[str, str]] = {
     "pretrain": "mallorn.cli.train_and_evaluate:pretrain",
 }
 # Names of earlier versions, which work and are not shown.
+OLD_JOB_COMMANDS: Final = ("tasks", "explain", "compare", "report", "pause", "cancel", "archive", "rm")
 OLD_NAMES: Final[Mapping[str, str]] = {
-    **{
-        name: JOB_COMMANDS[name]
-        for name in JOB_COMMANDS
-        if name not in ("label", "list", "show", "watch", "resume")
-    },
+    **{name: JOB_COMMANDS[name] for name in OLD_JOB_COMMANDS},
     "records": "mallorn.cli.dataset:records",
     **{name: COST_MODEL_COMMANDS[name] for name in ("evaluate", "pretrain")},
     "audit": "mallorn.cli.owners_and_keys:audit",
