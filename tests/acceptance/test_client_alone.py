@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
+from tests.fixtures.wheel import copy_distribution
 
 LEFT_OUT: Final = shutil.ignore_patterns("node_modules", "__pycache__")
 TARGET: Final = '{"kind":"llvm","num-cores":2}'
@@ -38,14 +39,6 @@ def required(names: list[str]) -> Iterator[Distribution]:
 def is_for_macs(line: str) -> bool:
     marker = Requirement(line).marker
     return marker is None or marker.evaluate({"sys_platform": "darwin"})
-
-
-def copy_distribution(found: Distribution, site: Path) -> None:
-    """Its modules and metadata; what lies elsewhere, as scripts do, is left."""
-    for file in found.files or []:
-        if ".." not in file.parts and "__pycache__" not in file.parts:
-            (site / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(found.locate_file(file), site / file)
 
 
 @pytest.fixture(scope="module")
