@@ -41,6 +41,15 @@ export function JobsPage(): ReactNode {
     for (const id of ids) on ? next.add(id) : next.delete(id);
     choose({ sel: formatSelection(next) });
   };
+  const closeCancelling = (): void => {
+    setCancelling(false);
+    newest.refresh();
+  };
+  const closeSubmitting = (): void => {
+    setSubmitting(false);
+    dropped.clear();
+    newest.refresh();
+  };
   const columns = jobColumns(jobs, picked, toggle);
 
   return (
@@ -98,26 +107,9 @@ export function JobsPage(): ReactNode {
           )
         }
       </Shown>
-      {cancelling && (
-        <CancelDialog
-          jobs={cancellable}
-          onClose={() => {
-            setCancelling(false);
-            newest.refresh();
-          }}
-        />
-      )}
+      {cancelling && <CancelDialog jobs={cancellable} onClose={closeCancelling} />}
       {dropped.over && <div className="drop-veil">Drop the ONNX file to tune it</div>}
-      {(submitting || dropped.file) && (
-        <SubmitDialog
-          file={dropped.file}
-          onClose={() => {
-            setSubmitting(false);
-            dropped.clear();
-            newest.refresh();
-          }}
-        />
-      )}
+      {(submitting || dropped.file) && <SubmitDialog file={dropped.file} onClose={closeSubmitting} />}
     </>
   );
 }

@@ -1,13 +1,12 @@
 /** The columns of the list of jobs. */
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
-import { count, duration, latency, target } from "../format";
-import { formatRoute } from "../route";
-import { Meter, StateMark, When } from "../ui/parts";
+import { count, duration, target } from "../format";
+import { Goto, Meter, StateMark, When } from "../ui/parts";
 import type { Column } from "../ui/Table";
 import { apart, formatLabels } from "./choose";
-import { Rivalry } from "./Rivalry";
-import { bestUs, engines, failureCount, isFinal, mark, secondsLeft, spentOf, versusOnnxruntime } from "./standing";
+import { Best, Rivalry } from "./Rivalry";
+import { bestUs, failureCount, isFinal, mark, secondsLeft, spentOf, versusOnnxruntime } from "./standing";
 
 type Toggle = (ids: readonly string[], on: boolean) => void;
 
@@ -29,9 +28,7 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
       value: (job) => job.name,
       cell: (job) => (
         <>
-          <a href={formatRoute(["jobs", job.id])} title={job.name}>
-            {job.name}
-          </a>
+          <Goto to={["jobs", job.id]} name={job.name} />
           <small title={`${job.id} ${formatLabels(job)} ${differences.get(job.id) ?? ""}`}>
             {formatLabels(job) && <b>{formatLabels(job)} · </b>}
             {differences.get(job.id) && <>{differences.get(job.id)} · </>}
@@ -60,12 +57,7 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
       width: 11,
       numeric: true,
       value: bestUs,
-      cell: (job) => (
-        <>
-          {latency(bestUs(job))}
-          {bestUs(job) !== null && engines(job).tuned === undefined && <small>estimated</small>}
-        </>
-      ),
+      cell: (job) => <Best job={job} />,
     },
     {
       key: "rival",
