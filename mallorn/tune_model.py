@@ -22,6 +22,7 @@ from mallorn.report.notebook_card import in_notebook
 
 # The extras that a local service needs, each with a module that shows that it is installed.
 NEEDED: Final[Mapping[str, str]] = {"server": "sqlalchemy", "worker": "tvm"}
+ELSEWHERE: Final = "   (or set MALLORN_URL to a service elsewhere)"
 
 
 def tune(
@@ -59,10 +60,7 @@ def tune(
             for module in NEEDED.values():
                 if find_spec(module) is None:
                     message = f"tuning on this machine needs {module}, which is not installed"
-                    error = missing_package(message, ",".join(NEEDED))
-                    if "MALLORN_URL" not in error.hint:
-                        error.hint += "   (or set MALLORN_URL to a service elsewhere)"
-                    raise error
+                    raise missing_package(message, ",".join(NEEDED), ELSEWHERE)
         with out_directory(directory), connected_stack(url, None, Path(data) if data else None) as stack:
             if url is None and target == CUDA:
                 target = resolve_requested_target(CUDA, is_here=True)
