@@ -24,8 +24,7 @@ class PooledConvolution:
 
 
 class MovePoolBeforePointwise(Pass[PooledConvolution]):
-    """Pools the input of a pointwise convolution instead of its output, to multiply
-    fewer pixels."""
+    """Pools the input of a pointwise convolution instead of its output, to multiply fewer pixels."""
 
     name, match = "move_pool_before_pointwise", (POOL,)
     after = ("fold_batch_norm",)

@@ -157,7 +157,7 @@ def test_unfinished_uploads_are_bounded(start: Start) -> None:
 
 @pytest.fixture
 def guarded(start: Start) -> Coordinator:
-    return start(api_keys={"ada": "0" * 64})
+    return start(api_keys={"ada": "f" * 64})  # it is redacted in messages
 
 
 def test_nobody_learns_that_another_owner_has_a_model(guarded: Coordinator, model: Path) -> None:
