@@ -16,6 +16,7 @@ from mallorn.db.session import Database
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.rows import new_job
+from tests.fixtures.waiting import wait_for
 
 KEY = "a-secret"
 Serve = Callable[..., str]
@@ -29,8 +30,10 @@ def rows(quiet_database: Database) -> OwnedRows:
     return rows
 
 
-def names(page: Any) -> list[str]:
-    return [link.inner_text() for link in page.locator("tbody a").all()]
+def wait_until_listed(page: Any, *names: str) -> None:
+    """Wait until the list has these jobs and no others; the service answers each new filter."""
+    links = page.locator("tbody a")
+    wait_for(lambda: links.all_inner_texts() == list(names), f"the list of {names}")
 
 
 def test_without_jobs_the_page_says_how_to_start_one(serve: Serve, open_page: Open) -> None:
@@ -122,11 +125,10 @@ def test_filter_order_and_selection_survive_a_reload(serve: Serve, open_page: Op
     page.get_by_role("button", name="Name", exact=True).click()
     page.get_by_label("State").select_option("queued")
     page.get_by_role("link", name="mlp").wait_for(state="detached")
-    page.get_by_role("link", name="bert").wait_for()  # the service lists them anew
-    assert names(page) == ["bert"]
+    wait_until_listed(page, "bert")
     page.reload()
     page.get_by_role("link", name="bert").wait_for()
-    assert names(page) == ["bert"]
+    wait_until_listed(page, "bert")
     assert page.get_by_label("Select bert").is_checked()
     assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Name")
 
@@ -137,17 +139,17 @@ def test_the_server_filters_by_name_label_and_day(serve: Serve, open_page: Open,
     page.get_by_role("link", name="bert").wait_for()
     page.get_by_label("Label").fill("team=vision, nightly")
     page.get_by_role("link", name="bert").wait_for(state="detached")
-    assert names(page) == ["mlp"]
+    wait_until_listed(page, "mlp")
     page.reload()
     page.get_by_text("nightly, team=vision").wait_for()
-    assert names(page) == ["mlp"]
+    wait_until_listed(page, "mlp")
     page.get_by_label("Before").fill("2020-01-01")
     page.get_by_text("No job fits").wait_for()
     page.get_by_role("button", name="Show all").click()
     page.get_by_role("link", name="bert").wait_for()
     page.get_by_label("Find").fill("BER")
     page.get_by_role("link", name="mlp").wait_for(state="detached")
-    assert names(page) == ["bert"]
+    wait_until_listed(page, "bert")
 
 
 def test_selected_jobs_are_cancelled_together_after_a_question(
