@@ -94,8 +94,8 @@ def test_on_a_narrow_screen_jobs_are_cards(serve: Serve, open_page: Open, rows: 
     assert page.locator("table").count() == 0
     page.get_by_role("combobox", name="Order").select_option("name")
     page.get_by_role("combobox", name="State").first.select_option("queued")
-    cards.get_by_role("link", name="mlp").wait_for(state="detached")
-    assert cards.get_by_role("link").all_inner_texts() == ["bert"]
+    links = cards.get_by_role("link")
+    wait_for(lambda: links.all_inner_texts() == ["bert"], "the list of queued jobs")
 
 
 def test_a_wrong_key_is_told_inside_its_dialog(serve: Serve, open_page: Open, rows: OwnedRows) -> None:

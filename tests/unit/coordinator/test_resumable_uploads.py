@@ -164,10 +164,10 @@ def test_nobody_learns_that_another_owner_has_a_model(guarded: Coordinator, mode
     ada, bob = (guarded.new_key(owner, Scope.READ, Scope.SUBMIT).key for owner in ("ada", "bob"))
     with Client(guarded.url, ada) as client:
         kept = client.upload(model)
-    unknown = f"/models/{'0' * 64}"
-    answers = [guarded.ask(bob, "GET", path) for path in (f"/models/{kept.id}", unknown)]
+    unknown = hashlib.sha256(b"a model that nobody has").hexdigest()
+    answers = [guarded.ask(bob, "GET", f"/models/{model_id}") for model_id in (kept.id, unknown)]
     assert [answer.status_code for answer in answers] == [404, 404]
-    assert answers[0].json()["detail"].replace(kept.id, "0" * 64) == answers[1].json()["detail"]
+    assert answers[0].json()["detail"].replace(kept.id, unknown) == answers[1].json()["detail"]
     sending = Sending()
     with Client(guarded.url, bob, transport=sending) as client:
         assert client.upload(model).id == kept.id
