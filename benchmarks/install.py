@@ -20,16 +20,8 @@ from typing import Final
 from benchmarks.hosts import describe_host
 
 TOOLS: Final = ("uv==0.13.8", "pipx==1.18.4")
-KEPT: Final = (
-    "PATH",
-    "LANG",
-    "PIP_INDEX_URL",
-    "PIP_EXTRA_INDEX_URL",
-    "PIP_CONFIG_FILE",
-    "PIP_CERT",
-    "UV_INDEX_URL",
-    "UV_INDEX",
-)
+# Variables that say where packages come from and which certificates are trusted, by their beginnings.
+KEPT: Final = ("PATH", "LANG", "PIP_", "UV_", "SSL_", "REQUESTS_CA_BUNDLE")
 
 
 def main() -> None:
@@ -89,9 +81,10 @@ def install(wheel: Path, python: str, tools: Path, folder: Path) -> list[dict[st
     }
     rows: list[dict[str, object]] = []
     for by, lines in commands.items():
+        (home := folder / by).mkdir()
         started_sec = time.perf_counter()
         for line in lines:
-            printed = _run(line, folder)
+            printed = _run(line, home)
         seconds = round(time.perf_counter() - started_sec, 1)
         rows.append({"python": Path(python).name, "by": by, "seconds": seconds, "printed": printed})
     rows[0]["check"] = _run([mallorn, "check"], folder).splitlines()[-1]
@@ -100,7 +93,7 @@ def install(wheel: Path, python: str, tools: Path, folder: Path) -> list[dict[st
 
 def _run(command: Sequence[str], home: Path) -> str:
     """Run a command with an empty home; return what it printed. Raises CalledProcessError."""
-    env = {name: os.environ[name] for name in KEPT if name in os.environ} | {"HOME": str(home)}
+    env = {name: text for name, text in os.environ.items() if name.startswith(KEPT)} | {"HOME": str(home)}
     return subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 

@@ -20,7 +20,7 @@ from mallorn.cli.find_client_and_job import (
 )
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
-from mallorn.cli.terminal.job_options import EffortOptions, JobFlags, LabelOption
+from mallorn.cli.terminal.job_options import AutoOption, EffortOptions, JobFlags, LabelOption, limit_trials
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import (
     JobArgument,
@@ -101,6 +101,7 @@ def submit(
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
     effort: EffortOptions,
+    auto: AutoOption = False,
     name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
     label: LabelOption = None,
@@ -113,6 +114,7 @@ def submit(
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
     labels = parse_labels(label or ())
+    effort = limit_trials(effort, auto, options)
     with client(*place) as api:
         model_id = upload_with_bar(api, model)
         job = api.tune(model_id, *effort, job_name, priority, labels=labels, **options)

@@ -12,7 +12,14 @@ import typer
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_tuned_job
-from mallorn.cli.terminal.job_options import EffortOptions, ForceOption, JobFlags, LabelOption
+from mallorn.cli.terminal.job_options import (
+    AutoOption,
+    EffortOptions,
+    ForceOption,
+    JobFlags,
+    LabelOption,
+    limit_trials,
+)
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from mallorn.cli.terminal.progress_bars import upload_with_bar
@@ -56,6 +63,7 @@ def tune(
         ),
     ],
     effort: EffortOptions,
+    auto: AutoOption = False,
     out: Annotated[
         Path | None, typer.Option(help="Directory for the schedules; default: MODEL-tuned.")
     ] = None,
@@ -71,6 +79,7 @@ def tune(
     model = find_model_file(model) if model.is_dir() else model
     # Refuse a misspelt target before anything is started.
     labels = parse_labels(label or ())
+    effort = limit_trials(effort, auto, options)
     effort = effort._replace(target=resolve_requested_target(effort.target, not place.url))
     directory = out or default_directory(model.stem)
     if not place.url:

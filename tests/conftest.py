@@ -65,6 +65,7 @@ pytest_plugins = [
     "tests.fixtures.service",
     "tests.fixtures.wheel",
     "tests.fixtures.runtime_wheel",
+    "tests.fixtures.ten_tasks",
     "tests.fixtures.workshop",
 ]
 

@@ -66,13 +66,36 @@ class EffortOptions(NamedTuple):
         typer.Option(
             min=0,
             help="Candidates to measure; 0: use known schedules, else defaults.   "
-            "[default: as many as are worth their time; with --minutes no limit]",
+            "[default: 0; with --minutes no limit; with options of the search as --auto]",
         ),
     ] = None
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop after this many minutes; without --trials, only then.")
     ] = None
     seed: SeedOption = 0
+
+
+AutoOption = Annotated[
+    bool, typer.Option("--auto", help="Measure as many candidates as are worth their time.")
+]
+# Options that would have no effect on a job without trials.
+SEARCH_OPTIONS: Final = {
+    *("mode", "search", "cost_model", "sampler", "stopping", "policy", "families", "contention"),
+    *("measurer", "recording", "simulated", "round_size", "task_trials", "wait_for_quiet"),
+}
+
+
+def limit_trials(effort: EffortOptions, auto: bool, options: OptionKwargs) -> EffortOptions:
+    """Return the effort of a command: without a budget, --auto or an option of the search, no trials.
+
+    Raises InvalidRequest for --auto beside a budget.
+    """
+    has_budget = effort.trials is not None or effort.minutes is not None
+    if auto and has_budget:
+        raise InvalidRequest("--auto is a budget, like --trials and --minutes", hint="leave all but one out")
+    if auto or has_budget or SEARCH_OPTIONS & options.keys():
+        return effort
+    return effort._replace(trials=0)
 
 
 TYPES: Final[dict[str, type]] = {"boolean": bool, "integer": int, "number": float, "string": str}

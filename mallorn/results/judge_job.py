@@ -119,10 +119,9 @@ def _next_command(job: JobStatus, race: Speedup | None) -> str:
     forecast = gain or job.finish_report.outlook
     # If the gain is unknown, a job with `--auto` soon finds it out.
     if not _at_limit(job) and (forecast is None or forecast.is_worth_continuing):
-        budget = f"--trials +{gain.trials}" if gain else "--auto"
-        return (
-            f"mallorn resume {job.id} {budget}" if job.options.needs_measurements else f"mallorn tune {model}"
-        )
+        if not job.options.needs_measurements:
+            return f"mallorn tune {model} --auto"
+        return f"mallorn resume {job.id} " + (f"--trials +{gain.trials}" if gain else "--auto")
     if race.is_against_default_build:
         return f"mallorn bench {files}"
     return "" if race.is_good else f"mallorn profile {files}"

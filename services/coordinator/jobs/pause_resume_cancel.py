@@ -75,7 +75,7 @@ def _check_resumable(job: Job, request: ResumeIn) -> None:
     is_incomplete = has_incomplete_finish(job)
     if mode != SEARCH and (adds_trials or (job.state == JobState.DONE and not is_incomplete)):
         refusal = f"job {job.id} is {mode}: it measures no candidates"
-        raise Conflict(refusal, hint="mallorn tune MODEL   (a search reuses known schedules)")
+        raise Conflict(refusal, hint="mallorn tune MODEL --auto   (a search reuses known schedules)")
     if is_incomplete or (adds_trials and has_reached_finish(job)):
         return
     if job.state == JobState.DONE and not adds_trials:

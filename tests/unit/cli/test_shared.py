@@ -7,8 +7,10 @@ import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner, Result
 
+from mallorn.cli.terminal.job_options import SEARCH_OPTIONS, EffortOptions, limit_trials
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.core.check_option_kwargs import EvaluatorKwargs, OptionKwargs, SimulatedKwargs
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions
 from tests.fixtures.answers import mallorn, refused
 
@@ -88,3 +90,30 @@ def test_tune_refuses_a_wrong_option_before_a_service_is_started(
         "mallorn.cli.tune_and_resume.connected_stack", lambda *_: pytest.fail("a service was started")
     )
     refused(mallorn("tune", "net.onnx", *words), *said)
+
+
+@pytest.mark.parametrize(
+    ("effort", "auto", "options", "trials"),
+    [
+        (EffortOptions(), False, {}, 0),
+        (EffortOptions(), False, {"library": False, "precision": "bf16"}, 0),
+        (EffortOptions(), True, {}, None),
+        (EffortOptions(), False, {"search": "random"}, None),
+        (EffortOptions(), False, {"mode": "zero-shot"}, None),
+        (EffortOptions(minutes=1), False, {}, None),
+        (EffortOptions(trials=8), False, {"search": "random"}, 8),
+    ],
+)
+def test_without_a_budget_a_command_measures_no_candidates(
+    effort: EffortOptions, auto: bool, options: OptionKwargs, trials: int | None
+) -> None:
+    assert limit_trials(effort, auto, options).trials == trials
+
+
+def test_a_command_takes_one_budget() -> None:
+    with pytest.raises(InvalidRequest):
+        limit_trials(EffortOptions(trials=8), True, {})
+
+
+def test_options_that_need_trials_are_options_of_a_job() -> None:
+    assert JobOptions.model_fields.keys() >= SEARCH_OPTIONS

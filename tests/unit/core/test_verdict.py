@@ -362,7 +362,7 @@ def test_a_one_shot_job_is_judged_by_its_time_and_tuned_if_that_may_bring_more()
         Level.POOR,
         "1.9 times slower than onnxruntime (ratio 0.53, 0.52 to 0.54)"
         "; one-shot: schedules from stored data, built and checked",
-        "mallorn tune mlp.onnx",
+        "mallorn tune mlp.onnx --auto",
     )
 
 

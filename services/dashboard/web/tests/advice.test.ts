@@ -56,7 +56,7 @@ describe("commands", () => {
     expect(words({ state: "done", exported: true })).toContain("mallorn compile MODEL.onnx --schedules tuned");
     expect(words({ state: "paused" })).toContain("mallorn resume j1");
     const answered = words({ state: "done", options: { mode: "zero-shot" } });
-    expect(answered).toContain("mallorn tune MODEL.onnx");
+    expect(answered).toContain("mallorn tune MODEL.onnx --auto");
     expect(answered).not.toContain("resume");
   });
 });

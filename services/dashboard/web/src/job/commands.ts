@@ -23,7 +23,7 @@ export function commandsFor(job: Job, server: string = serverAddress()): [string
     ["Follow it", `mallorn watch ${job.id}`, !isFinal(job)],
     ["Go on with more trials", `mallorn resume ${job.id} --trials 100`, job.state === "done" && searches(job)],
     ["Go on while that is worth it", `mallorn resume ${job.id} --auto`, job.state === "done" && searches(job) && !isAuto(job)],
-    ["Search on from what is known", "mallorn tune MODEL.onnx", job.state === "done" && !searches(job)],
+    ["Search on from what is known", "mallorn tune MODEL.onnx --auto", job.state === "done" && !searches(job)],
     ["Go on", `mallorn resume ${job.id}`, job.state === "paused"],
     ["Why every round was made", `mallorn jobs explain ${job.id}`, job.progress.tasks > 0],
     ["The same page as a file", `mallorn jobs report ${job.id}`, job.progress.tasks > 0],

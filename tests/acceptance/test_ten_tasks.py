@@ -1,0 +1,37 @@
+"""Ten tasks of a newcomer, typed as docs/ten-tasks.md has them; tests/neural types the one for torch."""
+
+from typing import Final
+
+import pytest
+
+from benchmarks.ten_tasks import Task, commands
+from tests.fixtures.ten_tasks import TASKS, Typed
+
+# What the output of a task contains.
+PRINTED: Final = {
+    "Install": "all is there",
+    "Tune": "model.so",
+    "Call it from Python": "array(",
+    "Call it from C++": "numbers",
+    "Use the team's fleet": "model.onnx",
+    "Check schedules in CI": "verified",
+    "Upgrade TVM": "nothing to tune",
+    "Take your data away": "schedules",
+    "Get help": "Tune a model:",
+}
+
+
+@pytest.mark.parametrize("title", PRINTED)
+def test_a_newcomer_types_a_task(type_in_order: Typed, title: str) -> None:
+    assert PRINTED[title] in type_in_order(TASKS[title])
+
+
+def test_every_task_is_typed() -> None:
+    assert len(TASKS) == 10
+    assert {*PRINTED, *(title for title, task in TASKS.items() if task.needs)} == {*TASKS}
+
+
+def test_programs_and_files_are_parts_of_the_commands_that_take_them() -> None:
+    code = "cat > f <<'END'\na\nb\nEND\n\npython -c '\nimport x\n'\nmallorn check\n"
+    assert list(commands(code)) == ["cat > f <<'END'", "python -c '", "mallorn check"]
+    assert Task("t", code).commands == 3
