@@ -2,8 +2,10 @@
 
 python -m benchmarks.runtime FOLDER [NAME ...] [--raw docs/results/runtime] [--trials 64] [--rounds 5]
 
-Each network of FOLDER is tuned once, into FOLDER/NAME-tuned, and compiled. In each round
-`mallorn bench` times it, then a process that calls `Session.run`. The cost of a call is that
+Each network of FOLDER is tuned once, into FOLDER/NAME-tuned, and compiled; FOLDER/NAME.options
+may hold options such as `--dynamic rows=1..64`. In each round `mallorn bench` times it, then a
+process that calls `Session.run`, a range with its largest sizes. `error` is the largest
+difference from onnxruntime, as a share of its largest number. The cost of a call is that
 of a network of one small operator: `Session.run`, the function of TVM's virtual machine with
 prepared tensors, and onnxruntime on one thread take turns in one process. Callers: calls a
 second of ten threads with a virtual machine for each call (as sessions do) and with one
@@ -48,8 +50,10 @@ inputs = {}
 for spec in session.inputs:
     low, high = session.meta["input_ranges"].get(spec.name, (0, 2))
     is_float = np.dtype(spec.dtype).kind == "f"
-    array = rng.random(spec.shape) if is_float else rng.integers(low, high, spec.shape)
-    inputs[spec.name] = empty(spec.shape, spec.dtype)
+    largest = {name: most for name, (_, most) in session.ranges.items()}
+    shape = [eval(str(size), largest) for size in spec.shape]
+    array = rng.random(shape) if is_float else rng.integers(low, high, shape)
+    inputs[spec.name] = empty(shape, spec.dtype)
     inputs[spec.name][...] = array
 outputs = session.run(inputs)
 """
@@ -61,7 +65,13 @@ while time.perf_counter() < end or len(times) < 20:
     started = time.perf_counter()
     session.run(inputs)
     times.append(time.perf_counter() - started)
-print(json.dumps(sorted(times)[len(times) // 2] * 1e6))
+import onnxruntime
+expected = onnxruntime.InferenceSession(sys.argv[2], providers=["CPUExecutionProvider"]).run(None, inputs)
+error = max(
+    float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-30))
+    for ours, theirs in zip(outputs.values(), expected) if theirs.size
+)
+print(json.dumps([sorted(times)[len(times) // 2] * 1e6, error]))
 """
 )
 CALL: Final = (
@@ -168,16 +178,18 @@ def in_small_network(script: str, rows: int = 4) -> dict[str, Any]:
 def time_network(model: Path, trials: int, rounds: int) -> dict[str, Any]:
     """Tune and compile a network; return latencies by `mallorn bench` and by the runtime, in turn."""
     tuned = model.with_name(f"{model.stem}-tuned")
+    options = model.with_suffix(".options")
+    words = options.read_text().split() if options.is_file() else []
     if not (tuned / "manifest.json").is_file():
-        run_mallorn("tune", model, "--target", "local", "--trials", trials, "--out", tuned)
+        run_mallorn("tune", model, "--target", "local", "--trials", trials, "--out", tuned, *words)
     library = tuned / "runtime.so"
     run_mallorn("compile", model, "--schedules", tuned, "-o", library)
     turns = []
     for _ in range(rounds):
         printed = json.loads(run_mallorn("bench", model, "--schedules", tuned, "--json"))
-        turns.append((printed["latency_us"]["tuned"]["median"], run_script(LATENCY, library)))
-    bench_us, runtime_us = (median(each) for each in zip(*turns, strict=True))
-    figures = {"bench_us": bench_us, "runtime_us": runtime_us}
+        turns.append((printed["latency_us"]["tuned"]["median"], *run_script(LATENCY, library, model)))
+    bench_us, runtime_us, error = (median(each) for each in zip(*turns, strict=True))
+    figures = {"bench_us": bench_us, "runtime_us": runtime_us, "error": error}
     return {"figures": figures, "ratio": runtime_us / bench_us, "raw": turns, "trials": trials}
 
 

@@ -4,6 +4,7 @@ make wheel && python -m benchmarks.ten_tasks MODEL.onnx [--page PAGE] [--url URL
 
 A section of the page is a task; its `sh` blocks are typed in a new environment with an empty home, in an
 empty folder that has the model and the wheels. URL is a service that stands for the team's fleet.
+benchmarks/data/ten_tasks_before.md types what the same tasks took before.
 """
 
 import argparse
@@ -88,10 +89,15 @@ def main() -> None:
         venv.create(home / "env", with_pip=True)
         names = ("LANG", *(name for name in os.environ if name.startswith(("PIP_", "UV_", "SSL_"))))
         env = {name: os.environ[name] for name in names if name in os.environ}
-        env |= {"HOME": str(home), "PATH": f"{home}/env/bin{os.pathsep}{os.environ['PATH']}"}
+        env |= {
+            "CHECKOUT": str(PAGE.parents[1]),
+            "HOME": str(home),
+            "PATH": f"{home}/env/bin{os.pathsep}{os.environ['PATH']}",
+        }
         for task in read_tasks(args.page.read_text()):
             if task.needs:
-                subprocess.run([home / "env/bin/pip", "install", "-q", task.needs], env=env, check=True)
+                environment = next(path for path in (folder / "mallorn/.venv", home / "env") if path.exists())
+                subprocess.run([environment / "bin/pip", "install", "-q", task.needs], env=env, check=True)
             started_sec = time.perf_counter()
             printed = type_task(task, folder, env, args.url)
             seconds = round(time.perf_counter() - started_sec, 1)
