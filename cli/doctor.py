@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mallorn.cli.doctor_checks.findings import Finding, States, print_findings
+from mallorn.cli.doctor_checks.findings import Finding, print_findings
 from mallorn.cli.host_checks import check_free_space, check_linker, check_shared_libraries, run_check
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import Address, JsonOption, client
@@ -48,7 +48,8 @@ def doctor(
     print_findings(
         chain(fixes, checks, _check_running_parts(config, address)),
         as_json,
-        States("bad", "warn"),
+        "bad",
+        "warn",
         "nothing is damaged",
     )
 
