@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mallorn.cli import host_checks as checks
-from mallorn.cli.doctor_checks.findings import Finding, States, print_findings
+from mallorn.cli.doctor_checks.findings import Finding, print_findings
 from mallorn.cli.host_checks import run_check
 from mallorn.cli.terminal.job_options import ShapeOption, TargetOption, parse_input_shape
 from mallorn.cli.terminal.option_groups import expand_option_groups
@@ -41,7 +41,8 @@ def check(
         print_findings(
             _check_machine_and_model(graphs, model, target, shapes, place, address),
             as_json,
-            States("failed", "missing"),
+            "failed",
+            "missing",
             f"all is there; go on with   mallorn tune {model or 'model.onnx'}",
         )
 

@@ -1,14 +1,15 @@
 """The command that finds and repairs damage in a data directory, and checks a service."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mallorn.cli.doctor_checks.findings import Finding, States, print_findings
-from mallorn.cli.host_checks import check_free_space, run_check
+from mallorn.cli.doctor_checks.findings import Finding, print_findings
+from mallorn.cli.host_checks import check_free_space, check_linker, check_shared_libraries, run_check
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import Conflict
@@ -34,7 +35,7 @@ def doctor(
     *,
     address: Address,
 ) -> None:
-    """Check for damage: data directory, database, models, exports, cost models, leftovers, sandbox.
+    """Check for damage: data directory, compiler, shared libraries, database, models, exports, sandbox.
 
     If a service runs there or is named, its parts are checked, too; if one is named and there are no data
     here, only its parts. Changes nothing without --repair, for which no service may run. Exits with code 9
@@ -47,7 +48,8 @@ def doctor(
     print_findings(
         chain(fixes, checks, _check_running_parts(config, address)),
         as_json,
-        States("bad", "warn"),
+        "bad",
+        "warn",
         "nothing is damaged",
     )
 
@@ -74,6 +76,9 @@ def _check_directory(config: Settings, backup: Path | None) -> Iterator[Finding]
     directory = DataDir(config.data_dir.absolute())
     yield run_check("directory", lambda: stored_data.check_access_rights(directory.path))
     yield run_check("disk", lambda: check_free_space(directory.path))
+    if find_spec("tvm"):  # candidates are built here
+        yield run_check("compiler", check_linker)
+    yield run_check("libraries", check_shared_libraries)
     yield from _check_stored_data(config, backup)
     yield run_check("stack", lambda: stored_data.describe_running_service(directory), necessary=False)
     yield run_check("leftovers", lambda: stored_data.check_leftovers(directory), necessary=False)

@@ -1,11 +1,14 @@
 """Independent checks of what this machine needs to tune a model."""
 
 import os
+import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +24,15 @@ if TYPE_CHECKING:
 LEAST_FREE_BYTES: Final = 256 << 20
 CPUS: Final = Path("/sys/devices/system/cpu")
 SLOW: Final = 0.85  # share of the fastest core's clock; a CPU's preferred cores differ by less
+NATIVE: Final = ("tvm", "onnx", "onnxruntime", "xgboost")  # packages that load shared libraries
+MISSING_LIBRARY: Final = re.compile(r"([\w.+-]+\.so[\w.]*): cannot open shared object file")
+#: Packages of Debian and Ubuntu by shared library.
+DEBIAN_PACKAGES: Final = {
+    "libgcc_s.so.1": "libgcc-s1",
+    "libgomp.so.1": "libgomp1",
+    "libstdc++.so.6": "libstdc++6",
+    "libz.so.1": "zlib1g",
+}
 WAYS_TO_FULL: Final = (
     ("MALLORN_SANDBOX", "unset MALLORN_SANDBOX"),
     ("seccomp filter supports", "use a machine with an x86_64 or aarch64 CPU"),
@@ -47,6 +59,22 @@ def check_linker() -> str:
 
     with _use_child_path(), TemporaryDirectory(prefix="mallorn-check-") as folder:
         return f"{check_linking(Path(folder))} makes shared libraries"
+
+
+def check_shared_libraries() -> str:
+    """Import each installed package with native code in a child process. Raises HostFault if one fails."""
+    commands = {name: [sys.executable, "-c", f"import {name}"] for name in NATIVE if find_spec(name)}
+    imports = {name: Popen(command, stderr=PIPE, text=True) for name, command in commands.items()}
+    errors = {name: process.communicate()[1] for name, process in imports.items()}
+    for name, error in errors.items():
+        if match := MISSING_LIBRARY.search(error):
+            package = DEBIAN_PACKAGES.get(match[1])
+            hint = f"apt-get install {package}" if package else f"apt-file search {match[1]}"
+            raise HostFault(f"{name} does not load: this machine lacks {match[1]}", hint=hint)
+        if imports[name].returncode:
+            reason = (error.strip() or "killed").splitlines()[-1]
+            raise HostFault(f"{name} does not load: {reason}", hint=f"python -c 'import {name}'")
+    return f"those of {', '.join(errors)} load" if errors else f"none of {', '.join(NATIVE)} is installed"
 
 
 def check_free_space(data: Path) -> str:

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from mallorn.core import errors
+from mallorn import errors
 from mallorn.core.errors import MallornError
 from mallorn.core.version import VERSION
 

@@ -20,22 +20,19 @@ class Finding:
     necessary: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class States:
-    """Words that mark failed checks: `bad` for necessary ones, `weak` for others."""
+def print_findings(
+    findings: Iterable[Finding], as_json: bool, failed: str, warned: str, all_well: str
+) -> None:
+    """Print findings as lines or as JSON. Exits with a code if a necessary check failed.
 
-    bad: str
-    weak: str
-
-
-def print_findings(findings: Iterable[Finding], as_json: bool, states: States, all_well: str) -> None:
-    """Print findings as lines or as JSON. Exits with a code if a necessary check failed."""
+    `failed` is the word for necessary checks that failed, `warned` that for others.
+    """
     reported: list[Finding] = []
     for finding in findings:
         reported.append(finding)
         if not as_json:
-            state = "ok" if finding.ok else states.bad if finding.necessary else states.weak
-            width = max(map(len, (states.bad, states.weak))) + 2
+            state = "ok" if finding.ok else failed if finding.necessary else warned
+            width = max(len(failed), len(warned)) + 2
             stdout().print(f"{state:{width}}{finding.name:13}{finding.words}", markup=False)
             if finding.hint:
                 stdout().print(f"{'':{width + 13}}next: {finding.hint}", markup=False)

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, case, delete, func, or_, select, true, tup
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.labels import MOST_LABELS
-from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, ZERO_SHOT, Cause, JobState, WorkKind
+from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, WRITE, ZERO_SHOT, Cause, JobState, WorkKind
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
 from mallorn.db.database_clock import now
@@ -98,8 +98,9 @@ class Jobs(Repository):
         A repeated request with the same idempotency key returns the first job. Raises
         Conflict if the key was used for another request.
         """
-        private = KeptOptions.model_validate(new.options).private
-        values = {"id": secrets.token_hex(8), "state": JobState.QUEUED, "private": private, **asdict(new)}
+        options = KeptOptions.model_validate(new.options)
+        columns = {"private": options.private, "dataset": options.dataset}
+        values = {"id": secrets.token_hex(8), "state": JobState.QUEUED, **columns, **asdict(new)}
         insert = self.insert(Job).values(values)
         insert = insert.on_conflict_do_nothing(index_elements=["owner", "idempotency_key"])
         job_id = self.session.scalar(insert.returning(Job.id))
@@ -159,9 +160,10 @@ class Jobs(Repository):
     def reports(self, context_id: int | None) -> Sequence[tuple[FinishReport, float]]:
         """Return finish reports and durations in seconds of a context's newest done jobs.
 
-        Private jobs are left out.
+        Private jobs, and those that do not write to the dataset, are left out.
         """
-        is_done = Job.context_id == context_id, Job.state == JobState.DONE, ~Job.private
+        is_public = ~Job.private, Job.dataset == WRITE
+        is_done = Job.context_id == context_id, Job.state == JobState.DONE, *is_public
         query = select(Job.report, Job.finished_at - Job.started_at).where(*is_done)
         rows = self.session.execute(query.order_by(Job.finished_at.desc()).limit(NEWEST))
         return [(report, took_sec) for report, took_sec in rows if report and took_sec]

@@ -4,15 +4,26 @@ failures."""
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, literal_column, not_, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    and_,
+    exists,
+    func,
+    literal_column,
+    not_,
+    or_,
+    select,
+)
 from sqlalchemy.orm import aliased
 
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import NOT_COMPILED, Outcome
-from mallorn.core.states import MeasurementKind, RoundState
+from mallorn.core.states import OFF, WRITE, MeasurementKind, RoundState
 from mallorn.db.tables import Job, Measurement, Round, Task, Workload
 
 _Refuted = aliased(Measurement, name="refuted")
+_Withheld = aliased(Job, name="withheld")
 
 
 BUILD_FAILURES: Final = (Outcome.BUILD_ERROR, Outcome.BUILD_TIMEOUT)
@@ -100,7 +111,19 @@ def _refuted() -> ColumnElement[bool]:
 
 def is_shared() -> ColumnElement[bool]:
     """Return the condition for rows that all owners may read; queries must join Workload."""
-    return Measurement.id > Workload.kept_upto
+    return and_(Measurement.id > Workload.kept_upto, is_contributed())
+
+
+def is_contributed() -> ColumnElement[bool]:
+    """Return the condition for imported rows and those of jobs that write to the dataset."""
+    # A literal, so that SQLite uses the partial index of such jobs.
+    withheld = select(_Withheld.id).where(_Withheld.dataset != literal_column(f"'{WRITE}'"))
+    return func.coalesce(Measurement.job_id, "").not_in(withheld)
+
+
+def is_readable_by(job: Job | type[Job]) -> ColumnElement[bool]:
+    """Return the condition for rows that the job's option `dataset` lets the job use."""
+    return or_(Measurement.job_id == job.id, and_(func.coalesce(job.dataset, WRITE) != OFF, is_contributed()))
 
 
 def is_not_withdrawn() -> ColumnElement[bool]:
@@ -113,13 +136,14 @@ def is_undisturbed() -> ColumnElement[bool]:
     return Measurement.bound_us.is_(None)
 
 
-def is_same_context() -> ColumnElement[bool]:
-    """Return the condition for rows of the job's measuring context; all if it has none."""
-    return or_(Job.context_id.is_(None), Measurement.context_id == Job.context_id)
+def is_usable_by_job() -> ColumnElement[bool]:
+    """Return the condition for rows that the job may read, of its measuring context if it has one."""
+    is_same_context = or_(Job.context_id.is_(None), Measurement.context_id == Job.context_id)
+    return and_(is_same_context, is_readable_by(Job))
 
 
 def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]:
-    """Return the subquery for the best latency of a task on its job's target, in the entire dataset.
+    """Return the subquery for the best latency of a task on its job's target that the job may read.
 
     Times of unfinished rounds do not count yet, because they may still turn into upper bounds.
     """
@@ -128,7 +152,7 @@ def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]
         select(Round.id).where(Round.id == Measurement.round_id, Round.state == RoundState.LEASED)
     )
     query = select(Measurement.latency_us).where(
-        *same_program, is_eligible(), is_same_context(), ~is_running, *conditions
+        *same_program, is_eligible(), is_usable_by_job(), ~is_running, *conditions
     )
     return query.order_by(Measurement.latency_us).limit(1).correlate(Task, Job).scalar_subquery()
 

@@ -22,9 +22,14 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import MeasurementKind, RoundState
+from mallorn.core.states import OFF, WRITE, MeasurementKind, RoundState
 from mallorn.db.repositories.base import Repository
-from mallorn.db.repositories.measurement_filters import best_of_task, has_failed, is_eligible, is_same_context
+from mallorn.db.repositories.measurement_filters import (
+    best_of_task,
+    has_failed,
+    is_eligible,
+    is_usable_by_job,
+)
 from mallorn.db.tables import Job, Measurement, Round, Task, Workload
 
 GONE: Final = "the model has no such task any more, because the code that imports models was replaced"
@@ -44,7 +49,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """A task and its state. Only `best_us` is from the entire dataset, not just this job."""
+    """A task and its state. Only `best_us` is also from other jobs of the dataset."""
 
     id: int
     index: int
@@ -238,7 +243,7 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     was_tried = exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
     known_us = case((~was_tried, _Finish.latency_us))
     same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    is_timed = Measurement.kind == MeasurementKind.FINISH, is_eligible(), is_same_context()
+    is_timed = Measurement.kind == MeasurementKind.FINISH, is_eligible(), is_usable_by_job()
     finishes = (
         select(Measurement.id).where(*same_workload, *is_timed).order_by(Measurement.latency_us).limit(1)
     )
@@ -256,7 +261,8 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
 def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
     workloads = select(Task.workload_id).where(Task.job_id == job.id)
     is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-    is_counted = or_(Round.job_id == job.id, and_(Job.context_id == job.context_id, ~is_open))
+    is_shared = and_(Job.context_id == job.context_id, Job.dataset == WRITE, ~is_open)
+    is_counted = or_(Round.job_id == job.id, and_(func.coalesce(job.dataset, WRITE) != OFF, is_shared))
     wall = Round.finished_at - Round.started_at
     columns = Round.workload_id, Round.job_id, Round.state, Round.size
     wrong = select(_Wrong.workload_id, _Wrong.sketch_id, _Wrong.decisions).where(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, not_, or_, select
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
@@ -19,9 +19,11 @@ from mallorn.db.repositories.measurement_filters import (
     TrialLimits,
     failed_under_other_limits,
     is_bound_only,
+    is_contributed,
     is_eligible,
     is_imported,
     is_not_withdrawn,
+    is_readable_by,
     is_shared,
     is_undisturbed,
     was_given_usual_time,
@@ -35,6 +37,12 @@ _ENOUGH = 16  # the fastest rows that are read at first; they usually hold the b
 
 
 class Trials(Repository):
+    """Trials that `reader` may use or, without one, those of jobs that write to the dataset."""
+
+    def __init__(self, session: Session, reader: Job | None = None) -> None:
+        super().__init__(session)
+        self._is_readable = is_contributed() if reader is None else is_readable_by(reader)
+
     def history(
         self,
         workload_id: int,
@@ -49,7 +57,7 @@ class Trials(Repository):
         to every context. With `limits`, failures that may not recur under these get the
         outcome WITHDRAWN.
         """
-        conditions = Measurement.workload_id == workload_id, Measurement.target_id == target_id
+        conditions = self._of_task(workload_id, target_id)
         outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
         if limits is not None:
             outcome = case((failed_under_other_limits(limits), str(Outcome.WITHDRAWN)), else_=outcome)
@@ -89,7 +97,7 @@ class Trials(Repository):
 
         If there are only upper bounds, return the candidates with the lowest upper bounds.
         """
-        conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
+        conditions = self._of_task(workload_id, target_id)
         if context_id is not None:
             conditions.append(Measurement.context_id == context_id)
         fastest = self._fastest([*conditions, is_eligible()], count)
@@ -109,7 +117,7 @@ class Trials(Repository):
         `means` is the end of their origin, such as `mutation` of `ga:mutation`. Failures
         that may not recur under `limits` are not counted.
         """
-        program = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
+        program = self._of_task(workload_id, target_id)
         in_context = or_(Measurement.context_id == context_id, Measurement.context_id.is_(None))
         origin = Measurement.kind == MeasurementKind.TRIAL, in_context, Measurement.origin.endswith(means)
         conditions = *program, *origin, not_(failed_under_other_limits(limits))
@@ -126,7 +134,7 @@ class Trials(Repository):
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
     ) -> Sequence[Trial]:
         """Return the fastest distinct candidates of other datasets, by their times there."""
-        filters = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, is_imported()]
+        filters = [*self._of_task(workload_id, target_id), is_imported()]
         if context_id is not None:
             filters.append(Measurement.context_id == context_id)
         return self._fastest(filters, count)
@@ -138,7 +146,7 @@ class Trials(Repository):
 
         They come from other datasets, or from other builders than that of `context_id`.
         """
-        conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
+        conditions = self._of_task(workload_id, target_id)
         context_ids = () if context_id is None else Contexts(self.session).list_other_builds(context_id)
         built_otherwise = and_(Measurement.context_id.in_(context_ids), is_eligible())
         return self._fastest([*conditions, or_(is_imported(), built_otherwise)], count)
@@ -153,6 +161,11 @@ class Trials(Repository):
         )
         # Every valid row has a context.
         return [(trial_of(row), row.context_id) for row in rows if row.context_id is not None]
+
+    def _of_task(self, workload_id: int, target_id: int) -> list[ColumnElement[bool]]:
+        """Return the conditions for a workload's readable rows on a target."""
+        same_task = Measurement.workload_id == workload_id, Measurement.target_id == target_id
+        return [*same_task, self._is_readable]
 
     def _fastest(
         self,
@@ -176,6 +189,7 @@ class Trials(Repository):
         """Return each workload's number of trials that models learn from, if it has any."""
         conditions = self.is_among(Measurement.workload_id, workload_ids), Measurement.target_id == target_id
         query = select(Measurement.workload_id, func.count()).where(*conditions, *_learnable())
+        query = query.where(self._is_readable)
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
     def _of_family(self, family: str, target_id: int, after_id: int) -> tuple[ColumnElement[bool], ...]:
@@ -184,7 +198,7 @@ class Trials(Repository):
         members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member).distinct()
         # Read first: with a subquery, Postgres would scan all measurements.
         ids = self.session.scalars(members).all()
-        of_target = Measurement.target_id == target_id, Measurement.id > after_id
+        of_target = Measurement.target_id == target_id, Measurement.id > after_id, self._is_readable
         return self.is_among(Measurement.workload_id, ids), *of_target, *_learnable(), was_given_usual_time()
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlalchemy import and_, exists, func, or_, select, update
 
+from mallorn.core.states import WRITE
 from mallorn.db.measurement_codec import pack_text, unpack_text
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.snapshots import SnapshotRows
@@ -99,7 +100,8 @@ def tir_of(workload: Workload) -> str:
 
 
 class Networks(Repository):
-    """Reads the workloads of all owners' models, except those of private jobs."""
+    """Reads the workloads of all owners' models, without private jobs and those that do not
+    write to the dataset."""
 
     def call_counts_by_network(self) -> Mapping[str, Mapping[str, int]]:
         """Return how often each network calls each workload, by name and workload key."""
@@ -109,7 +111,7 @@ class Networks(Repository):
             .join(Task, Task.job_id == Job.id)
             .join(Workload, Workload.id == Task.workload_id)
             .join(Model, Model.id == Job.model_id, isouter=True)
-            .where(~Job.private, Task.weight > 0)
+            .where(~Job.private, Job.dataset == WRITE, Task.weight > 0)
             .group_by(Job.model_id, Workload.key)
             .order_by(Job.model_id, Workload.key)
         )

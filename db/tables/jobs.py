@@ -3,7 +3,7 @@
 from sqlalchemy import ForeignKey, Index, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
-from mallorn.core.states import Cause, JobState, RoundState
+from mallorn.core.states import WRITE, Cause, JobState, RoundState
 from mallorn.core.values.decision_log import RoundNotes, RoundStats
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.graph_report import GraphReport
@@ -49,6 +49,8 @@ class Job(Base):
             "export_deleted_at",
             condition="export_deleted_at is not null and export_uri is not null",
         ),
+        # Few rows: jobs whose measurements no other job uses.
+        partial_index("ix_jobs_withheld", "id", condition=f"dataset <> '{WRITE}'"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -69,6 +71,7 @@ class Job(Base):
     planned_at: Mapped[Timestamp | None]  # when the planner last looked at the job
     options: Mapped[Json]  # mallorn.core.job_options.JobOptions
     private: Mapped[bool] = mapped_column(default=False, server_default=false())  # as in options
+    dataset: Mapped[str] = mapped_column(default=WRITE, server_default=WRITE)  # as in options
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
     resume_state: Mapped[str | None]  # state from which a paused or failed job resumes
     reason: Mapped[str] = mapped_column(default="")  # what the job waits for, or why it ended, as text

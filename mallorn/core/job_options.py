@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from mallorn.core.errors import UnknownName
 from mallorn.core.registry import REGISTRY
-from mallorn.core.states import SEARCH, ZERO_SHOT, Mode
+from mallorn.core.states import SEARCH, WRITE, ZERO_SHOT, DatasetUse, Mode
 from mallorn.core.version import VERSION
 
 LARGEST_ROUND: Final = 64  # candidates
@@ -150,6 +150,13 @@ class JobOptions(BaseModel):
             "measurements, and the cost models that learn from these."
         ),
     ] = False
+    dataset: Annotated[
+        DatasetUse,
+        Field(
+            description="Use of the dataset. write: uses measurements of earlier jobs, and later jobs use "
+            "this job's; read: only uses theirs; off: neither, nor pre-trained cost models."
+        ),
+    ] = WRITE
     library: Annotated[
         bool,
         Field(

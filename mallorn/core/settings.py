@@ -16,6 +16,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.fleet_key import KEY_FILE, FleetKey
 from mallorn.core.queues import celery_settings
 from mallorn.core.redaction import hide, hide_password
+from mallorn.core.states import WRITE, DatasetUse
 
 SandboxMode = Literal["require", "best-effort", "off"]
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -91,6 +92,9 @@ class Settings(BaseSettings):
     )
     shipped: bool = Field(
         True, description="Whether a new database gets the shipped measurements and base models."
+    )
+    dataset: DatasetUse = Field(
+        WRITE, description="Most that a job may do with the dataset: `write`, `read` or `off`, as its option."
     )
     host: str = Field("127.0.0.1", description="Address that the coordinator binds.")
     port: int = Field(8000, ge=0, le=LAST_PORT, description="Port that the coordinator binds.")

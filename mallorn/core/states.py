@@ -14,6 +14,9 @@ from typing import Final, Literal
 Mode = Literal["search", "one-shot", "zero-shot"]
 SEARCH: Final = "search"
 ZERO_SHOT: Final = "zero-shot"
+DatasetUse = Literal["write", "read", "off"]  # the most sharing first
+WRITE: Final = "write"
+OFF: Final = "off"
 
 
 class JobState(StrEnum):

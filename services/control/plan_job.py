@@ -16,7 +16,7 @@ from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
-from mallorn.core.states import ZERO_SHOT, JobState, RoundState
+from mallorn.core.states import WRITE, ZERO_SHOT, JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import machine_limit_us
@@ -289,6 +289,8 @@ def group_into_families(session: Session, job: Job, options: JobOptions) -> list
     repository = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
     scope = private_family_prefix(job.owner) if options.private else ""
+    if options.dataset != WRITE:  # no other job's cost model learns from this job's measurements
+        scope = private_family_prefix(job.id)
     unplaced = repository.workloads_without_family(job.id)
     if not grouping.revises and not unplaced:
         return []

@@ -11,7 +11,6 @@ from starlette.types import ASGIApp
 
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
-from mallorn.services.coordinator.api_docs_page import add_docs
 from mallorn.services.coordinator.api_key_routes import router as keys
 from mallorn.services.coordinator.audit_log import AuditMiddleware, JobLogMiddleware
 from mallorn.services.coordinator.audit_log import router as audit
@@ -95,7 +94,8 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url=None,
+        root_path_in_servers=False,
+        openapi_url=f"{API}/openapi.json",
     )
     app.state.parts = parts
     app.state.provider = provider
@@ -120,7 +120,6 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(health, prefix=API, responses=_error_responses(503), include_in_schema=False)
     app.include_router(open_sessions, prefix=API, responses=_error_responses(403, 503))
     app.include_router(oidc, prefix=API, responses=_error_responses(401, 404, 422, 429, 503))
-    add_docs(app, f"{API}/openapi.json")
     add_page(app, {"name": "Mallorn", "version": VERSION, "docs": "/docs", "api": API})
     return app
 

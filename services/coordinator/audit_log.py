@@ -16,6 +16,7 @@ from mallorn.db.session import Database
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.authenticator import SAFE_METHODS, Caller
 from mallorn.services.coordinator.web.caller_dependencies import CallerDep
+from mallorn.services.coordinator.web.forwarded_headers import HttpMiddleware
 from mallorn.services.coordinator.web.response_types import CursorQuery, LimitQuery, PageOut
 
 log = logging.getLogger(__name__)
@@ -31,18 +32,18 @@ def add_key_to_audit_entry(request: Request, key: ApiKey) -> None:
     request.scope["state"][CHANGED_KEY] = key.owner, f"key {key.id}, which may {scopes}"
 
 
-class AuditMiddleware:
+class AuditMiddleware(HttpMiddleware):
     """Middleware that stores an audit entry for every changing request before its response.
 
     Unauthenticated requests get no entry, so that they cannot fill the disk.
     """
 
     def __init__(self, app: ASGIApp, database: Database) -> None:
-        self._app = app
+        super().__init__(app)
         self._database = database
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in SAFE_METHODS:
             await self._app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
@@ -76,11 +77,8 @@ def list_audit(
     return PageOut(items=page.items, next_cursor=page.cursor)
 
 
-class JobLogMiddleware:
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        match = JOB.search(scope["path"]) if scope["type"] == "http" else None
+class JobLogMiddleware(HttpMiddleware):
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match = JOB.search(scope["path"])
         with log_context(**(match.groupdict() if match else {})):
             await self._app(scope, receive, send)

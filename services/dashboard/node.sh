@@ -27,9 +27,9 @@ if ! new_enough; then
 fi
 
 cd "$here/web"
-# npm ci removes what is there: only where it is not what the lock says.
+# npm ci removes what is there: only where it is not what the lock says. No package needs its install script.
 if ! cmp -s package-lock.json node_modules/.mallorn-lock; then
-  if ! npm ci --no-audit --no-fund --loglevel=error --fetch-timeout=60000; then
+  if ! npm ci --ignore-scripts --no-audit --no-fund --loglevel=error --fetch-timeout=60000; then
     echo "page: left out, for want of its npm packages (the lines above say why)"
     exit 75
   fi

@@ -1,4 +1,4 @@
-"""Serves the built web page at `/`, or build instructions if it was not built."""
+"""Serves the built web page at `/` and the API's page at `/docs`, or how to build them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,8 +26,8 @@ POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-# The page refers to assets by name, and an asset's name changes with its content.
-PAGE_HEADERS: Final = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
+# The style sheet of Swagger UI contains its icons.
+DOCS_POLICY: Final = POLICY.replace("img-src 'self'", "img-src 'self' data:")
 ASSET_HEADERS: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 NOT_BUILT: Final = """<!doctype html>
 <html lang="en">
@@ -40,7 +40,8 @@ NOT_BUILT: Final = """<!doctype html>
 otherwise Node from PyPI:</p>
 <pre>make page</pre>
 <p>Then reload this page; no restart is needed. Until then, use the command line
-(<code>mallorn jobs</code>, <code>mallorn watch JOB</code>) or <a href="docs">the API</a>.</p>
+(<code>mallorn jobs</code>, <code>mallorn watch JOB</code>) or the API
+(<a href="api/v1/openapi.json">openapi.json</a>).</p>
 </html>
 """
 
@@ -59,16 +60,22 @@ class Assets(StaticFiles):
 
 
 def add_page(app: FastAPI, about: Mapping[str, object], directory: Path = STATIC) -> None:
-    """Serve the page at `/`, and `about` as JSON to clients that do not accept HTML."""
+    """Serve the page at `/`, and `about` as JSON to clients that do not accept HTML; `/docs`."""
+
+    def respond(name: str, policy: str) -> Response:
+        # A page refers to assets by name, and an asset's name changes with its content.
+        headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache", "Vary": "Accept"}
+        if not (directory / name).is_file():
+            return HTMLResponse(NOT_BUILT, headers=headers)
+        return FileResponse(directory / name, media_type="text/html", headers=headers)
 
     def page(request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):
             return JSONResponse(about, headers={"Vary": "Accept"})
-        index = directory / "index.html"
-        headers = PAGE_HEADERS | {"Vary": "Accept"}
-        if not index.is_file():
-            return HTMLResponse(NOT_BUILT, headers=headers)
-        return FileResponse(index, media_type="text/html", headers=headers)
+        return respond("index.html", POLICY)
+
+    def docs() -> Response:
+        return respond("docs.html", DOCS_POLICY)
 
     def icon() -> Response:
         file = directory / "icon.svg"
@@ -77,5 +84,6 @@ def add_page(app: FastAPI, about: Mapping[str, object], directory: Path = STATIC
         return FileResponse(file, media_type="image/svg+xml")
 
     app.add_api_route("/", page, include_in_schema=False, response_model=None)
+    app.add_api_route("/docs", docs, include_in_schema=False, response_model=None)
     app.add_api_route("/icon.svg", icon, include_in_schema=False, response_model=None)
     app.mount("/assets", Assets(directory=directory / "assets", check_dir=False))

@@ -9,8 +9,8 @@ import pytest
 from mallorn.cli.main import JOB_COMMANDS, SECTIONS
 from mallorn.core.job_options import JobOptions
 from mallorn.core.settings import Settings
-from mallorn.services.coordinator.api_docs_page import JsonSchema
 from tests.contract.reference.markdown import COMMAND, Undescribed, described, table
+from tests.contract.reference.openapi_document import JsonSchema
 from tests.contract.reference.pages import pages
 from tests.contract.reference.rest import type_of
 

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import inspect, select, text
+from sqlalchemy import MetaData, insert, inspect, select, text
 
 from mallorn.core.errors import Conflict, Unavailable
 from mallorn.db.database_clock import now
@@ -15,7 +16,7 @@ from mallorn.db.migrate import check_table_version, upgrade
 from mallorn.db.repositories.jobs import JobFilter, JobLabels, Jobs
 from mallorn.db.session import Database
 from mallorn.db.tables import Base, Model
-from tests.fixtures.rows import Rows
+from tests.fixtures.rows import new_job
 
 
 @pytest.fixture
@@ -50,15 +51,19 @@ def test_constraints_have_the_names_of_the_code(empty):
         assert found == {str(key.name) for key in table.foreign_key_constraints}
 
 
-def test_jobs_of_the_version_before_labels_get_labels_and_stay(empty):
+def test_jobs_of_the_version_before_labels_get_labels_stay_and_write_to_the_dataset(empty):
     upgrade(empty.url, "0.2.0.18")
-    rows = Rows(empty)
+    old = MetaData()
+    old.reflect(empty.engine, only=["targets", "jobs"])
+    new = asdict(new_job()) | {"id": "old", "state": "queued", "reason": "", "event_count": 0}
+    with empty.transaction() as session:
+        session.execute(insert(old.tables["targets"]).values(id=1, key="t", text="{}"))
+        session.execute(insert(old.tables["jobs"]).values(new | {"created_at": 1.0}))
     upgrade(empty.url)
-    rows.write(lambda session: JobLabels(session).change(rows.job_id, {"team": "vision"}))
-    (job,) = rows.read(
-        lambda session: Jobs(session).list("ada", JobFilter(labels=[("team", "vision")]))
-    ).items
-    assert job.id == rows.job_id
+    with empty.transaction() as session:
+        JobLabels(session).change("old", {"team": "vision"})
+        (job,) = Jobs(session).list("ada", JobFilter(labels=[("team", "vision")])).items
+        assert (job.id, job.dataset) == ("old", "write")
 
 
 def test_a_second_upgrade_changes_nothing(empty):

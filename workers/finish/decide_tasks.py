@@ -245,8 +245,7 @@ def _decide_without_measuring(
 
 
 def _zero_shot_answers(stage: StageContext, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
-    job, options = stage.job, stage.options
-    query = ZeroShotQuery(job.owner, workload, stage.target, job.target_id, job.context_id, space)
+    options, query = stage.options, ZeroShotQuery(stage.job, workload, stage.target, space)
 
     def query_source(source: AnswerSource) -> Sequence[ZeroShotAnswer]:
         with stage.runtime.database.session() as session:

@@ -14,7 +14,7 @@ from mallorn.core.values.trial import Trial
 from mallorn.db.repositories.measuring_contexts import Contexts, compare_contexts, count_other_programs
 from mallorn.db.repositories.sketches import Sketches
 from mallorn.db.repositories.trials import Trials
-from mallorn.db.tables import Context, Task, Workload
+from mallorn.db.tables import Context, Job, Task, Workload
 from mallorn.searchers.base import DEFAULT, proposal_method_of
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
@@ -69,10 +69,13 @@ def select_final_candidates(
         if prior.slots:
             return prior
         if inside_context_id is not None:
-            best = Trials(session).best(task.workload_id, stage.job.target_id, 1, inside_context_id)
+            best = Trials(session, stage.job).best(
+                task.workload_id, stage.job.target_id, 1, inside_context_id
+            )
             if best:
                 return _contest_of_trials(session, task, workload, best)
-            best = _best_in_other_model(session, task, Contexts(session).get(inside_context_id), 0)
+            context = Contexts(session).get(inside_context_id)
+            best = _best_in_other_model(session, stage.job, task, context, 0)
             prior = _contest_of_trials(session, task, workload, best)
     defaults = _default_candidates(stage, workload, TOP)
     guesses = {candidate: DEFAULT for candidate, _ in defaults}
@@ -139,7 +142,7 @@ def _contest_of_measured_candidates(
     session: Session, stage: StageContext, task: Task, workload: Workload, count: int = TOP
 ) -> Contest:
     """Return a contest of the task's fastest stored candidates; it is empty without any."""
-    job, options, trials = stage.job, stage.options, Trials(session)
+    job, options, trials = stage.job, stage.options, Trials(session, stage.job)
     limit = WITHIN
     if options.contention:
         count, limit = max(count, TOP_BESIDE), WITHIN_BESIDE
@@ -153,7 +156,7 @@ def _contest_of_measured_candidates(
         if context is not None:
             best_under_load = trials.best(task.workload_id, job.target_id, 1, context.id)
         if not best_under_load:
-            best_under_load = _best_in_other_model(session, task, idle_context, programs)
+            best_under_load = _best_in_other_model(session, job, task, idle_context, programs)
     count = BROUGHT if best else TOP
     incomparable = trials.best_incomparable(task.workload_id, job.target_id, count, job.context_id)
     guesses = trials.list_fastest_of_first(
@@ -175,7 +178,9 @@ def _contest_of_trials(
     return Contest(task, workload, program_of(workload), slots, guess_candidates, means)
 
 
-def _best_in_other_model(session: Session, task: Task, context: Context, programs: int) -> Sequence[Trial]:
+def _best_in_other_model(
+    session: Session, job: Job, task: Task, context: Context, programs: int
+) -> Sequence[Trial]:
     """Return the task's fastest trial inside another model, on a host comparable to
     `context`'s.
 
@@ -191,7 +196,7 @@ def _best_in_other_model(session: Session, task: Task, context: Context, program
     if not comparable:
         return ()
     nearest = min(comparable, key=lambda pair: pair[0])[1]
-    return Trials(session).best(task.workload_id, context.target_id, 1, nearest.id)
+    return Trials(session, job).best(task.workload_id, context.target_id, 1, nearest.id)
 
 
 def _number_candidates(entries: Sequence[Entry]) -> tuple[MeasureInput, ...]:

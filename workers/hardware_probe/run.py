@@ -203,6 +203,6 @@ def _workload_peak_shares(session: Session, job: Job, machine: Machine) -> Itera
         types = {dtype for _, dtype, _ in unpack_arguments(workload.args).args}
         if not types & machine.gflops.keys():
             continue
-        for trial in Trials(session).best(workload.id, job.target_id, 1, job.context_id):
+        for trial in Trials(session, job).best(workload.id, job.target_id, 1, job.context_id):
             if trial.latency_us:
                 yield workload.flops / trial.latency_us / 1e3 / peak_gflops(machine, types)

@@ -165,7 +165,7 @@ def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[s
 def _store(session: Session, stage: StageContext, extraction: Extraction) -> None:
     new = [new_workload(task, extraction.graph.tvm_version) for task in extraction.tasks]
     ids = Workloads(session).ensure_many(new, private=stage.options.private, code=code_digest())
-    trials = Trials(session).count_learnable_by_workload(list(ids.values()), stage.job.target_id)
+    trials = Trials(session, stage.job).count_learnable_by_workload(list(ids.values()), stage.job.target_id)
     tasks = [
         NewTask(index, task.name, task.weight, ids[task.key], known_at_start=trials.get(ids[task.key], 0))
         for index, task in enumerate(extraction.tasks)

@@ -77,7 +77,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     if proposer is not None and not reads_current_view(proposer.name, str(proposer.metrics.get("view", ""))):
         proposer = None  # an earlier attempt chose it with other code
     # Context 0 does not exist, so a job whose device is unknown has no history.
-    history = Trials(session).history(
+    history = Trials(session, job).history(
         row.workload_id, row.target_id, row.seen_upto, job.context_id or 0, limits_of(options)
     )
     return RoundContext(

@@ -94,7 +94,7 @@ def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family
-        model = select_ranking_model(session, row, family, options.cost_model)
+        model = select_ranking_model(session, row, family, options)
         Rounds(session).store_inputs(
             row.id, model, SearchStates(session).find_newest_round(row.task_id, row.searcher)
         )

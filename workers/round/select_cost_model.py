@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 from mallorn.core.check_plugin_classes import convert_plugin_errors
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import InvalidRequest, MallornError, PluginFailed
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import resolve
+from mallorn.core.states import OFF
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
@@ -66,32 +68,33 @@ def reads_current_view(name: str, view: str) -> bool:
 
 
 def create_untrained_model(
-    session: Session, name: str, op: str, target_id: int, machine: Machine | None
+    session: Session, options: JobOptions, op: str, target_id: int, machine: Machine | None
 ) -> tuple[CostModel, CostModelName | None]:
     """Return an untrained model for a task family, and the name of the base (pre-trained)
     model that it builds on. Transfer models build on the newest active base of a supported
-    class, others on none."""
-    kind: type[CostModel] = resolve("cost_model", name)
-    if issubclass(kind, (TransferModel, ManyDomains)):
+    class, others and jobs with `dataset=off` on none."""
+    kind: type[CostModel] = resolve("cost_model", options.cost_model)
+    if issubclass(kind, (TransferModel, ManyDomains)) and options.dataset != OFF:
         for head in bases_for(session, op, target_id):
             if kind.can_extend(resolve("cost_model", head.name.name)):
                 return kind.from_base(model_of(CostModels(session).get(head.id))), head.name
     return kind.made_for(machine), None
 
 
-def select_ranking_model(session: Session, row: Round, family: str, name: str) -> int | None:
+def select_ranking_model(session: Session, row: Round, family: str, options: JobOptions) -> int | None:
     """Return the id of the cost model that ranks a round's candidates: the task family's
     own, or a base (pre-trained) model of the operator, of any cost-model class.
 
     A base model is used until the family has a model, and for tasks without measurements
     unless the family's model builds on a base or was trained on more rows. A base of
-    another target is used only if this target has neither.
+    another target is used only if this target has neither, none in jobs with `dataset=off`.
     """
+    name = options.cost_model
     own = CostModels(session).head(family, row.target_id, name)
     if own is not None and not reads_current_view(name, own.view):
         own = None  # unusable until it is refitted from the same rows in the present view
-    if own is not None and (row.seen_upto or own.base):
-        return own.id
+    if options.dataset == OFF or (own is not None and (row.seen_upto or own.base)):
+        return own.id if own else None
     op = Workloads(session).get(row.workload_id).op
     bases = own_bases(session, op, row.target_id)
     if not bases and own is None:

@@ -14,7 +14,6 @@ from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Un
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import StageKind
-from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
 from mallorn.costmodels.base import CostModel, Groups, Vector
 from mallorn.costmodels.labels import bounded_sample, is_informative, is_time_label, labels
@@ -26,6 +25,7 @@ from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workloads import Workloads
+from mallorn.db.tables import Job
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from mallorn.workers.round.propose import warn
@@ -48,7 +48,6 @@ class _Refit:
     target_id: int
     name: str
     head: Head | None
-    machine: Machine | None  # the job's
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +76,21 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
         if head is not None and not reads_current_view(name, head.view):
             head = None
         seen_upto, rows = (head.seen_upto, head.rows) if head else (0, 0)
-        trials = Trials(session)
+        trials = Trials(session, job)
         fresh = trials.count_new_family_rows(family, job.target_id, after_id=seen_upto)
         total = trials.count_new_family_rows(family, job.target_id)
         # Tasks that join or leave the family add or remove old rows, so compare totals as well.
         if total < FIRST_ROWS or max(fresh, abs(total - rows)) < max(FIRST_ROWS, GROWTH * rows):
             return
-        refit = _Refit(family, job.target_id, name, head, job.machine)
+        refit = _Refit(family, job.target_id, name, head)
     try:
         with convert_plugin_errors(("cost_model", name)):
             with runtime.database.session() as session:
                 options.check_all_readable()
                 check_allowed_classes(options, runtime.settings.plugins)
-                data = _load_data(session, refit)
-                model, base = create_untrained_model(session, name, data.op, refit.target_id, refit.machine)
-            family_text = family if has_family_prefix(family, "") else "a private job"
+                data = _load_data(session, job, refit)
+                model, base = create_untrained_model(session, options, data.op, job.target_id, job.machine)
+            family_text = family if has_family_prefix(family, "") else "one job or owner"
             with runtime.stage_run(StageKind.TRAIN, job_id, f"training {name} for {family_text}"):
                 version = _fit(refit, data, model, base, FeatureLookup(runtime.database, runtime.compiler))
     except (PluginFailed, MissingPackage, InvalidRequest, Unavailable) as error:
@@ -134,9 +133,9 @@ def _fit(
     )
 
 
-def _load_data(session: Session, refit: _Refit) -> _Data:
+def _load_data(session: Session, job: Job, refit: _Refit) -> _Data:
     """Sample the labels of all the family's measurements, and load only the sampled rows."""
-    outlines = Trials(session).read_family_columns(refit.family, refit.target_id)
+    outlines = Trials(session, job).read_family_columns(refit.family, refit.target_id)
     outcomes = [Outcome.read(word) for word in outlines["outcome"]]
     numbers: dict[tuple[int, int | None], int] = {}  # latencies compare within one of these
     keys = outlines.rows("workload_id", "context_id")

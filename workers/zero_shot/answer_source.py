@@ -8,19 +8,17 @@ from sqlalchemy.orm import Session
 
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import Confidence, Source
-from mallorn.db.tables import Workload
+from mallorn.db.tables import Job, Workload
 from mallorn.searchers.space import Candidate, Sketch, Space
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroShotQuery:
-    """A task for which a candidate is wanted without measuring, and the user who asks."""
+    """A task for which a candidate is wanted without measuring, and its job."""
 
-    owner: str  # the asking user; private rows of other users are not used
+    job: Job  # only rows that it and its owner may read are used
     workload: Workload
     target: Target
-    target_id: int
-    context_id: int | None  # the job's measuring context, if it has one
     space: Space
 
 

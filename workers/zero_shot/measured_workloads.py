@@ -33,8 +33,8 @@ class SameWorkload(AnswerSource):
     targets."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        trials, workload_id = Trials(session), question.workload.id
-        target_id, context_id = question.target_id, question.context_id
+        trials, workload_id = Trials(session, question.job), question.workload.id
+        target_id, context_id = question.job.target_id, question.job.context_id
         own_trials = [] if context_id is None else trials.best(workload_id, target_id, FEW, context_id)
         for trial in own_trials:
             yield _answer(session, trial, "the fastest that was measured here", Confidence.MEASURED)
@@ -59,7 +59,8 @@ def rank_trials_by_context(
     and TVM come first, then those whose candidates were built by the same code, then those
     timed while fewer other programs ran. Imported trials come last.
     """
-    own = None if question.context_id is None else Contexts(session).get(question.context_id)
+    own_id, trials = question.job.context_id, Trials(session, question.job)
+    own = None if own_id is None else Contexts(session).get(own_id)
 
     def group_key(context: Context) -> tuple[bool, bool, int]:
         programs = count_other_programs(context)
@@ -67,7 +68,7 @@ def rank_trials_by_context(
         return *differences, -1 if programs is None else programs
 
     for imported in (False, True):
-        read = Trials(session).best_imported if imported else Trials(session).best
+        read = trials.best_imported if imported else trials.best
         contexts = Contexts(session).of_workload(workload_id, target_id, imported=imported)
         other_contexts = sorted((c for c in contexts if own is None or c.id != own.id), key=group_key)
         for _, group in groupby(other_contexts, key=group_key):
@@ -92,7 +93,7 @@ def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple
     similar = []
     for row in Targets(session).list():
         target = Target(row.text)
-        gap = None if row.id == question.target_id else distance(question.target, target)
+        gap = None if row.id == question.job.target_id else distance(question.target, target)
         if gap is not None and gap.has_same_tile_sizes:
             similar.append((gap, row.id, target))
     return [(id_, target) for _, id_, target in sorted(similar, key=lambda item: item[:2])]
@@ -121,19 +122,19 @@ class SimilarWorkload(AnswerSource):
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         workload = question.workload
-        related = Workloads(session).of_structure(workload.structure, question.owner)
+        related = Workloads(session).of_structure(workload.structure, question.job.owner)
         distances = [(doublings_between(workload, item), item) for item in related if item.id != workload.id]
         nearest = sorted(distances, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
         neighbours = [pair for pair in nearest if pair[0] <= CLOSE]
         targets = [
-            (question.target_id, ""),
+            (question.job.target_id, ""),
             *((id_, f" on {describe_target(target)}") for id_, target in similar_targets(session, question)),
         ]
-        context_id = question.context_id
+        context_id = question.job.context_id
         for (target_id, words), (doublings, neighbour) in product(targets, neighbours):
             trials: list[Timed] = []
             if context_id is not None:
-                best = Trials(session).best(neighbour.id, target_id, FEW_NEAR, context_id)
+                best = Trials(session, question.job).best(neighbour.id, target_id, FEW_NEAR, context_id)
                 trials += [(trial, "here") for trial in best]
             trials += islice(
                 rank_trials_by_context(session, question, neighbour.id, target_id, FEW_NEAR), MOST_NEAR

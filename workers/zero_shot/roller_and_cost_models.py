@@ -8,6 +8,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mallorn.core.registry import resolve
+from mallorn.core.states import OFF
 from mallorn.core.values.finish_report import Confidence, Source
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.views import DECISIONS
@@ -67,7 +68,9 @@ class RankedByModel(AnswerSource):
     sources: Sequence[AnswerSource]
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        for head in own_bases(session, question.workload.op, question.target_id):
+        if question.job.dataset == OFF:
+            return
+        for head in own_bases(session, question.workload.op, question.job.target_id):
             model = model_of(CostModels(session).get(head.id))
             if model.view == DECISIONS.name:
                 answers = [a.candidate for source in self.sources for a in source(session, question)]

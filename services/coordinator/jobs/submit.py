@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 from fastapi import APIRouter, Header, Request, Response
 from sqlalchemy.orm import Session
@@ -14,6 +14,7 @@ from mallorn.core.check_plugin_classes import ANY, check_allowed_classes
 from mallorn.core.errors import MissingPackage
 from mallorn.core.installation import pip_install_command
 from mallorn.core.registry import find_pip_extras, libraries_of
+from mallorn.core.states import DatasetUse
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
@@ -93,6 +94,7 @@ def create_or_find_job(
         else:
             requested = gpu_target(session) if request.target == CUDA else parse_target(request.target)
         target = add_virtual_device(requested, request.options.measurer)
+        dataset = max(request.options.dataset, parts.settings.dataset, key=get_args(DatasetUse).index)
         new_job = NewJob(
             owner=model.owner,
             name=request.name or model.name,
@@ -101,7 +103,7 @@ def create_or_find_job(
             trials=request.trials if request.options.needs_measurements else 0,
             minutes=request.minutes,
             seed=request.seed,
-            options=request.options.model_dump(mode="json"),
+            options=request.options.model_dump(mode="json") | {"dataset": dataset},
             priority=request.priority,
             idempotency_key=idempotency_key,
             request_hash=hash_request(request),

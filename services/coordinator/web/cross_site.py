@@ -6,11 +6,10 @@ something must not come from another origin.
 """
 
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 from urllib.parse import urlsplit
 
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,7 +17,8 @@ from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
 from mallorn.core.storable_json import quote_untrusted
 from mallorn.services.coordinator.web.authenticator import SAFE_METHODS, Authenticator
-from mallorn.services.coordinator.web.error_responses import error_body
+from mallorn.services.coordinator.web.error_responses import error_response
+from mallorn.services.coordinator.web.forwarded_headers import HttpMiddleware
 
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -29,18 +29,14 @@ HEADERS: Final = {
 }
 
 
-class CrossSiteMiddleware:
+class CrossSiteMiddleware(HttpMiddleware):
     def __init__(self, app: ASGIApp, door: Authenticator) -> None:
-        self._app = app
+        super().__init__(app)
         self._door = door
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        refusal, app = await self._refusal(scope), self._app
-        if refusal is not None:
-            app = cast(ASGIApp, JSONResponse(error_body(refusal), refusal.status_code))
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = await self._refusal(scope)
+        app = self._app if refusal is None else error_response(refusal)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -1,6 +1,7 @@
 """Error responses: class name, message, what to do next, and the request's id."""
 
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -49,13 +50,10 @@ class ErrorBody(BaseModel):
     request_id: str = Field(description="Id of this request in the service's log lines.")
 
 
-def error_body(error: MallornError) -> dict[str, str]:
-    return {
-        "error": error.code,
-        "detail": error.message,
-        "hint": error.hint,
-        "request_id": request_id.get(),
-    }
+def error_response(error: MallornError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return the response for an error; it is an ASGI app, too."""
+    body = ErrorBody(error=error.code, detail=error.message, hint=error.hint, request_id=request_id.get())
+    return JSONResponse(body.model_dump(), error.status_code, headers)
 
 
 def install(app: FastAPI) -> None:
@@ -78,7 +76,7 @@ def _respond(request: Request, error: Exception) -> Response:
     headers = ANSWER_HEADERS.get(error.status_code)
     if isinstance(error, TooMany):
         headers = {"Retry-After": str(error.retry_sec)}
-    return JSONResponse(error_body(error), error.status_code, headers)
+    return error_response(error, headers)
 
 
 def _on_invalid(request: Request, error: Exception) -> Response:
@@ -145,4 +143,4 @@ def _on_host_error(request: Request, error: Exception) -> Response:
 def _on_unexpected(request: Request, error: Exception) -> Response:
     # Starlette re-raises the error after this response, and the server logs the traceback.
     log.error("%s %s failed: %r", request.method, request.url.path, error)
-    return JSONResponse(error_body(MallornError(hint="see the log of the coordinator")), 500)
+    return error_response(MallornError(hint="see the log of the coordinator"))

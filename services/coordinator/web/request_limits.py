@@ -9,11 +9,10 @@ import random
 import re
 import time
 from asyncio import Semaphore
-from typing import Final, cast
+from typing import Final
 
 import anyio
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,7 +21,8 @@ from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow, U
 from mallorn.core.version import API
 from mallorn.services.coordinator.web.app_context import AppContext
 from mallorn.services.coordinator.web.caller_dependencies import authenticate_request
-from mallorn.services.coordinator.web.error_responses import BodyRefused, error_body
+from mallorn.services.coordinator.web.error_responses import BodyRefused, error_response
+from mallorn.services.coordinator.web.forwarded_headers import HttpMiddleware
 
 LONGEST_ADDRESS: Final = 16 * 1024  # bytes
 LARGEST_HEADERS: Final = 32 * 1024
@@ -36,15 +36,12 @@ UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
 PARTS: Final = f"{API}/uploads/"  # the limit of such a body is its part's size
 
 
-class RequestLimits:
+class RequestLimits(HttpMiddleware):
     def __init__(self, app: ASGIApp, parts: AppContext) -> None:
-        self._app = app
+        super().__init__(app)
         self._parts = parts
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["headers"] = _without_foreign_cookies(scope["headers"])
         body, app = _LimitedBody(scope, receive, send, self._parts), self._app
         try:
@@ -55,7 +52,7 @@ class RequestLimits:
                 raise HeadTooLarge(message, hint="delete this site's cookies")
             body.check_size(body.announced_bytes)
         except MallornError as error:
-            app = cast(ASGIApp, JSONResponse(error_body(error), error.status_code))
+            app = error_response(error)
         await app(scope, body.receive, body.send)
 
 
@@ -130,23 +127,22 @@ MOST_WAITING: Final = 4_000  # some ten seconds of waiting; clients give up afte
 RETRY_SEC: Final = 5, 30
 
 
-class StreamAdmission:
+class StreamAdmission(HttpMiddleware):
     """Middleware that lets only AT_ONCE event streams start at a time; others wait."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        super().__init__(app)
         self._slots = Semaphore(AT_ONCE)
         self._waiting = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].endswith("/events"):
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["path"].endswith("/events"):
             await self._app(scope, receive, send)
             return
         if self._waiting >= MOST_WAITING:
             error = Unavailable("too many event streams are waiting", hint="retry a little later")
             headers = {"Retry-After": str(random.randint(*RETRY_SEC))}  # noqa: S311 - to spread
-            refusal = cast(ASGIApp, JSONResponse(error_body(error), error.status_code, headers))
-            await refusal(scope, receive, send)
+            await error_response(error, headers)(scope, receive, send)
             return
         self._waiting += 1
         try:

@@ -10,6 +10,8 @@ export default defineConfig({
     modulePreload: false,
     license: { fileName: "licences.md" }, // of the packages whose code is in the page
     target: "es2022",
+    chunkSizeWarningLimit: 2000, // kB: Swagger UI
+    rolldownOptions: { input: ["index.html", "docs.html"] },
   },
   server: { proxy: { "/api": "http://127.0.0.1:8000" } },
 });

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from mallorn.services.coordinator.api_docs_page import (
+from tests.contract.reference.markdown import code, described, page, table
+from tests.contract.reference.openapi_document import (
     ApiDescription,
     JsonSchema,
     Operation,
@@ -12,7 +13,6 @@ from mallorn.services.coordinator.api_docs_page import (
     Payload,
     Route,
 )
-from tests.contract.reference.markdown import code, described, page, table
 
 WORDS: Final = (
     "Every answer is JSON; errors are `{error, detail, hint, request_id}`. Where there are keys",

@@ -125,6 +125,20 @@ def test_private_jobs_share_families_with_those_of_their_owner_alone(workshop, j
     assert families_of(workshop, again) == [MATMUL] * 3
 
 
+@pytest.mark.parametrize("dataset", ["read", "off"])
+def test_a_job_that_does_not_write_to_the_dataset_has_families_of_its_own(workshop, job, dataset):
+    with_models(workshop, job)
+    before = head(workshop, MATMUL)
+    first, second = (with_models(workshop, a_job(workshop, dataset=dataset)) for _ in range(2))
+    for withheld in (first, second):
+        family = f"{private_family_prefix(withheld)}{MATMUL}"
+        assert families_of(workshop, withheld) == [family] * 3
+        assert head(workshop, family).rows > 0
+    assert head(workshop, MATMUL) == before
+    train(workshop, job, tasks_of(workshop, job)["w0"].id)
+    assert head(workshop, MATMUL) == before
+
+
 def test_private_families_split_by_their_own_evidence(workshop):
     hidden = a_job(workshop, private=True)
     split(workshop, hidden)

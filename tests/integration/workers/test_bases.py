@@ -51,6 +51,15 @@ def test_the_first_round_is_proposed_by_the_base_and_says_so(workshop):
     assert logged.cost_model == "base:matmul/random@1"
 
 
+def test_a_job_that_does_not_use_the_dataset_does_not_use_bases(workshop):
+    add_base(workshop)
+    job = workshop.job(("w0",), dataset="off")
+    workshop.work(job)
+    rounds = workshop.read(lambda session: DecisionLog(session).list(job)).items
+    assert rounds
+    assert not any((logged.cost_model or "").startswith("base:") for logged in rounds)
+
+
 @pytest.mark.parametrize(
     ("name", "opener"), [("generator", "generator"), ("value", "beam"), ("xgboost", "evolutionary")]
 )

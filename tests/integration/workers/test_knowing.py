@@ -36,9 +36,8 @@ def best(workshop, workload):
 
 
 def ask(workshop, source, workload, context=None, space=None):
-    question = ZeroShotQuery(
-        "ada", workload, TARGET, workshop.target_id, context, space or SyntheticSpace(64, 64, 64)
-    )
+    job = Job(owner="ada", target_id=workshop.target_id, context_id=context)
+    question = ZeroShotQuery(job, workload, TARGET, space or SyntheticSpace(64, 64, 64))
     return workshop.read(lambda session: list(source(session, question)))
 
 
@@ -140,7 +139,8 @@ def test_what_is_carried_fits_the_shape(workshop):
 
 def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
     workload, context = measured(workshop)
-    question = ZeroShotQuery("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
+    job = Job(owner="ada", target_id=workshop.target_id, context_id=context)
+    question = ZeroShotQuery(job, workload, TARGET, SyntheticSpace(64, 64, 64))
     sources = (SameWorkload(), SameWorkload(), FromRoller())
     answers = workshop.read(lambda session: list(in_order(sources, lambda source: source(session, question))))
     candidates = [answer.candidate for answer in answers]
@@ -150,7 +150,8 @@ def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
 
 def test_who_is_not_reached_is_not_asked(workshop):
     workload, context = measured(workshop)
-    question = ZeroShotQuery("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
+    job = Job(owner="ada", target_id=workshop.target_id, context_id=context)
+    question = ZeroShotQuery(job, workload, TARGET, SyntheticSpace(64, 64, 64))
     asked = []
 
     def ask(source):

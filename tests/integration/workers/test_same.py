@@ -7,7 +7,7 @@ from mallorn.core.values.finish_report import Confidence
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.workloads import Workloads
-from mallorn.db.tables import Measurement
+from mallorn.db.tables import Job, Measurement
 from mallorn.workers.zero_shot.answer_source import ZeroShotQuery
 from mallorn.workers.zero_shot.measured_workloads import SameWorkload
 from tests.fixtures.tuned_jobs import tuned
@@ -28,7 +28,8 @@ def ask(workshop):
             [task] = Tasks(session).list(job)
             workload = Workloads(session).get(task.workload_id)
             at = measured if context_id == "its own" else context_id
-            question = ZeroShotQuery("ada", workload, TARGET, workshop.target_id, at, workshop.space)
+            asking = Job(owner="ada", target_id=workshop.target_id, context_id=at)
+            question = ZeroShotQuery(asking, workload, TARGET, workshop.space)
             return list(SameWorkload()(session, question))
 
         return workshop.read(read)

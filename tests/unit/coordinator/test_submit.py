@@ -83,6 +83,20 @@ def test_the_words_of_earlier_clients_are_read_as_booleans(
         assert (stored.private, stored.options["private"]) == (is_private, is_private)
 
 
+@pytest.mark.parametrize(
+    ("most", "asked", "granted"),
+    [("write", "read", "read"), ("read", "write", "read"), ("read", "off", "off"), ("off", "read", "off")],
+)
+def test_a_job_does_with_the_dataset_what_it_asks_and_the_service_allows(
+    start: Start, most: str, asked: str, granted: str
+) -> None:
+    coordinator = start(dataset=most)
+    job = coordinator.submit(options={"dataset": asked}).json()
+    assert job["options"]["dataset"] == granted
+    with coordinator.database.session() as session:
+        assert Jobs(session).get(job["id"], None).dataset == granted
+
+
 def test_a_broker_that_is_down_fails_no_submit(start: Start) -> None:
     coordinator = start(redis_url="redis://127.0.0.1:1/0")
     answer = coordinator.submit()

@@ -14,6 +14,14 @@ def test_every_name_that_is_offered_is_there(name: str) -> None:
     assert getattr(mallorn, name) is not None
 
 
+def test_errors_are_a_module_with_the_classes_that_the_client_raises() -> None:
+    from mallorn.core import errors as core
+    from mallorn.errors import MallornError, NotFound
+
+    assert mallorn.errors.NotFound is NotFound is core.NotFound
+    assert mallorn.MallornError is MallornError
+
+
 def test_other_names_are_not() -> None:
     with pytest.raises(AttributeError, match="module 'mallorn' has no attribute 'astrology'"):
         mallorn.astrology  # noqa: B018

@@ -31,7 +31,9 @@ export function About({ job }: { job: Job }): ReactNode {
         <dl className="about commands">
           <div>
             <Entry name="All there is to know of it on one page">
-              <ReportLink job={job} />
+              <a href={address(`jobs/${job.id}/report`)} target="_blank" rel="noreferrer">
+                Report (HTML)
+              </a>
             </Entry>
           </div>
           {commandsFor(job).map(([why, command]) => (
@@ -54,12 +56,4 @@ function changed(job: Job, options: readonly JobOption[]): string {
     .filter(({ name, default: usual }) => name in given && formatValue(given[name]) !== formatValue(usual))
     .map(({ name }) => `${name} ${formatValue(given[name])}`)
     .join(" · ");
-}
-
-export function ReportLink({ job }: { job: Job }): ReactNode {
-  return (
-    <a href={address(`jobs/${job.id}/report`)} target="_blank" rel="noreferrer">
-      Report (HTML)
-    </a>
-  );
 }
