@@ -4,11 +4,12 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page run test test-all test-page torch picture hours lint format typecheck layers house checks bases lock audit clean
+.PHONY: help setup page wheel run test test-all test-page torch picture hours lint format typecheck layers house checks bases lock audit clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
 TRIALS ?= 200
+UPGRADE ?= --upgrade
 # No test takes so long, unless it hangs: those that run the service are given more, for slow and busy machines.
 TIMEOUT_SEC := 600
 # In a home that is a trap: a test that touches what is the user's own fails its stage.
@@ -25,6 +26,7 @@ TORCH := torch==2.13.0
 PLAYWRIGHT := playwright==1.65.2
 ZIGLANG := ziglang==0.16.0
 UV := uv==0.13.8
+BUILD := build==1.6.1 twine==7.0.0 cyclonedx-bom==7.5.0
 PIP_AUDIT := pip-audit==2.10.1
 
 # TVM links its kernels with the first of g++, gcc, clang and cc on PATH: .venv/bin/cc is there where the system has none.
@@ -72,6 +74,19 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 
 page: ## build the web page, with Node 20.19 or newer or, where there is none, with Node from PyPI
 	@services/dashboard/node.sh build
+
+wheel: setup page ## build dist/: a wheel and an sdist with the page inside, and their list of components (SBOM)
+	@test -x build/wheel/bin/twine || {
+	  $(PYTHON) -m venv build/wheel
+	  build/wheel/bin/python -m pip --disable-pip-version-check --quiet install $(BUILD)
+	}
+	rm -rf dist
+	build/wheel/bin/python -m build --outdir dist . > build/wheel.log 2>&1 || { tail -n 20 build/wheel.log; exit 1; }
+	version=$$(python -c 'from mallorn.core.version import VERSION; print(VERSION)')
+	PYTHONWARNINGS=ignore build/wheel/bin/cyclonedx-py requirements requirements/lock.txt --pyproject pyproject.toml --mc-type application \
+	  --output-file dist/mallorn-$$version.cdx.json
+	build/wheel/bin/twine check --strict dist/*.whl dist/*.tar.gz
+	ls -sh dist
 
 run: setup ## tune the example model on this machine and print what it won
 	@python examples/build.py mlp -o build/models
@@ -163,13 +178,19 @@ house: setup ## figures of the house against their budgets in house.toml
 bases: setup ## fit anew the bases that come along, from the measurements that do (docs/knowledge.md)
 	@python -m benchmarks.ship
 
-lock: ## write requirements/lock.txt anew from PyPI
+lock: ## write the files of requirements/ anew from PyPI: all of it for a checkout, and one file for each image
 	@$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip --disable-pip-version-check --quiet install $(UV)
-	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --upgrade --quiet \
-	  --extra server --extra worker --extra dev --no-annotate \
-	  --custom-compile-command 'make lock' -o requirements/lock.txt
-	! grep -nEi '^torch==|^nvidia-|file://' requirements/lock.txt
+	compile="build/lock/bin/uv pip compile --universal --python-version 3.11 --quiet --generate-hashes --no-annotate \
+	  --custom-compile-command 'make lock'"
+	eval "$$compile" pyproject.toml --extra fleet --group dev $(UPGRADE) -o requirements/lock.txt
+	sed '/--hash/d; s/ \\$$//' requirements/lock.txt > build/lock/versions.txt
+	for role in 'service server fleet' 'worker worker fleet' 'device device'; do
+	  set -- $$role
+	  $(PYTHON) requirements/role.py "$${@:2}" > build/lock/role.in
+	  eval "$$compile" build/lock/role.in -c build/lock/versions.txt -o requirements/$$1.txt
+	done
+	! grep -nEi '^torch==|^nvidia-|file://' requirements/*.txt
 
 audit: ## compare requirements/lock.txt with the vulnerabilities that PyPI knows (needs the internet)
 	@if ! $(PYTHON) -c 'from urllib.request import urlopen; urlopen("https://pypi.org/pypi/pip/24.0/json", timeout=30)' 2>/dev/null; then

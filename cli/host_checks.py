@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mallorn.cli.doctor_checks.findings import Finding
 from mallorn.core.errors import HostFault, MallornError, StorageFull
-from mallorn.core.installation import MissingPackage, pip_install_command
+from mallorn.core.installation import MissingPackage, missing_package
 from mallorn.core.targets import LOCAL, Target
 from mallorn.stack.supervised_process import search_path
 
@@ -69,7 +69,7 @@ def check_tvm(graphs: "ModelCompiler", target: Target) -> str:
     """Load TVM in a child process. Raises MissingPackage if absent, else ChildError."""
     for library in ("tvm", "onnx"):
         if find_spec(library) is None:
-            raise MissingPackage(f"{library} is not installed", hint=pip_install_command("server,worker"))
+            raise missing_package(f"{library} is not installed", "server,worker")
     graphs.warm_up(target.text)
     return "loads in a process of its own"
 

@@ -11,7 +11,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.installation import import_optional_module
 from mallorn.onnx_export import find_model_file
 
-INSTALL = "bench"  # the extra that has onnxruntime
+INSTALL = "worker"  # the extra that has onnxruntime
 BITS, GROUPS = (4, 8), (16, 32, 64, 128, 256)
 SAVE = "numpy.savez('samples.npz', INPUT=array)   (samples along the first axis)"
 

@@ -150,7 +150,7 @@ START: Final[Numbered] = {
 class AutoML(CostModel):
     """Tries 20 settings, the defaults first, and keeps the best ranker of the newest rows.
 
-    `fit` needs the extra `automl`; `predict` only needs LightGBM. The search has a limit of
+    `fit` needs the extra `research`; `predict` only needs LightGBM. The search has a limit of
     settings, not of seconds, so that the same data and seed give the same model. `fit` takes
     20 times as long as that of `lightgbm`: it is meant for base models, not for jobs.
     """
@@ -163,7 +163,7 @@ class AutoML(CostModel):
         check_rows(features, labels, groups)
         self.settings = START
         if len(labels) >= FEWEST_ROWS and is_time_label(labels).any():
-            flaml = import_optional_module("flaml", "the cost model automl", "automl")
+            flaml = import_optional_module("flaml", "the cost model automl", "research")
             train, test = hold_out_newest(groups, MOST_JUDGED, seed=seed)
             train_labels = rebase_labels(labels[train], groups[train])
 

@@ -180,7 +180,7 @@ class Neural(CostModel):
     RATE: ClassVar[float] = 4e-3
 
     def __init__(self) -> None:
-        import_optional_module("torch", f"the cost model {self.KIND}", "neural")
+        import_optional_module("torch", f"the cost model {self.KIND}", "research")
         self._forget()
 
     def _forget(self) -> None:

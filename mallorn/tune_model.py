@@ -8,7 +8,7 @@ from typing import Any, Final, Unpack
 
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
-from mallorn.core.installation import MissingPackage, pip_install_command
+from mallorn.core.installation import missing_package
 from mallorn.core.settings import settings
 from mallorn.core.targets import CUDA, LOCAL, TargetAttrs
 from mallorn.core.values.job import JobStatus
@@ -57,11 +57,11 @@ def tune(
         if url is None:
             for module in NEEDED.values():
                 if find_spec(module) is None:
-                    install = pip_install_command(",".join(NEEDED))
-                    raise MissingPackage(
-                        f"tuning on this machine needs {module}, which is not installed",
-                        hint=f"{install}   (or set MALLORN_URL to a service elsewhere)",
-                    )
+                    message = f"tuning on this machine needs {module}, which is not installed"
+                    error = missing_package(message, ",".join(NEEDED))
+                    if "MALLORN_URL" not in error.hint:
+                        error.hint += "   (or set MALLORN_URL to a service elsewhere)"
+                    raise error
         with out_directory(directory), connected_stack(url, None, Path(data) if data else None) as stack:
             if url is None and target == CUDA:
                 target = resolve_requested_target(CUDA, is_here=True)

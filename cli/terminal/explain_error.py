@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from mallorn.core.errors import InvalidRequest, MallornError
-from mallorn.core.installation import MissingPackage, pip_install_command
+from mallorn.core.installation import MissingPackage, missing_package
 from mallorn.core.settings import Settings
 
 OURS: Final = "mallorn"
@@ -50,6 +50,4 @@ def explain_missing_package(
     """Return an error with the pip command for a package; None for Mallorn's own modules."""
     if error.name is None or error.name.partition(".")[0] == OURS:
         return None
-    return MissingPackage(
-        f"this needs {error.name}, which is not installed", hint=pip_install_command(extras)
-    )
+    return missing_package(f"this needs {error.name}, which is not installed", extras)

@@ -23,7 +23,7 @@ def open_store(url: str) -> tuple[Any, str]:
     try:
         fs, path = url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
-        hint = pip_install_command("s3") if protocol == "s3" else "install it beside Mallorn"
+        hint = pip_install_command("fleet") if protocol == "s3" else "install it beside Mallorn"
         raise MissingPackage(f"no artifacts at {protocol}:// from here: {error}", hint=hint) from None
     except ValueError as error:
         hint = "MALLORN_ARTIFACTS=/DIR, or s3://BUCKET/PREFIX"

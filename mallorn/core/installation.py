@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import Distribution, PackageNotFoundError
@@ -19,6 +20,19 @@ def python_path(environment: Mapping[str, str] = os.environ) -> str:
     return os.pathsep.join([str(IMPORT_ROOT), *filter(None, [environment.get("PYTHONPATH")])])
 
 
+#: Extras whose packages, and what Mallorn does with them, need Linux.
+LINUX_ONLY: Final = frozenset({"device", "server", "worker"})
+
+
+def missing_package(message: str, extras: str) -> MissingPackage:
+    """Return an error with the pip command for `extras`, or with what to do where they cannot run."""
+    if sys.platform != "linux" and LINUX_ONLY & set(extras.split(",")):
+        return MissingPackage(
+            f"{message}; it runs on Linux only", hint="set MALLORN_URL to a service on a Linux machine"
+        )
+    return MissingPackage(message, hint=pip_install_command(extras))
+
+
 def pip_install_command(extras: str) -> str:
     """Return the pip command that installs extras such as `server,worker`."""
     if (IMPORT_ROOT / "pyproject.toml").is_file():
@@ -29,8 +43,8 @@ def pip_install_command(extras: str) -> str:
         metadata = Distribution.from_name("mallorn").read_text("direct_url.json")
     except PackageNotFoundError:
         return checkout_line
-    if not metadata:
-        return checkout_line
+    if not metadata:  # it came from an index
+        return f"pip install 'mallorn[{extras}]'"
     origin = json.loads(metadata)  # where pip installed this package from (PEP 610)
     source = str(origin["url"])
     if "vcs_info" in origin:
@@ -56,5 +70,4 @@ def import_optional_module(module: str, what_for: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
             raise
-        message = f"{what_for} needs {module}, which is not installed"
-        raise MissingPackage(message, hint=pip_install_command(extra)) from None
+        raise missing_package(f"{what_for} needs {module}, which is not installed", extra) from None

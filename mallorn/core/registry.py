@@ -218,7 +218,7 @@ PARTS: Final = {
     "moa": ("tlp",),
     "tcl": ("tlp",),
 }
-EXTRAS: Final = {"flaml": "automl", "torch": "neural"}  # all other libraries: `worker`
+EXTRAS: Final = {"flaml": "research", "torch": "research"}  # all other libraries: `worker`
 
 
 def libraries_of(cost_model: str) -> frozenset[str]:

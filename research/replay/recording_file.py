@@ -26,7 +26,7 @@ try:
     from mallorn.db.dataset.dataset_reader import check_row_group_sizes
 except ModuleNotFoundError:
     raise InvalidRequest(
-        "recordings are Parquet files, and pyarrow is not installed", hint=pip_install_command("bench")
+        "recordings are Parquet files, and pyarrow is not installed", hint=pip_install_command("server")
     ) from None
 
 FACTS: Final = b"mallorn.facts"

@@ -145,8 +145,8 @@ class Provider:
         auth = self._client_id, self._client_secret
         url = self._description.read().token_endpoint
         tokens = self._ask("POST", url, Tokens, data=form, auth=auth)
-        jwt = import_optional_module("joserfc.jwt", "OIDC", "oidc")
-        errors = import_optional_module("joserfc.errors", "OIDC", "oidc")
+        jwt = import_optional_module("joserfc.jwt", "OIDC", "fleet")
+        errors = import_optional_module("joserfc.errors", "OIDC", "fleet")
         rules = jwt.JWTClaimsRegistry(
             leeway=LEEWAY_SEC,
             iss={"essential": True, "value": self._description.read().issuer},
@@ -178,7 +178,7 @@ class Provider:
     def _decode_token(self, token: str) -> Claims:
         """Decode a token with the cached keys, or with refetched ones after a key rotation."""
         jwk, jwt, errors = (
-            import_optional_module(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwk", "jwt", "errors")
+            import_optional_module(f"joserfc.{name}", "OIDC", "fleet") for name in ("jwk", "jwt", "errors")
         )
 
         def decode_with_keys(keys: KeySet) -> Claims:

@@ -8,6 +8,7 @@ export default defineConfig({
     emptyOutDir: true,
     assetsInlineLimit: 0,
     modulePreload: false,
+    license: { fileName: "licences.md" }, // of the packages whose code is in the page
     target: "es2022",
   },
   server: { proxy: { "/api": "http://127.0.0.1:8000" } },

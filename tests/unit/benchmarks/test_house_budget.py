@@ -61,7 +61,7 @@ RISES = {
         "db/rows.py:1 _rows",
     ),
     "lone files": (
-        {"db/rows.py": "import db.columns\n", "db/columns.py": ""},
+        {"db/rows.py": "import mallorn.db.columns\n", "db/columns.py": ""},
         "db/columns.py <- db/rows.py",
     ),
     "tuple splats": (

@@ -2,13 +2,14 @@
 
 import errno
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from mallorn.cli.terminal.explain_error import explain_error
 from mallorn.core import installation
-from mallorn.core.installation import pip_install_command
+from mallorn.core.installation import missing_package, pip_install_command
 from tests.fixtures.answers import mallorn, refused
 
 
@@ -67,10 +68,19 @@ def test_a_full_disk_is_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("of our own"), ModuleNotFoundError(name="workers.gone"), KeyError()]
+    "error", [OSError("of our own"), ModuleNotFoundError(name="mallorn.workers.gone"), KeyError()]
 )
 def test_a_fault_of_ours_keeps_its_traceback(error: Exception) -> None:
     assert explain_error(error) is None
+
+
+def test_what_runs_on_linux_only_says_so_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    error = explain_error(ModuleNotFoundError(name="tvm"))
+    assert error is not None
+    assert error.message == "this needs tvm, which is not installed; it runs on Linux only"
+    assert error.hint == "set MALLORN_URL to a service on a Linux machine"
+    assert "pip install" in missing_package("DataFrames need pandas", "notebook").hint
 
 
 def test_in_a_checkout_its_own_path_is_what_to_install(
@@ -92,7 +102,7 @@ def test_in_a_checkout_its_own_path_is_what_to_install(
             "pip install 'mallorn[worker] @ git+https://host/m@abc'",
         ),
         ({"url": "file:///is/gone", "dir_info": {}}, "pip install '.[worker]'   (in a checkout of Mallorn)"),
-        (None, "pip install '.[worker]'   (in a checkout of Mallorn)"),
+        (None, "pip install 'mallorn[worker]'"),
     ],
 )
 def test_elsewhere_it_is_where_pip_found_it(

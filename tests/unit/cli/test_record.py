@@ -97,7 +97,7 @@ def test_a_missing_library_is_named_before_anything_is_measured(
     monkeypatch.delitem(sys.modules, "mallorn.research.replay.recording_file")
     monkeypatch.delattr("mallorn.research.replay.recording_file")
     monkeypatch.setattr(recording, "connected_stack", lambda *_: pytest.fail("a service was started"))
-    refused(record(model), pip_install_command("bench"))
+    refused(record(model), pip_install_command("server"))
 
 
 class FakeJob:

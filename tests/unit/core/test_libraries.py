@@ -73,5 +73,5 @@ def test_nothing_is_imported_to_tell() -> None:
 
 
 def test_the_extras_are_those_of_the_project() -> None:
-    assert find_pip_extras(["torch"]) == "neural"
-    assert find_pip_extras(["flaml", "lightgbm"]) == "automl,worker"
+    assert find_pip_extras(["torch"]) == "research"
+    assert find_pip_extras(["flaml", "lightgbm"]) == "research,worker"

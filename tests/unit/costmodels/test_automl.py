@@ -23,7 +23,7 @@ def test_without_flaml_a_fit_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "flaml", None)
     with pytest.raises(Unavailable, match="not installed") as raised:
         AutoML().fit(*easy_data(100, seed=0), seed=0)
-    assert pip_install_command("automl") in raised.value.hint
+    assert pip_install_command("research") in raised.value.hint
 
 
 def test_a_stored_model_predicts_without_flaml(monkeypatch: pytest.MonkeyPatch) -> None:

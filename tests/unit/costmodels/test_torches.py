@@ -21,7 +21,7 @@ def test_without_torch_a_model_says_what_to_install_when_it_is_made(
     assert kind.view in VIEWS
     with pytest.raises(Unavailable, match=f"{name} needs torch") as raised:
         kind()
-    assert pip_install_command("neural") in raised.value.hint
+    assert pip_install_command("research") in raised.value.hint
 
 
 def test_without_torch_momentum_without_a_base_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:

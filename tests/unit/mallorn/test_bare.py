@@ -51,6 +51,6 @@ def test_a_command_loads_only_its_own_file() -> None:
     program = (
         "from mallorn.cli.main import app\n"
         "try: app(['jobs', '--url', 'http://127.0.0.1:1'])\n"
-        "except SystemExit as end: print(end.code, [m for m in sys.modules if m.endswith('.stack')])"
+        "except SystemExit as end: print(end.code, [m for m in sys.modules if m.endswith('cli.up')])"
     )
     assert bare(program).stdout == "1 []\n"

@@ -1,6 +1,8 @@
 """The compose file, read without an engine: every command parses, nothing is open to strangers."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +103,19 @@ def test_a_setting_for_which_this_file_has_no_value_is_the_operators() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "extras"),
-    [("service", {"server", "s3", "oidc"}), ("worker", {"worker", "s3"}), ("device", {"device"})],
+    ("stage", "roles"),
+    [("service", ["server", "fleet"]), ("worker", ["worker", "fleet"]), ("device", ["device"])],
 )
-def test_an_image_holds_what_its_settings_need(stage: str, extras: set[str]) -> None:
-    (told,) = re.findall(rf" AS {stage}\n(?:(?!FROM ).*\n)*?RUN pip install .*'\.\[(.*)\]'", DOCKERFILE)
-    assert extras <= set(told.split(","))
+def test_an_image_installs_what_its_role_needs_by_version_and_hash(stage: str, roles: list[str]) -> None:
+    (file,) = re.findall(rf" AS {stage}\n(?:(?!FROM ).*\n)*?RUN pip install -r (\S+) ", DOCKERFILE)
+    command = [sys.executable, ROOT / "requirements" / "role.py", *roles]
+    needed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    pins = (ROOT / file).read_text()
+    pinned = dict(re.findall(r"^([a-z0-9._-]+)==(\S+) (?!; sys_platform == 'win32')", pins, re.M))
+    assert {re.split(r"[\[<>=]", line)[0] for line in needed} <= pinned.keys()
+    locked = dict(re.findall(r"^([a-z0-9._-]+)==(\S+) ", (ROOT / "requirements/lock.txt").read_text(), re.M))
+    assert pinned.items() <= locked.items()
+    assert pins.count("--hash=sha256:") >= len(pinned)
 
 
 @pytest.mark.parametrize("name", ["worker", "device"])
