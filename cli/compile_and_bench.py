@@ -14,12 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from pydantic_core import to_jsonable_python
 
-from mallorn.cli.schedule_directory import (
-    ScheduleDirectory,
-    can_run_onnxruntime,
-    local_model,
-    read_schedule_directory,
-)
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
@@ -28,6 +22,13 @@ from mallorn.core.values.library_origin import origin_in_manifest
 from mallorn.core.values.manifest import Version
 from mallorn.onnx_export import find_model_file
 from mallorn.results.speedup import compare_with_rival
+from mallorn.schedule_directory import (
+    ScheduleDirectory,
+    can_run_onnxruntime,
+    copy_library,
+    local_model,
+    read_schedule_directory,
+)
 from mallorn.wording.describe_results import ENGINE_COLUMNS, latency_rows
 
 if TYPE_CHECKING:
@@ -276,14 +277,3 @@ def check_library_outputs(model: "WholeModel", library: Path) -> float:
             hint="mallorn tune MODEL --out OTHER_DIR",
         )
     return error
-
-
-def copy_library(library: Path, output: Path) -> None:
-    """Copy a library out of a sandbox. Raises TamperedFile if it is no regular file."""
-    from mallorn.workers.sandbox.sandbox import FILE_BYTES
-    from mallorn.workers.sandbox.untrusted_files import copy_out
-
-    try:
-        copy_out(library.parent, library.name, output, FILE_BYTES)
-    except OSError as error:
-        raise InvalidRequest(f"cannot write {output}: {error.strerror}", hint="choose another -o") from None

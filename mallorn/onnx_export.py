@@ -1,7 +1,7 @@
 """Conversion of models to ONNX on the user's machine; the service accepts only ONNX."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +20,11 @@ MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf allows 2 GB, which include the gra
 def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_shapes: Any = None) -> Path:
     """Convert a model to ONNX, for `Client.tune` and `mallorn compile`; return the path.
 
-    The model is a Keras or TFLite file, or a `torch.nn.Module` with its example inputs: a
-    tensor, a tuple of arguments, or a dictionary of named ones. `dynamic_shapes` marks the
-    dimensions that stay free, as for torch.export. A torch module's weights of over 1 GiB
-    go to a second file. Raises MissingPackage without an exporter, and InvalidModel.
+    The model is a Keras or TFLite file, an ExportedProgram of torch.export, or a
+    `torch.nn.Module` with its example inputs: a tensor, a tuple of arguments, or a
+    dictionary of named ones. `dynamic_shapes` marks the dimensions that stay free, as for
+    torch.export. A torch module's weights of over 1 GiB go to a second file. Raises
+    MissingPackage without an exporter, and InvalidModel.
     """
     if _is_module(model):
         _export_torch(model, example_inputs, dynamic_shapes, Path(file))
@@ -74,16 +75,22 @@ def find_model_file(model: str | Path) -> Path:
 
 
 def _is_module(model: Any) -> bool:
-    """Return whether the model is a torch module, without importing torch."""
+    """Return whether the model is a torch module or exported program, without importing torch."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
+    return torch is not None and (isinstance(model, torch.nn.Module) or _is_exported(model))
 
 
-def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:
+def _is_exported(model: Any) -> bool:
+    return type(model).__name__ == "ExportedProgram" and type(model).__module__.startswith("torch.")
+
+
+def _export_torch(model: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:
+    if _is_exported(model):
+        _write_onnx(model, (), {}, None, model.state_dict.values(), file)
+        return
     if example_inputs is None:
         message = "a torch module needs example inputs to be exported"
         raise InvalidModel(message, hint="client.tune(net, example_inputs=(x,))")
-    import_optional_module("onnxscript", "the export of a torch module", "torch")
     args: tuple[Any, ...] = ()
     kwargs: dict[str, object] = {}
     if isinstance(example_inputs, dict):
@@ -92,23 +99,30 @@ def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: P
         args = tuple(example_inputs)
     else:
         args = (example_inputs,)
-    was_training = module.training
-    module.eval()
+    was_training = model.training
+    model.eval()
     try:
-        tensors = (*module.parameters(), *module.buffers())
-        sys.modules["torch"].onnx.export(
-            module,
-            args,
-            str(file),
-            kwargs=kwargs,
-            dynamic_shapes=dynamic_shapes,
-            dynamo=True,
-            external_data=sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-            > MOST_IN_ONE_FILE,
-            verbose=False,
-        )
+        tensors = (*model.parameters(), *model.buffers())
+        _write_onnx(model, args, kwargs, dynamic_shapes, tensors, file)
     finally:
-        module.train(was_training)
+        model.train(was_training)
+
+
+def _write_onnx(
+    model: Any, args: Any, kwargs: Any, dynamic_shapes: Any, tensors: Iterable[Any], file: Path
+) -> None:
+    import_optional_module("onnxscript", "the export of a torch module", "torch")
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    sys.modules["torch"].onnx.export(
+        model,
+        args,
+        str(file),
+        kwargs=kwargs,
+        dynamic_shapes=dynamic_shapes,
+        dynamo=True,
+        external_data=size > MOST_IN_ONE_FILE,
+        verbose=False,
+    )
 
 
 def _convert_tflite(model: Path, file: Path) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs
-from mallorn.cli.schedule_directory import local_model, read_schedule_directory
 from mallorn.core.errors import MallornError
 from mallorn.core.values.manifest import DATABASE, RECORDS, Version
+from mallorn.schedule_directory import local_model, read_schedule_directory
 from mallorn.workers.sandbox.sandbox import WHOLE
 from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from tests.fixtures.command_line import mallorn

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mallorn.cli.schedule_directory import read_schedule_directory
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import DATABASE, Version
+from mallorn.schedule_directory import read_schedule_directory
 
 TARGET = {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
 RECIPE = {"name": "tuned", "version": 1, "before": [], "after": []}

@@ -1,4 +1,4 @@
-"""A directory of schedules, and its model, for commands that need no service."""
+"""A directory of schedules, and its model, for compilations that need no service."""
 
 import shutil
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from mallorn.cli.run_service_part import require_packages
 from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.installation import missing_package
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest
 from mallorn.model_upload import ModelUpload
@@ -99,10 +99,13 @@ def local_model(
     The processes are sandboxed, because schedules may be untrusted and become machine code.
     Engines run on `threads` threads, by default as many as the target has cores.
     """
-    with require_packages("worker", "onnx", "tvm"):
-        from mallorn.workers.interfaces.model_compiler import ModelCompiler
-        from mallorn.workers.sandbox.landlock import READ
-        from mallorn.workers.whole_model.compiled_model import WholeModel
+    for package in ("onnx", "tvm"):
+        if find_spec(package) is None:
+            raise missing_package(f"compiling here needs {package}, which is not installed", "worker")
+    from mallorn.workers.interfaces.model_compiler import ModelCompiler
+    from mallorn.workers.sandbox.landlock import READ
+    from mallorn.workers.whole_model.compiled_model import WholeModel
+
     count = threads or exported.target.num_cores
     search_env, manifest = {"PATH": search_path()}, exported.manifest
     with as_onnx(model) as file, TemporaryDirectory(prefix="mallorn-") as parent:
@@ -132,3 +135,14 @@ def local_model(
 def can_run_onnxruntime(exported: ScheduleDirectory) -> bool:
     """Return whether onnxruntime is installed and can run the target, which is a CPU."""
     return exported.target.is_cpu and find_spec("onnxruntime") is not None
+
+
+def copy_library(library: Path, output: Path) -> None:
+    """Copy a library out of a sandbox. Raises TamperedFile if it is no regular file."""
+    from mallorn.workers.sandbox.sandbox import FILE_BYTES
+    from mallorn.workers.sandbox.untrusted_files import copy_out
+
+    try:
+        copy_out(library.parent, library.name, output, FILE_BYTES)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {output}: {error.strerror}", hint="choose another -o") from None
