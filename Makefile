@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page wheel run test test-all test-page torch picture hours lint format typecheck layers house checks bases lock audit clean
+.PHONY: help setup page wheel run test test-all test-page cross torch picture hours lint format typecheck layers house checks bases lock audit clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -120,7 +120,18 @@ test-%: setup ## one folder of tests: unit, simulation, integration, contract, m
 test-edges: setup ## what waits more than it computes, side by side: contract, migration and faults
 	@$(PYTEST) tests/contract tests/migration tests/faults $(PYTEST_ARGS)
 
-test-outside: setup ## the service from outside: acceptance and hours
+cross: setup ## the linker and TVM's runtime for aarch64, on which tests run what was compiled for it
+	@if [ ! -d build/aarch64/tvm ]; then
+	  pip='.venv/bin/python -m pip --disable-pip-version-check --quiet'
+	  $$pip install $(ZIGLANG) && $$pip download --no-deps --only-binary=:all: --platform manylinux_2_28_aarch64 \
+	    -d build/aarch64/wheels $$(grep -oE '^apache-tvm(-ffi)?==[^ ;]+' requirements/lock.txt) || \
+	    { echo 'Not fetched; the test that needs it says so.'; exit 0; }
+	  for wheel in build/aarch64/wheels/*.whl; do .venv/bin/python -m zipfile -e $$wheel build/aarch64; done
+	fi
+
+test-acceptance: cross
+
+test-outside: cross ## the service from outside: acceptance and hours
 	@$(PYTEST) tests/acceptance tests/hours $(PYTEST_ARGS)
 
 torch: setup ## install torch, which the neural cost models need, into .venv

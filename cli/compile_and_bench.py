@@ -146,6 +146,15 @@ def compile_model(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.so", help="The library to write.")],
     target: TargetOption = None,
     version: VersionOption = Version.ALONE,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="TARGET",
+            help="Compile for another CPU: `aarch64`, `x86-64` or a JSON target. Schedules with "
+            "instructions that it may lack are left out.",
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Compare its outputs with the untuned model's.")
     ] = False,
@@ -153,6 +162,12 @@ def compile_model(
 ) -> None:
     """Compile a model with its schedules."""
     model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
+    if machine is not None:
+        exported = exported.for_target(machine)
+        if check and exported.is_for_another:
+            raise InvalidRequest(
+                "--check runs the model, which is for another machine", hint="without --check"
+            )
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with local_model(model, exported) as whole_model:

@@ -36,6 +36,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("rm", "mallorn.cli.jobs:rm"),
     ("check", "mallorn.cli.check:check"),
     ("models", "mallorn.cli.models:app"),
+    ("fetch", "mallorn.cli.schedules:fetch"),
     ("schedules", "mallorn.cli.schedules:app"),
     ("records", "mallorn.cli.records:records"),
     ("record", "mallorn.cli.record_measurements:record"),

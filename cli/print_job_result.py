@@ -8,7 +8,9 @@ from typing import Final
 from rich.text import Text
 
 from mallorn.cli.terminal.output import print_next, print_note, stdout, table
+from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
+from mallorn.core.values.manifest import LIBRARY
 from mallorn.core.values.verdict import Level, Verdict
 from mallorn.wording.describe_results import ENGINE_COLUMNS, describe_result, latency_rows
 from mallorn.wording.format_values import insert_option
@@ -25,9 +27,19 @@ def print_tuned_job(job: JobStatus, directory: Path, model: str, resume_options:
     print_result(
         job, "".join(f" {shlex.quote(word)}" for word in resume_options), f"{model} --schedules {directory}"
     )
+    print_library(job.report, directory / LIBRARY)
     print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
     print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
     print_note(f"  python {directory / 'apply.py'} {model} --check")
+
+
+def print_library(report: FinishReport | None, file: Path) -> None:
+    """Print where a job's library is and the command that calls it, or why there is none."""
+    if report is not None and report.library is not None:
+        print_note(f"{file} is the compiled model ({report.library.bytes / 1e6:.1f} MB). Load it with")
+        print_note(f"""  python -c 'from mallorn_runtime import Session; print(Session("{file}").inputs)'""")
+    elif report is not None and report.no_library_reason:
+        print_note(f"There is no {file.name}. {report.no_library_reason}")
 
 
 def print_result(job: JobStatus, words: str = "", files: str = "") -> None:

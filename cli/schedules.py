@@ -1,4 +1,4 @@
-"""`mallorn schedules`: list schedules, download a job's, export or import the best ones."""
+"""`mallorn schedules` and `mallorn fetch`: list schedules, download or share them."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -9,14 +9,24 @@ from typer.core import TyperGroup
 from mallorn.cli.dataset_import import ImportTally
 from mallorn.cli.dataset_options import DatasetPlace, dataset
 from mallorn.cli.find_client_and_job import FIRST_STEP, open_reader
+from mallorn.cli.print_job_result import print_library
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import ForceOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
-from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
+from mallorn.cli.terminal.output import (
+    JobArgument,
+    JsonOption,
+    Place,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+)
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
+from mallorn.core.values.manifest import LIBRARY
 from mallorn.refuse_to_overwrite import check_model, check_target
 from mallorn.wording.format_values import Column
 
@@ -85,6 +95,33 @@ def schedules(
     print_note(
         f"{len(files)} files; apply them with   mallorn compile MODEL --schedules {directory} -o model.so"
     )
+
+
+@expand_option_groups
+def fetch(
+    job: JobArgument,
+    library: Annotated[bool, typer.Option("--library", help="Only the compiled model, model.so.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Directory for the files; default: ./mallorn-JOB.")] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Download a job's schedules and its compiled model."""
+    with open_reader(*place) as api:
+        handle = api.job(job)
+        directory = out or Path(f"mallorn-{handle.id}")
+        if library:
+            handle.library(directory / LIBRARY)
+        else:
+            check_model(directory, lambda: handle.status.model_id, force)
+            check_target(directory, handle.status.target, force)
+            handle.fetch(directory)
+    if as_json:
+        print_json({"directory": str(directory), "library": (directory / LIBRARY).is_file()})
+        return
+    stdout().print(str(directory / LIBRARY if library else directory))
+    print_library(handle.status.report, directory / LIBRARY)
 
 
 @app.command("export")

@@ -151,7 +151,7 @@ class Ending:
                 )
             show_until_ended(job, stderr(), FirstVersion(job, self.directory), self.verbose, self.check_runs)
         job.raise_for_state()
-        job.schedules(self.directory)
+        job.fetch(self.directory)
         if self.as_json:
             print_json({**job.body, "directory": str(self.directory)})
         else:

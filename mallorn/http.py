@@ -6,6 +6,8 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from hashlib import file_digest
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -22,6 +24,7 @@ from mallorn.core.version import API, VERSION
 TIMEOUT_SEC: Final = 30.0
 RETRIES: Final = 3  # of a GET request that the coordinator throttles
 POST_RETRIES: Final = 2  # of a repeatable POST request that got no answer
+DOWNLOAD_RETRIES: Final = 5  # of a download that broke off without having received anything more
 RECONNECTS: Final = 12  # of an event stream, which take some two minutes
 RETRY_SEC: Final = 0.5  # the first pause; each later one is twice as long
 LONGEST_RETRY_SEC: Final = 15.0
@@ -186,6 +189,42 @@ class Connection:
                 raise error_from(response)
             yield response
 
+    def download(self, path: str, file: Path) -> None:
+        """Download a file whose ETag is its SHA-256; do nothing if `file` is the same.
+
+        The rest is fetched after a broken connection. The file is replaced only once the
+        digest of all bytes is right. Raises Unavailable if it is wrong or the connection
+        keeps breaking.
+        """
+        part, etag, retries = file.with_name(f".{file.name}.part"), "", Retries(DOWNLOAD_RETRIES)
+        known = f'"{sha256_of(file)}"' if file.is_file() else None
+        with part.open("wb") as received:
+            try:
+                while True:
+                    headers = {"Range": f"bytes={received.tell()}-", "If-Range": etag} if etag else {}
+                    headers |= {} if known is None else {"If-None-Match": known}
+                    try:
+                        with self.stream(path, headers) as response:
+                            if response.status_code == httpx.codes.NOT_MODIFIED:
+                                return
+                            if response.status_code != httpx.codes.PARTIAL_CONTENT:
+                                received.seek(0)
+                                received.truncate()
+                            etag = response.headers.get("ETag", "")
+                            for chunk in response.iter_bytes():
+                                received.write(chunk)
+                                retries.failures = 0
+                        break
+                    except AnswerLost as error:
+                        retries.pause_after(error)
+                received.flush()
+                if etag != f'"{sha256_of(part)}"':
+                    message = f"what {self.url} sent of {path} is damaged: its digest is wrong"
+                    raise Unavailable(message, hint="type the command again")
+                part.replace(file)
+            finally:
+                part.unlink(missing_ok=True)
+
     def events(
         self, path: str, is_over: Callable[[], bool], after_id: int = 0, deadline_sec: float = math.inf
     ) -> Iterator[LoggedEvent | None]:
@@ -255,6 +294,12 @@ class Connection:
         except httpx.TransportError as error:
             message = f"the connection to {self.url} broke: {str(error) or type(error).__name__}"
             raise AnswerLost(message, hint=f"curl {self.url}/readyz") from None
+
+
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with file.open("rb") as content:
+        return file_digest(content, "sha256").hexdigest()
 
 
 def error_from(response: httpx.Response) -> MallornError:

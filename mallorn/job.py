@@ -14,10 +14,12 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
+from mallorn.core.values.finish_report import Library
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
+from mallorn.core.values.manifest import LIBRARY, MANIFEST, read_manifest
 from mallorn.core.values.verdict import Verdict
 from mallorn.dataframes import frame, history_frame
-from mallorn.http import Connection, Json, LoggedEvent
+from mallorn.http import Connection, Json, LoggedEvent, sha256_of
 from mallorn.report.notebook_card import card, watch
 from mallorn.results.best_so_far_curve import curve
 from mallorn.results.decision_summary import add_total_latencies
@@ -222,8 +224,47 @@ class Job:
             raise InvalidRequest(message, hint=f"mallorn schedules {self.id} --out OTHER_DIR") from None
         return Path(directory)
 
+    def library(self, path: str | Path) -> Path:
+        """Download the compiled model, a shared library, and check its digest.
+
+        Raises NotFound with the reason if the job stored none, InvalidRequest if the file
+        cannot be written.
+        """
+        file = Path(path)
+        try:
+            file.absolute().parent.mkdir(parents=True, exist_ok=True)
+            self._connection.download(f"/jobs/{self.id}/library", file)
+        except OSError as error:
+            message = f"cannot write the library to {file}: {error.strerror}"
+            raise InvalidRequest(message, hint=f"mallorn fetch {self.id} --library --out OTHER_DIR") from None
+        return file
+
+    def fetch(self, directory: str | Path) -> Path:
+        """Download the schedules and, if the job stored one, the library `model.so`.
+
+        A library that an earlier download left there is removed if these schedules have
+        none. Raises what `schedules` and `library` raise.
+        """
+        root = Path(directory)
+        earlier = _library_of(root)
+        self.schedules(root)
+        file = root / LIBRARY
+        if _library_of(root) is not None:
+            self.library(file)
+        elif earlier is not None and file.is_file() and sha256_of(file) == earlier.digest:
+            file.unlink()
+        return root
+
     def _act(self, verb: str, body: Json | None = None) -> JobStatus:
         return self._update_status(self._connection.post(f"/jobs/{self.id}/{verb}", body))
+
+
+def _library_of(directory: Path) -> Library | None:
+    """Return what a directory's manifest says of its library; None without a valid one."""
+    try:
+        return read_manifest(directory / MANIFEST).library
+    except (OSError, InvalidRequest):
+        return None
 
 
 def unzip(content: bytes, directory: Path) -> None:

@@ -39,15 +39,15 @@ def tune(
     progress: Progress | None = None,
     **options: Unpack[OptionKwargs],
 ) -> Job:
-    """Tune a model, save its schedules as `mallorn tune` does, and return the finished job.
+    """Tune a model, save its schedules and library as `mallorn tune` does; return the job.
 
-    The model and the options are those of `Client.tune`. Schedules are written to `out`
-    (default: MODEL-tuned); `force` overwrites other files. `progress` is called with each
-    new status; without it, status lines go to stderr, or a notebook shows the job. Without
-    MALLORN_URL a local service is used, or started for this call, with its data in `data`
-    (default: MALLORN_DATA_DIR), where the job stays readable. Raises MissingPackage if a
-    local service is needed and not installed, Conflict if `out` holds other files,
-    JobFailed, and what `Client.tune` raises.
+    The model and the options are those of `Client.tune`. Files are written to `out`
+    (default: MODEL-tuned), the compiled model as `model.so`; `force` overwrites other files.
+    `progress` is called with each new status; without it, status lines go to stderr, or a
+    notebook shows the job. Without MALLORN_URL a local service is used, or started for this
+    call, with its data in `data` (default: MALLORN_DATA_DIR), where the job stays readable.
+    Raises MissingPackage if a local service is needed and not installed, Conflict if `out`
+    holds other files, JobFailed, and what `Client.tune` raises.
     """
     url = settings().url
     with as_onnx(model, example_inputs, dynamic_shapes) as file:
@@ -71,7 +71,7 @@ def tune(
             with _rewrite_hints_for_python():
                 check_job(directory, job, force)
             _follow(job, directory, progress)
-            job.schedules(directory)
+            job.fetch(directory)
             return stack.job_from_files(job)
 
 

@@ -85,7 +85,7 @@ def read_flags(
     **flags: Any,
 ) -> OptionKwargs:
     """Return the options that the user gave; `--option` overrides the other flags."""
-    options = {name: value for name, value in flags.items() if value is not None and value is not False}
+    options = {name: value for name, value in flags.items() if value is not None}
     for name, parse in (("input_shapes", parse_input_shape), ("dynamic", parse_dynamic)):
         if name in options:
             options[name] = dict(map(parse, options[name]))
@@ -100,7 +100,9 @@ def _flags() -> Iterator[Parameter]:
         if name in WITHOUT_FLAG or (name not in repeated and limits.get("type") not in TYPES):
             continue
         bounds = {"min": limits.get("minimum"), "max": limits.get("maximum")}
-        flag = typer.Option(f"--{name.replace('_', '-')}", help=option_help(name), **bounds)
+        flag_name = name.replace("_", "-")
+        words = f"--{flag_name}/--no-{flag_name}" if schema.get("default") is True else f"--{flag_name}"
+        flag = typer.Option(words, help=option_help(name), **bounds)
         hint = repeated.get(name) or Annotated[TYPES[limits["type"]] | None, flag]
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 

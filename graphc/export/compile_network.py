@@ -27,10 +27,14 @@ from tvm.target.codegen import llvm_get_system_triple, llvm_is_valid_cpu
 from mallorn.graphc.convert import register_converters
 from mallorn.graphc.core import graph_rewriting, pass_runner
 from mallorn.graphc.core.pass_registry import Step
-from mallorn.graphc.export import embed_weights, export_checks
+from mallorn.graphc.export import cross_linking, embed_weights, export_checks
 from mallorn.graphc.export.code_generation import compilation_context, target_without_gather
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
-from mallorn.graphc.export.library_metadata import metadata_source, required_cpu_features
+from mallorn.graphc.export.library_metadata import (
+    metadata_source,
+    required_cpu_features,
+    target_architecture,
+)
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
@@ -204,16 +208,22 @@ def apply_schedules(
 
 
 def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, Any]) -> None:
-    """Write the library with its metadata to a file; on CPUs with its own thread pool."""
+    """Write the library with its metadata to a file; on CPUs with its own thread pool.
+
+    Raises Refused if it is for another CPU and cannot be linked here.
+    """
+    cross = cross_linking.cross_compiler(target)
     with thread_pool_source() as pool, TemporaryDirectory() as folder:
         (description := Path(folder, "metadata.c")).write_text(metadata_source(metadata))
-        options = {"addons": [str(description)]}
+        options: dict[str, Any] = {"addons": [str(description)]}
         if is_cpu(target):
             options = {
                 "addons": [str(description), str(pool)],
                 "options": thread_pool_compiler_options(target),
-                **embed_weights.weight_embedding_options(),
+                **embed_weights.weight_embedding_options(target_architecture(target)),
             }
+        if cross:
+            options["fcompile"] = cross_linking.link_with(cross)
         executable.export_library(library, **options)
 
 

@@ -46,6 +46,11 @@ def job_exports_uri(uri: str) -> str:
     return uri.rpartition("/")[0]
 
 
+def library_uri(uri: str, digest: str) -> str:
+    """Return the URI of the library with this SHA-256, beside the export with this URI."""
+    return f"{job_exports_uri(uri)}/libraries/{digest}.so"
+
+
 def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
     """Return the URI of a `mallorn batch` record; with `*` as an id, a pattern of them."""
     return f"{artifacts.rstrip('/')}/batches/{job_id}/{batch_id}.json"

@@ -46,6 +46,7 @@ class OptionKwargs(TypedDict, total=False):
     contention: bool
     wait_for_quiet: bool
     private: bool
+    library: bool
     measurer: str
     recording: str
     simulated: SimulatedKwargs

@@ -150,6 +150,13 @@ class JobOptions(BaseModel):
             "measurements, and the cost models that learn from these."
         ),
     ] = False
+    library: Annotated[
+        bool,
+        Field(
+            description="Stores the compiled and checked model, a shared library, with the schedules. "
+            "Off: schedules alone."
+        ),
+    ] = True
     measurer: Annotated[
         Name,
         Field(

@@ -115,7 +115,9 @@ def decide_by_first_guesses(
             unscheduled_workloads=first.compiled.missing,
             latency_us=checked.latency_us,
         )
-        upload_first_export(stage, first.winners, first.directory, report_so_far)
+        upload_first_export(
+            stage, first.winners, first.directory, report_so_far, first.library, first.compiled
+        )
     choosing = partial(choose_fastest_guesses, placed_model, checked, guesses, step_log)
     build, report, error = step_log.attempt(CHOOSE, choosing) or InsideChoice(first, None)
     winners = [replace(winner, max_error=checked.error + error) for winner in build.winners]

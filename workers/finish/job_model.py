@@ -8,6 +8,8 @@ from typing import Final, Self
 
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
+from mallorn.core.values.dynamic_shapes import Dynamic
+from mallorn.core.values.library_origin import LibraryOrigin
 from mallorn.core.values.manifest import DATABASE
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.compiled_library_cache import KnownLibraries
@@ -101,10 +103,23 @@ class JobModel:
             model = replace(self.whole_model, dynamic=dispatch_to_next_size(dynamic) if dynamic else None)
             child_directory = self.whole_model.folder / directory.name
             library = child_directory.with_suffix(".so")
-            description = model.compile(child_directory, library)
+            description = model.compile(child_directory, library, self._origin)
         if unmatched := {winner.contest.task.name for winner in winners} & set(description.missing):
             raise ExportFailed(f"{LOST}: {', '.join(sorted(unmatched))}", hint=TUNE_AGAIN)
         return TunedModel(tuple(winners), directory, library, description)
+
+    def compile_with_rules(self, build: TunedModel, dynamic: Dynamic) -> TunedModel:
+        """Compile a build of a model with free dimensions again, with the rules of `dynamic`
+        on which tuned size computes inputs of which sizes."""
+        library = self.whole_model.folder / f"{build.directory.name}-by-rules.so"
+        child_directory = self.whole_model.folder / build.directory.name
+        model = replace(self.whole_model, dynamic=dynamic)
+        return replace(build, library=library, compiled=model.compile(child_directory, library, self._origin))
+
+    @property
+    def _origin(self) -> LibraryOrigin:
+        job = self.stage.job
+        return LibraryOrigin(job=job.id, model=job.model_id, input_ranges=self.whole_model.input_ranges)
 
     @contextmanager
     def lock_host_for_timing(self) -> Iterator[bool]:

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -106,6 +106,7 @@ class Compiled:
     outputs: list[TensorSpec]
     bytes: int
     seconds: float
+    cpu_features: list[str] = field(default_factory=list)  # that it needs, as Linux names them
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,19 +24,24 @@ import tvm
 from tvm import relax
 from tvm.relax import vm_build
 
+from mallorn.core.errors import HostFault
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 from mallorn.core.values.library_origin import LibraryOrigin
 from mallorn.core.values.manifest import RECORDS
 from mallorn.core.version import VERSION
 from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.code_generation import compile_to_library
+from mallorn.graphc.export.cross_linking import cross_compiler
 from mallorn.graphc.export.embed_weights import weight_embedding_options
 from mallorn.graphc.export.library_metadata import (
     describe_library,
     file_digest,
     metadata_source,
     output_specs,
+    required_cpu_features,
+    target_architecture,
 )
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.ranges import dispatch_by_shape
@@ -99,19 +104,26 @@ def export_with_pool(
     executable: Any, library: str, target: Any, metadata: Mapping[str, Any], kernels: Sequence[str] = ()
 ) -> None:
     """Write an executable's library with its metadata, and with our thread pool for a CPU; link
-    it by `link_shared`. `kernels` are the paths of further object files to link."""
-    embedded = weight_embedding_options() if stock.is_cpu(target) else {}
-    parts = {"metadata": compile_object(metadata_source(metadata), ())}
+    it by `link_shared`. `kernels` are the paths of further object files to link. Raises
+    HostFault if it is for another CPU and cannot be linked here."""
+    embedded = weight_embedding_options(target_architecture(target)) if stock.is_cpu(target) else {}
+    try:
+        cross = tuple(cross_compiler(target))
+    except export_checks.Refused as error:
+        message, _, hint = str(error).partition("\n")
+        raise HostFault(message, hint=hint.strip()) from None
+    parts = {"metadata": compile_object(metadata_source(metadata), (), cross)}
     if stock.is_cpu(target):
         with stock.thread_pool_source() as source:
-            parts["pool"] = pool_object(source.read_text(), tuple(stock.thread_pool_compiler_options(target)))
+            options = tuple(stock.thread_pool_compiler_options(target))
+            parts["pool"] = pool_object(source.read_text(), options, cross)
 
     def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
         paths = [Path(output).with_suffix(f".{name}.o") for name, content in parts.items() if content]
         try:
             for path, content in zip(paths, filter(None, parts.values()), strict=True):
                 path.write_bytes(content)
-            link_shared(output, [*objects, *kernels, *map(str, paths)], options)
+            link_shared(output, [*objects, *kernels, *map(str, paths)], options, command=cross)
         finally:
             for path in paths:
                 path.unlink(missing_ok=True)
@@ -120,17 +132,19 @@ def export_with_pool(
     executable.export_library(library, fcompile=link, **embedded)
 
 
-def compile_object(source: str, options: tuple[str, ...]) -> bytes:
-    """Compile a C source to an object file and return its bytes; none if that fails."""
-    command = find_c_compiler()
-    if command is None:
+def compile_object(source: str, options: tuple[str, ...], cross: tuple[str, ...]) -> bytes:
+    """Compile a C source to an object file and return its bytes; none if that fails. The
+    compiler is the command `cross` or, if that is empty, this machine's."""
+    own_compiler = find_c_compiler()
+    command = cross or (own_compiler and (own_compiler,))
+    if not command:
         log.warning(NO_COMPILER)
         return b""
     with tempfile.TemporaryDirectory(prefix="mallorn-object-") as folder:
         (path := Path(folder, "source.c")).write_text(source)
         object_path = Path(folder, "source.o")
         result = subprocess.run(
-            [command, *options, "-fPIC", "-c", str(path), "-o", str(object_path)],
+            [*command, *options, "-fPIC", "-c", str(path), "-o", str(object_path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -189,6 +203,7 @@ def compile_model(
         outputs=outputs,
         bytes=Path(out_so).stat().st_size,
         seconds=time.monotonic() - started_sec,
+        cpu_features=required_cpu_features(tvm_target),
     )
 
 
@@ -256,6 +271,6 @@ def compile_default(model_path: str, target: str, out_so: str, input_shapes: Sha
     tvm_target = as_tvm_target(target)
     with collect_device_code(tvm_target):
         executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
-    embedded = weight_embedding_options() if stock.is_cpu(tvm_target) else {}
+    embedded = weight_embedding_options(target_architecture(tvm_target)) if stock.is_cpu(tvm_target) else {}
     executable.export_library(out_so, fcompile=link_shared, **embedded)
     return Untuned(Path(out_so).stat().st_size, time.monotonic() - started_sec)

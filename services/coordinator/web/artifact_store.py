@@ -9,10 +9,17 @@ from contextlib import contextmanager
 from typing import IO, Final, Self
 from uuid import uuid4
 
-from mallorn.core.artifact_uris import model_uri, open_store, scripts_uri, store_away_error
+from mallorn.core.artifact_uris import (
+    model_uri,
+    open_artifact,
+    open_store,
+    scripts_uri,
+    store_away_error,
+)
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.values.dataset import ScheduleScripts
+from mallorn.core.values.manifest import MANIFEST, Manifest
 
 CHUNK_BYTES: Final = 1 << 20
 INCOMING: Final = ".incoming-"
@@ -51,6 +58,18 @@ class Store:
         fs, path = open_store(model_uri(self._url, model_id))
         return bool(fs.exists(path))
 
+    def manifest(self, uri: str) -> Manifest:
+        """Return the manifest of exported schedules. Raises StoreAway, NotFound."""
+        with open_artifact(f"{uri}/{MANIFEST}") as (fs, path):
+            return Manifest.model_validate_json(fs.cat_file(path))
+
+    def chunks(self, uri: str, start: int = 0) -> Iterator[bytes]:
+        """Yield the bytes of a file from `start` on. The file is opened before this returns,
+        so that its absence can be answered. Raises StoreAway, NotFound."""
+        with open_artifact(uri) as (fs, path):
+            file = fs.open(path, "rb")
+        return _read_chunks(file, start)
+
     def zip_directory(self, uri: str) -> Iterator[bytes]:
         """Yield the bytes of a directory's zip archive while it is being packed."""
         fs, root = open_store(uri)
@@ -65,6 +84,13 @@ class Store:
                         file.write(chunk)
                         yield buffer.take_written_bytes()
         yield buffer.take_written_bytes()
+
+
+def _read_chunks(file: IO[bytes], start: int) -> Iterator[bytes]:
+    with file:
+        file.seek(start)
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
 
 
 class _ArchiveBuffer:

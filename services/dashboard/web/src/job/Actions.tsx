@@ -10,7 +10,8 @@ import { canPause, canResume, isAuto, isFinal } from "../jobs/standing";
 import { TextField } from "../ui/fields";
 import { Buttons, Dialog, Press } from "../ui/parts";
 import { Failed } from "../ui/states";
-import { saveReport, saveSchedules } from "./download";
+import { saveLibrary, saveReport, saveSchedules } from "./download";
+import { hasLibrary, noLibrary } from "./library";
 
 type Props = { job: Job; rounds: readonly Round[]; tasks: readonly Task[]; onDone: () => void; onAgain: () => void };
 
@@ -32,6 +33,7 @@ export function Actions({ job, rounds, tasks, onDone, onAgain }: Props): ReactNo
         {job.state === "paused" && <Press words="Resume" kind="primary" disabled={busy} onPress={() => void act(() => post(`jobs/${job.id}/resume`))} />}
         {canResume(job) && <Press words="Add trials …" disabled={busy} onPress={() => setAsking("more")} />}
         <Press words="Download schedules" disabled={busy || !job.exported} title={noDownload(job)} onPress={() => void act(() => saveSchedules(job))} />
+        <Press words="Download library" disabled={busy || !hasLibrary(job)} title={noLibrary(job)} onPress={() => void act(() => saveLibrary(job))} />
         <Press words="Download report (JSON)" disabled={busy} onPress={() => saveReport(job, tasks, rounds)} />
         {isFinal(job) ? (
           <>

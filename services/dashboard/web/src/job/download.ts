@@ -10,6 +10,12 @@ export async function saveSchedules(job: Job): Promise<void> {
   save(await answer.blob(), `mallorn-${job.id}.zip`);
 }
 
+/** The compiled model, a shared library that TVM's runtime loads. */
+export async function saveLibrary(job: Job): Promise<void> {
+  const answer = await ask(`jobs/${job.id}/library`);
+  save(await answer.blob(), `mallorn-${job.id}.so`);
+}
+
 /** All that the page shows of a job, as JSON. */
 export function saveReport(job: Job, tasks: readonly Task[], rounds: readonly Round[]): void {
   const text = JSON.stringify({ job, tasks, rounds }, null, 1);
