@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
+from mallorn.core.installation import import_optional_module
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.dataset import Record
@@ -26,6 +27,8 @@ from mallorn.results.decision_summary import add_total_latencies
 
 if TYPE_CHECKING:
     import pandas
+
+    from mallorn.torch_module import TunedModule
 
 LOOK_SEC: Final = 1.0  # least seconds between two refreshes, however many events arrive
 ROUNDS_A_PAGE: Final = 500
@@ -238,6 +241,18 @@ class Job:
             message = f"cannot write the library to {file}: {error.strerror}"
             raise InvalidRequest(message, hint=f"mallorn fetch {self.id} --library --out OTHER_DIR") from None
         return file
+
+    def module(self) -> "TunedModule":
+        """Download the library, and return a `torch.nn.Module` that calls it on this machine.
+
+        Raises what `library` raises, MissingPackage without torch or mallorn_runtime, and
+        LibraryRefused of mallorn_runtime if this machine cannot run the library.
+        """
+        import_optional_module("torch", "job.module()", "torch")
+        from mallorn.torch_module import TunedModule, open_session
+
+        with TemporaryDirectory(prefix="mallorn-") as folder:  # a library that is loaded needs no file
+            return TunedModule(open_session(self.library(Path(folder, "model.so"))))
 
     def fetch(self, directory: str | Path) -> Path:
         """Download the schedules and, if the job stored one, the library `model.so`.

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mallorn.core.errors import InvalidModel
 from mallorn.core.installation import import_optional_module
 from mallorn.model_upload import ModelUpload
+from mallorn.relax_upload import convert_relax_file, is_relax_object, write_relax_object
 from mallorn.wording.format_values import file_name
 
 Convert = Callable[[Path, Path], None]
@@ -20,7 +21,8 @@ MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf allows 2 GB, which include the gra
 def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_shapes: Any = None) -> Path:
     """Convert a model to ONNX, for `Client.tune` and `mallorn compile`; return the path.
 
-    The model is a Keras or TFLite file, an ExportedProgram of torch.export, or a
+    The model is a Keras or TFLite file, a module or tensor function of TVM (an object, or a
+    file of `tvm.ir.save_json`), an ExportedProgram of torch.export, or a
     `torch.nn.Module` with its example inputs: a tensor, a tuple of arguments, or a
     dictionary of named ones. `dynamic_shapes` marks the dimensions that stay free, as for
     torch.export. A torch module's weights of over 1 GiB go to a second file. Raises
@@ -28,6 +30,9 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
     """
     if _is_module(model):
         _export_torch(model, example_inputs, dynamic_shapes, Path(file))
+        return Path(file)
+    if is_relax_object(model):
+        write_relax_object(model, Path(file))
         return Path(file)
     convert = CONVERTERS.get(Path(model).suffix.lower())
     if convert is None:
@@ -43,10 +48,11 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
 
     Raises InvalidModel if a quick check finds no ONNX file, and what `to_onnx` raises.
     """
-    if not _is_module(model) and Path(model).suffix.lower() not in CONVERTERS:
+    is_object = _is_module(model) or is_relax_object(model)
+    if not is_object and Path(model).suffix.lower() not in CONVERTERS:
         yield ModelUpload.of(find_model_file(model)).model
         return
-    name = type(model).__name__ if _is_module(model) else Path(model).stem
+    name = type(model).__name__ if is_object else Path(model).stem
     with TemporaryDirectory(prefix="mallorn-") as directory:
         file = Path(directory, file_name(name, ".onnx"))
         yield to_onnx(model, file, example_inputs, dynamic_shapes)
@@ -142,4 +148,5 @@ CONVERTERS: Final[dict[str, Convert]] = {
     ".tflite": _convert_tflite,
     ".keras": _convert_keras,
     ".h5": _convert_keras,
+    ".json": convert_relax_file,
 }

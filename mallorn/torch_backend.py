@@ -301,7 +301,7 @@ def _compare(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 def _build(program: Any, folder: Path, options: Mapping[str, Any]) -> None:
     """Tune an exported program or look up its schedules; compile it into `folder`."""
-    wanted = dict(options)
+    wanted = {"library": False, **options}  # it is compiled here
     if not {"trials", "minutes", "mode"} & wanted.keys():
         wanted["mode"] = ZERO_SHOT
     folder.parent.mkdir(parents=True, exist_ok=True)

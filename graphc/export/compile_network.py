@@ -36,7 +36,13 @@ from mallorn.graphc.export.library_metadata import (
     target_architecture,
 )
 from mallorn.graphc.fold import share_equal_constants
-from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
+from mallorn.graphc.onnx import (
+    fold_shapes,
+    inline_functions,
+    relax_modules,
+    rewrite_unsupported_forms,
+    widen_16bit_floats,
+)
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
 from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths, reduce_weight_layouts
 
@@ -113,7 +119,10 @@ def import_tuned_size(model: Any, dynamic: Mapping[str, Any], point: Mapping[str
 
 
 def import_graph(model: Any, shapes: Shapes, target: Any) -> Any:
-    """Simplify an ONNX model with these input shapes and convert it to a Relax module."""
+    """Simplify an ONNX model with these input shapes and convert it to a Relax module, or take
+    the module that came inside. That must be trusted or checked."""
+    if relax_modules.module_text(model) is not None:
+        return relax_modules.load(model, shapes)
     return convert_to_relax(simplify_onnx_model(model, shapes), shapes, target)
 
 

@@ -8,8 +8,11 @@ the JSON of a trace) and refuses everything that is not on one of its allow-list
 LLVM IR is allowed only if it equals a function that this version's graph passes insert.
 """
 
+import base64
 import json
+import math
 import re
+import struct
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
@@ -17,11 +20,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from mallorn.core.errors import InvalidRequest, Unschedulable
+from mallorn.core.errors import InvalidModel, InvalidRequest, Unschedulable
 from mallorn.graphc.quant import llvm_byte_dot_products, tile_instructions
 from mallorn.graphc.quant.llvm_byte_dot_products import build_block_dot_product, build_input_quantizer
 
 HINT: Final = "delete what you imported from a source that you do not trust   (docs/security.md)"
+NETWORK_HINT: Final = (
+    "only tensor operators and programs of loops are accepted, no calls of packed or external functions   "
+    "(docs/torch.md)"
+)
 MOST_NODES: Final = 1 << 20
 MOST_STEPS: Final = 1 << 14
 LARGEST: Final = 2**31  # extents, factors and lengths of vectors in a trace
@@ -37,6 +44,12 @@ NODES: Final = _LISTS["nodes"]
 _MAP_NODES: Final = frozenset(kind for kind in NODES if kind.startswith("prim.")) | _LISTS["nodes_of_maps"]
 _EXTERN, _PACKED = frozenset({"tirx.call_extern", "tirx.call_pure_extern"}), "tirx.tvm_call_packed"
 OPS: Final = _LISTS["operators"]
+_NETWORK_NODES: Final = NODES | _LISTS["nodes_of_networks"]
+_NETWORK_OPS: Final = OPS | {f"relax.{name}" for name in _LISTS["operators_of_networks"]}
+_RELAX_ATTRS: Final = re.compile(r"relax\.attrs\.\w{1,40}Attrs", re.ASCII)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w{0,1000}", re.ASCII)
+_TENSOR: Final = struct.Struct("<QQiiiBBH")  # magic, reserved, device, number of dimensions, type
+_TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
 _SORTS: Final = _LISTS["sorts"]
 _ATTRIBUTES: Final = _LISTS["attributes"]
 _OWN_KEY: Final = re.compile(r"mallorn[_.]\w{1,40}", re.ASCII)
@@ -86,6 +99,16 @@ def check_program(tir: str) -> None:
         _Graph(tir, NODES).check_function()
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise Unschedulable(f"a stored program is refused: {_describe_error(error)}", hint=HINT) from None
+
+
+def check_network(text: str) -> None:
+    """Raise InvalidModel unless a Relax module (JSON) calls only allowed operators and its own programs."""
+    try:
+        _Graph(text, _NETWORK_NODES, is_network=True).check_network()
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise InvalidModel(
+            f"the module of TVM is refused: {_describe_error(error)}", hint=NETWORK_HINT
+        ) from None
 
 
 def read_trace(trace: str) -> Any:
@@ -169,7 +192,10 @@ def _check_literals(value: Any, words: re.Pattern[str]) -> None:
 class _Graph:
     """An untrusted node graph, parsed from JSON in the format of `tvm.ir.save_json`."""
 
-    def __init__(self, text: str, allowed: Collection[str]) -> None:
+    def __init__(self, text: str, allowed: Collection[str], is_network: bool = False) -> None:
+        self._is_network = is_network
+        self._operators = _NETWORK_OPS if is_network else OPS
+        self._attributes = _ATTRIBUTES | _LISTS["attributes_of_networks"] if is_network else _ATTRIBUTES
         graph = json.loads(text, object_pairs_hook=_json_object)
         self._nodes: list[Mapping[str, object]] = graph["nodes"]
         self._root: int = graph["root_index"]
@@ -184,6 +210,18 @@ class _Graph:
         self.check_nodes()
         if self._kind(self._root) != "ir.IRModule" or len(self._of_kind("tirx.PrimFunc")) != 1:
             raise ValueError("it is no module of one function")
+        self._check_calls()
+
+    def check_network(self) -> None:
+        """Raise ValueError unless this is a module of functions with allowed calls."""
+        self.check_nodes()
+        if self._kind(self._root) != "ir.IRModule":
+            raise ValueError("it is no module")
+        self._check_calls()
+        for text in self._of_kind("ffi.Tensor"):
+            _check_tensor(text)
+
+    def _check_calls(self) -> None:
         texts = set[str]()
         for statement in self._of_kind("tirx.AttrStmt"):  # only pragmas that import LLVM IR of our passes
             key = self._text(statement["attr_key"])
@@ -196,7 +234,11 @@ class _Graph:
             texts.add(text)
         defined = {name for text in texts for name in _DEFINITION.findall(text)}
         for call in self._of_kind("ir.Call"):
-            if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
+            attrs = self._kind(call["attrs"])
+            has_allowed_attrs = attrs == "None" or (self._is_network and _RELAX_ATTRS.fullmatch(attrs))
+            if self._is_network and self._kind(call["op"]) == "ir.GlobalVar" and has_allowed_attrs:
+                continue
+            if self._kind(call["op"]) != "ir.Op" or not has_allowed_attrs:
                 raise ValueError("it calls something that is no operator")
             operator = self._data(call["op"])
             if operator == "tirx.reinterpret" and self._kind(call["ty"]) != "ir.PrimType":
@@ -211,9 +253,19 @@ class _Graph:
                 if self._kind(key) == "ir.GlobalVar" or self._kind(value) == "ir.GlobalVar":
                     continue
                 name = self._text(key)
-                if name not in _ATTRIBUTES and not _OWN_KEY.fullmatch(name):
+                if (
+                    self._is_network
+                    and self._kind(value) in ("int", "ir.IntImm")
+                    and _IDENTIFIER.fullmatch(name)
+                ):
+                    continue  # a bound of a free dimension
+                if name not in self._attributes and not _OWN_KEY.fullmatch(name):
                     raise ValueError(f"the attribute {name} is not allowed")
-                if name == "global_symbol" and self._text(value) != "main":
+                if (
+                    name == "global_symbol"
+                    and self._text(value) != "main"
+                    and not (self._is_network and _IDENTIFIER.fullmatch(self._text(value)))
+                ):
                     raise ValueError(f"it takes the symbol {self._text(value)}")
         for name in self._of_kind("ffi.String"):
             # Some code generators write names into sources without escaping them.
@@ -223,22 +275,26 @@ class _Graph:
     def check_nodes(self) -> None:
         """Raise ValueError if a node is not of an allowed form or refers to a later node."""
         for index, node in enumerate(self._nodes):
-            kind, data = node["type"], node.get("data")
-            if kind not in self._allowed or node.keys() - {"type", "data"}:
+            kind, data = str(node["type"]), node.get("data")
+            is_allowed = kind in self._allowed or (self._is_network and _RELAX_ATTRS.fullmatch(kind))
+            if not is_allowed or node.keys() - {"type", "data"}:
                 raise ValueError(f"a node is a {kind}, which is not allowed")
             match data:
                 case dict():
                     for name, value in data.items():
                         if isinstance(value, str):
-                            if name != "dtype" or not _DTYPE.fullmatch(value):
+                            if name not in ("dtype", "out_dtype") or not _DTYPE.fullmatch(value):
                                 raise ValueError(f"a node at {index} has the text {value!r} as its {name}")
                         elif value is not None and not isinstance(value, float):
-                            minimum = -(2**63) if name in ("ndim", "value") else 0
+                            is_axis = name.endswith("axis") and kind in _LISTS["axes_in_place"]
+                            minimum = -(2**63) if name in ("ndim", "value") or is_axis else 0
                             if not minimum <= value < 2**63:
                                 raise ValueError(f"a node at {index} has {value} as its {name}")
                 case list() if not all(isinstance(item, int) and 0 <= item < index for item in data):
                     raise ValueError("a node refers to one behind it")
-                case str() if kind == "ir.Op" and data not in OPS:
+                case str() if kind == "DataType" and not _DTYPE.fullmatch(data):
+                    raise ValueError(f"it has the type {data!r}")
+                case str() if kind == "ir.Op" and data not in self._operators:
                     raise ValueError(f"it calls {data}, which is not allowed")
                 case int() if not -(2**63) <= data < 2**63:
                     raise ValueError("a whole number has more than 64 bits")
@@ -266,6 +322,22 @@ class _Graph:
         if self._kind(index) != "ir.StringImm":
             raise ValueError("it calls a function whose name is no text")
         return self._text(self._data(index)["value"])
+
+
+def _check_tensor(text: str) -> None:
+    """Raise ValueError unless a constant has as many bytes as its header says."""
+    content = base64.b64decode(text, validate=True)
+    if len(content) < _TENSOR.size:
+        raise ValueError("a constant is cut short")
+    magic, _, kind, device, ndim, code, bits, lanes = _TENSOR.unpack_from(content)
+    if (magic, kind, device) != (_TENSOR_MAGIC, 1, 0) or not 0 <= ndim <= 64 or lanes != 1 or code > 6:
+        raise ValueError("a constant is no tensor of a CPU")
+    end = _TENSOR.size + 8 * (ndim + 1)
+    if len(content) < end:
+        raise ValueError("a constant is cut short")
+    *shape, size = struct.unpack_from(f"<{ndim + 1}q", content, _TENSOR.size)
+    if min(shape, default=0) < 0 or size != math.prod(shape) * -(-bits // 8) or len(content) != end + size:
+        raise ValueError("a constant has another size than its shape")
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:

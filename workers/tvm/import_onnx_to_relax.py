@@ -16,6 +16,7 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.onnx import relax_modules
 from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths
 from mallorn.workers.interfaces.model_compiler import Shapes
 from mallorn.workers.tvm.check_onnx_model import (
@@ -88,10 +89,13 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
     try:
         # The importer prints before it raises, but stdout belongs to the child's protocol.
         with redirect_stdout(io.StringIO()), name_nodes_in_errors():
-            simple = stock.simplify_onnx_model(model, shapes)
-            refuse_unknown_operators(simple, stock.patch_importer_and_list_operators())
-            refuse_string_inputs(simple.graph)
-            mod = stock.convert_to_relax(simple, shapes, target)
+            if relax_modules.module_text(model) is None:
+                simple = stock.simplify_onnx_model(model, shapes)
+                refuse_unknown_operators(simple, stock.patch_importer_and_list_operators())
+                refuse_string_inputs(simple.graph)
+                mod = stock.convert_to_relax(simple, shapes, target)
+            else:
+                mod = relax_modules.load(model, shapes)
     except _REFUSALS as error:
         hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
         if shapes:

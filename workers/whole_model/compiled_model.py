@@ -14,7 +14,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.library_origin import LibraryOrigin
 from mallorn.core.values.machine import Machine
-from mallorn.graphc.export.export_checks import LARGEST_ERROR_BF16, largest_allowed_error
+from mallorn.graphc.export.export_checks import LARGEST_ERROR_BF16, is_relax_file, largest_allowed_error
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.load_meter import LoadMeter
 from mallorn.workers.interfaces.model_compiler import (
@@ -158,6 +158,10 @@ class WholeModel:
         path = self.folder / f"inputs-{shapes}.npz"
         self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
         return path
+
+    def can_load(self, engine: str) -> bool:
+        """Return whether an engine can read the model; onnxruntime cannot read modules of TVM."""
+        return engine != ONNXRUNTIME or not is_relax_file(self.path)
 
     def engine(self, name: str) -> ModelEngine:
         """Return an idle engine process, or a new one that starts on demand. If the job
