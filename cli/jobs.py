@@ -18,6 +18,7 @@ from mallorn.cli.find_client_and_job import (
 )
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
+from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.job_options import EffortOptions, JobFlags
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import (
@@ -42,6 +43,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
+from mallorn.onnx_export import as_onnx
 from mallorn.progress_lines import FirstVersion
 from mallorn.results.speedup import compare_with_onnxruntime
 from mallorn.wording.describe_results import (
@@ -104,6 +106,9 @@ def submit(
     """Submit a model to be tuned, and return at once."""
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
+    if file.is_file():
+        with as_onnx(file) as converted:
+            fix_free_dimensions(converted, options, asks=not as_json)
     with client(*place) as api:
         job = api.tune(upload_with_bar(api, model), *effort, job_name, priority, **options)
     if as_json:

@@ -18,6 +18,7 @@ from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
+from mallorn.free_dimensions import refuse_free_dimensions
 from mallorn.http import Connection
 from mallorn.job import Job
 from mallorn.model_upload import ModelUpload, Progress, UploadStream
@@ -95,9 +96,13 @@ class Client:
         on this machine. A module needs `example_inputs`, and also `dynamic_shapes`, as
         torch.export takes them, if the option `dynamic` gives ranges.
         """
-        is_id = isinstance(model, str) and is_model_id(model)
+        model_id = model
+        if not (isinstance(model, str) and is_model_id(model)):
+            with as_onnx(model, example_inputs, dynamic_shapes) as file:
+                refuse_free_dimensions(file, options)
+                model_id = self.upload(file, progress).id
         body = {
-            "model_id": model if is_id else self.upload(model, progress, example_inputs, dynamic_shapes).id,
+            "model_id": model_id,
             "target": target,
             "trials": trials,
             "minutes": minutes,

@@ -186,12 +186,12 @@ def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
     """Iterate over the fields of a protobuf message. Raises NoProtobuf if it is invalid."""
     position = start
     while position < end:
-        key, position = _varint(data, position, end)
+        key, position = read_varint(data, position, end)
         number, kind = key >> 3, key & 7
         if kind == VARINT:
-            begin_at, (_, position) = position, _varint(data, position, end)
+            begin_at, (_, position) = position, read_varint(data, position, end)
         elif kind == BYTES:
-            length, begin_at = _varint(data, position, end)
+            length, begin_at = read_varint(data, position, end)
             position = begin_at + length
         elif kind in WIDTHS and number:
             begin_at, position = position, position + WIDTHS[kind]
@@ -202,7 +202,7 @@ def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
         yield Field(number, kind, begin_at, position)
 
 
-def _varint(data: mmap.mmap, start: int, end: int) -> tuple[int, int]:
+def read_varint(data: mmap.mmap, start: int, end: int) -> tuple[int, int]:
     value = 0
     for offset in range(10):
         if start + offset >= end:

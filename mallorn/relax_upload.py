@@ -120,7 +120,7 @@ class _Signature:
             kind, size = self._node(index)
             if kind not in ("ir.IntImm", "ir.Var"):
                 raise ValueError(f"{name} has a size that is neither a number nor a name")
-            yield int(size["value"]) if kind == "ir.IntImm" else self._name(size["name"])
+            yield int(self._data(size["value"])) if kind == "ir.IntImm" else self._name(size["name"])
 
     def _node(self, index: int) -> tuple[str, Any]:
         if index < 0:

@@ -164,19 +164,14 @@ class CompiledGraph:
         """Return the graph, compiled for these weights and sizes. Raises CannotCompile, and
         whatever the export, the service and the compiler raise."""
         tensors = [args[index] for index in self._input_indices]
-        module = self._freeze(args)
+        program = self.export(args)
         with torch.no_grad():
-            program = torch.export.export(module, tuple(tensors))
-            # Only decompositions turn changes in place into outputs.
-            signature = program.run_decompositions({}).graph_signature
-            if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
-                raise CannotCompile("it writes to its inputs or weights")
             expected = self._graph_module(*args)
         results = [value for value in expected if isinstance(value, Tensor)]
         storages = {value.untyped_storage().data_ptr() for value in args if isinstance(value, Tensor)}
         if any(value.numel() and value.untyped_storage().data_ptr() in storages for value in results):
             raise CannotCompile("it returns a view of an input")
-        folder = settings().data_dir.expanduser() / "torch" / self._content_key(module, tensors)
+        folder = settings().data_dir.expanduser() / "torch" / self._content_key(program, tensors)
         kept = (folder / FIGURES).is_file() and (folder / LIBRARY).is_file()
         if not kept:
             _build(program, folder, self._options)
@@ -197,6 +192,20 @@ class CompiledGraph:
         error = _compare(call_session(variant.session, tensors), results)
         _reports.append(GraphReport(found=found, of=of, kept=kept, error=error))
         return variant
+
+    def export(self, args: Args) -> Any:
+        """Return the graph as torch.export's program, with these weights as constants.
+
+        Raises CannotCompile if it changes its inputs.
+        """
+        with torch.no_grad():
+            tensors = tuple(args[index] for index in self._input_indices)
+            program = torch.export.export(self._freeze(args), tensors)
+            # Only decompositions turn changes in place into outputs.
+            signature = program.run_decompositions({}).graph_signature
+        if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
+            raise CannotCompile("it writes to its inputs or weights")
+        return program
 
     def _freeze(self, args: Args) -> fx.GraphModule:
         """Return a copy of the graph that takes only input tensors: weights become buffers,
@@ -220,23 +229,21 @@ class CompiledGraph:
         module.recompile()
         return module.eval()
 
-    def _content_key(self, module: fx.GraphModule, tensors: Sequence[Tensor]) -> str:
+    def _content_key(self, program: Any, tensors: Sequence[Tensor]) -> str:
         """Return a hash of everything that determines the library: graph, weights, shapes,
-        options, code and machine. Raises CannotCompile if the graph calls unknown code."""
+        options, code and machine."""
         from mallorn.workers.device.detect_host import read_host_facts
         from mallorn.workers.tvm.code_digest import code_digest
 
         specs = [(str(tensor.dtype), tuple(tensor.shape)) for tensor in tensors]
         origin = code_digest(), read_host_facts()["host_class"], torch.__version__, settings().url
         digest = sha256(repr((specs, sorted(self._options.items()), origin)).encode())
-        for name, part in module.named_modules():
-            if not isinstance(part, fx.GraphModule) and not type(part).__module__.startswith("torch."):
-                raise CannotCompile(f"it calls a {type(part).__name__} as a whole")
-            text = str(part.graph) if isinstance(part, fx.GraphModule) else repr(part)
-            digest.update(f"{name} {text}".encode())
-        for name, tensor in module.state_dict().items():
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).numpy())
+        for name, part in program.graph_module.named_modules():
+            digest.update(f"{name} {getattr(part, 'graph', part)!s}".encode())
+        for name, value in (*program.state_dict.items(), *program.constants.items()):
+            if isinstance(value, Tensor):
+                digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+                digest.update(value.detach().contiguous().flatten().view(torch.uint8).numpy())
         return digest.hexdigest()
 
 
