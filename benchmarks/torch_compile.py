@@ -1,6 +1,6 @@
 """torch.compile with Mallorn, with inductor and without, on three torch models in one sitting.
 
-python -m benchmarks.torch_compile [NAME ...] [--trials N] [--rounds 20] [--json docs/results/torch/compile.json]
+python -m benchmarks.torch_compile [NAME ...] [--trials N] [--rounds 20] [--json FILE]
 
 Calls are interleaved: each round times every engine once, on the same input. `first_sec` has the compilation;
 `found` says how many workloads had a known schedule, or are tuned now with `--trials`. Needs torch and, for

@@ -2,9 +2,10 @@
 
 python -m benchmarks.torch_keys [NAME ...] [--raw docs/results/torch/keys.jsonl]
 
-The ways: `backend`, as `torch.compile(backend="mallorn")` exports dynamo's graph; `program`, torch.export and
-TVM's `from_exported_program`; `fx`, a symbolic trace and TVM's `from_fx`. By ONNX is `mallorn.to_onnx(module)`.
-Needs torch (`make torch`). Nothing is timed. The headline is the backend's share of operations with a common key.
+The ways: `backend`, as `torch.compile(backend="mallorn")` exports dynamo's graph; `program`,
+torch.export and TVM's `from_exported_program`; `fx`, a symbolic trace and TVM's `from_fx`. By
+ONNX is `mallorn.to_onnx(module)`. Needs torch (`make torch`). Nothing is timed. The headline is
+the backend's share of operations with a common key.
 """
 
 import argparse
@@ -52,7 +53,8 @@ def main() -> None:
 
 
 def describe(row: Mapping[str, Any]) -> str:
-    return f"{row['common']:3} of {row['by_onnx']:3} workloads, {row['share_of_operations']:.3f} of the operations"
+    share = f"{row['share_of_operations']:.3f} of the operations"
+    return f"{row['common']:3} of {row['by_onnx']:3} workloads, {share}"
 
 
 def compare(name: str, way: str) -> dict[str, Any]:

@@ -243,7 +243,7 @@ class CompiledGraph:
         for name, value in (*program.state_dict.items(), *program.constants.items()):
             if isinstance(value, Tensor):
                 digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-                digest.update(value.detach().contiguous().flatten().view(torch.uint8).numpy())
+                digest.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
 

@@ -1,0 +1,163 @@
+"""torch.compile with Mallorn: what a library runs, and what stays eager and says so."""
+
+import json
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from mallorn import torch_backend
+from mallorn.core.errors import InvalidRequest
+from mallorn.torch_backend import EagerFallback, compile_graph, reports
+from mallorn.torch_module import TunedModule
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+class Session:
+    """Runs the exported program instead of a library."""
+
+    def __init__(self, program: Any) -> None:
+        self._module = program.module()
+        names = [
+            spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"
+        ]
+        self.inputs = [SimpleNamespace(name=name) for name in names]
+        self.outputs = [SimpleNamespace(name=name) for name in program.graph_signature.user_outputs]
+
+    def run(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        with torch.no_grad():
+            results = self._module(*inputs.values())
+            results = results if isinstance(results, tuple) else (results,)
+        return {str(index): value.numpy() for index, value in enumerate(results)}
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Any]]:
+    """The options of each compilation; libraries are the programs themselves."""
+    made: list[Any] = []
+    programs: dict[Path, Any] = {}
+
+    def build(program: Any, folder: Path, options: Any) -> None:
+        made.append(dict(options))
+        folder.mkdir(parents=True)
+        (folder / torch_backend.LIBRARY).write_bytes(b"")
+        (folder / torch_backend.FIGURES).write_text(json.dumps([1, 2]))
+        programs[folder / torch_backend.LIBRARY] = program
+
+    monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(torch_backend, "_build", build)
+    monkeypatch.setattr(torch_backend, "open_session", lambda path: Session(programs[path]))
+    monkeypatch.setattr(torch_backend, "_reasons_told", set())
+    monkeypatch.setattr(torch_backend, "settings", lambda: SimpleNamespace(data_dir=tmp_path, url=None))
+    torch._dynamo.reset()
+    yield made
+    torch._dynamo.reset()
+
+
+def compiled(model: Callable[..., Any], **options: Any) -> Any:
+    return torch.compile(model, backend=compile_graph, options=options)
+
+
+def test_a_graph_is_compiled_once_and_right_again_after_its_weights_changed(builds: list[Any]) -> None:
+    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU()).eval()
+    x, call = torch.randn(2, 8), compiled(net, trials=5)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(call(x), net(x))
+        assert builds == [{"trials": 5}]
+        net[0].weight.mul_(2)
+        torch.testing.assert_close(call(x), net(x))
+    assert builds == [{"trials": 5}] * 2
+    assert (reports()[-1].found, reports()[-1].of, reports()[-1].reason) == (1, 2, "")
+
+
+def test_another_call_finds_the_library_that_was_kept(builds: list[Any]) -> None:
+    net, x = nn.Linear(8, 4).eval(), torch.randn(2, 8)
+    with torch.no_grad():
+        for _ in range(2):
+            torch._dynamo.reset()
+            compiled(net)(x)
+    assert builds == [{}]
+    assert reports()[-1].kept
+
+
+def test_free_dimensions_get_a_library_a_size(builds: list[Any]) -> None:
+    net = nn.Linear(8, 4).eval()
+    call = compiled(net)
+    with torch.no_grad():
+        for length in (2, 3, 5, 3):
+            x = torch.randn(length, 8)
+            torch.testing.assert_close(call(x), net(x))
+    assert len(builds) == 3
+
+
+def change_input(x: torch.Tensor) -> torch.Tensor:
+    x.add_(1)
+    return x * 2
+
+
+def view(x: torch.Tensor) -> torch.Tensor:
+    return x.view(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"), [(change_input, "writes to its inputs"), (view, "a view of an input")]
+)
+def test_what_a_library_cannot_do_stays_eager(
+    builds: list[Any], function: Callable[..., Any], reason: str
+) -> None:
+    x, same = torch.zeros(8), torch.zeros(8)
+    with pytest.warns(EagerFallback, match=reason):
+        result = compiled(function)(x)
+    assert torch.equal(result, function(same))
+    assert torch.equal(x, same)
+    assert builds == []
+
+
+def test_gradients_stay_eager_and_are_told_once(builds: list[Any]) -> None:
+    net, x = nn.Linear(8, 4), torch.randn(2, 8)
+    with pytest.warns(EagerFallback, match="gradients are wanted"):
+        compiled(net)(x).sum().backward()
+    torch._dynamo.reset()
+    compiled(net)(x)  # a second warning would fail this test
+    assert net.weight.grad is not None
+    assert builds == []
+
+
+def test_a_wrong_library_is_not_used(builds: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = nn.Linear(8, 4).eval(), torch.randn(2, 8)
+    monkeypatch.setattr(torch_backend, "call_session", lambda session, tensors: [torch.ones(2, 4) * 9])
+    with torch.no_grad(), pytest.warns(EagerFallback, match="computes something else"):
+        torch.testing.assert_close(compiled(net)(x), net(x))
+
+
+def test_an_unknown_option_is_refused() -> None:
+    graph = torch.fx.symbolic_trace(nn.ReLU())
+    with pytest.raises(InvalidRequest, match="no option trails"):
+        compile_graph(graph, [torch.zeros(1)], {"trails": 3})
+
+
+def test_torch_finds_the_backend_by_name() -> None:
+    [entry] = entry_points(group="torch_dynamo_backends", name="mallorn")
+    assert entry.load() is compile_graph
+
+
+def test_a_tuned_module_takes_inputs_by_position_and_by_name() -> None:
+    class Difference(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return a - b
+
+    a, b = torch.ones(2), torch.zeros(2)
+    module = TunedModule(Session(torch.export.export(Difference(), (a, b))))
+    assert (module.input_names, module.training, list(module.parameters())) == (("a", "b"), True, [])
+    for result in (module(a, b), module(a, b=b), module(b=b, a=a)):
+        assert torch.equal(result, a - b)
+    for args, kwargs in (((a,), {}), ((a, b, b), {}), ((a, b), {"b": b}), ((), {"c": a})):
+        with pytest.raises(TypeError, match="the model takes"):
+            module(*args, **kwargs)

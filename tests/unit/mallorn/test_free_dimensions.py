@@ -1,0 +1,51 @@
+"""A free dimension is told before anything is uploaded, with the options to give."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mallorn.cli.terminal import free_dimensions as on_terminal
+from mallorn.core.errors import InvalidModel
+from mallorn.free_dimensions import find_free_inputs, refuse_free_dimensions
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    values = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["batch", 3]), ("m", ["batch", None]), ("s", [2]), ("w", ["k"]))
+    ]
+    weight = numpy_helper.from_array(np.zeros(1, "float32"), "w")
+    node = helper.make_node("Relu", ["x"], ["y"])
+    graph = helper.make_graph([node], "g", values, [helper.make_tensor_value_info("y", 1, None)], [weight])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    return path
+
+
+def test_free_inputs_are_found_without_onnx_and_weights_are_none(file: Path) -> None:
+    assert find_free_inputs(file) == {"x": ["batch", 3], "m": ["batch", "?"]}
+
+
+def test_the_options_to_give_are_told(file: Path) -> None:
+    with pytest.raises(InvalidModel, match=r"x \[batch, 3\]; m \[batch, \?\]") as caught:
+        refuse_free_dimensions(file, {})
+    assert caught.value.hint == "--input-shape x:1,3 --input-shape m:1,1"
+    with pytest.raises(InvalidModel) as caught:
+        refuse_free_dimensions(file, {"input_shapes": {"m": [1, 1]}})
+    assert caught.value.hint == "--input-shape x:1,3   or, for a range,   --dynamic batch=1..64"
+    refuse_free_dimensions(file, {"input_shapes": {"m": [1, 1], "x": [1, 3]}})
+    refuse_free_dimensions(file, {"dynamic": {"batch": [1, 64]}})
+
+
+def test_a_terminal_is_asked_once_for_a_size(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(on_terminal.sys, "stdin", type("In", (), {"isatty": lambda self: True})())
+    monkeypatch.setattr(on_terminal.sys, "stderr", type("Err", (), {"isatty": lambda self: True})())
+    monkeypatch.setattr(on_terminal.typer, "prompt", lambda text, **_: asked.append(text) or 4)
+    options: dict[str, object] = {}
+    on_terminal.fix_free_dimensions(file, options)  # type: ignore[arg-type]
+    assert options == {"input_shapes": {"x": [4, 3], "m": [4, 4]}}
+    assert asked == ["size of batch of input x", "size of dimension 1 of input m"]
