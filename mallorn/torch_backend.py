@@ -50,7 +50,7 @@ class CannotCompile(MallornError):
 
 
 @dataclass(frozen=True)
-class GraphReport:
+class TorchGraph:
     """How a graph was compiled, or why it runs eagerly."""
 
     found: int = 0  # workloads whose schedule was measured for the same workload, or tuned now
@@ -60,12 +60,12 @@ class GraphReport:
     reason: str = ""  # why the graph runs eagerly; empty if it was compiled
 
 
-_reports: Final[list[GraphReport]] = []
+_reports: Final[list[TorchGraph]] = []
 _reasons_told: Final[set[str]] = set()
 _lock: Final = Lock()
 
 
-def reports() -> Sequence[GraphReport]:
+def reports() -> Sequence[TorchGraph]:
     """Return a report of each library and each fallback of this process, oldest first."""
     return tuple(_reports)
 
@@ -73,7 +73,7 @@ def reports() -> Sequence[GraphReport]:
 def compile_graph(
     graph_module: fx.GraphModule,
     example_inputs: Sequence[Any],
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Callable[..., Any]:
     """Return a function that runs a graph, for dynamo.
 
@@ -104,7 +104,7 @@ def _why_eager(example_inputs: Sequence[Any]) -> str:
 
 def _fall_back(graph_module: fx.GraphModule, reason: str) -> Callable[..., Any]:
     """Return the graph as an eager function; warn once in a process for each reason."""
-    _reports.append(GraphReport(reason=reason))
+    _reports.append(TorchGraph(reason=reason))
     if reason not in _reasons_told:
         _reasons_told.add(reason)
         warnings.warn(f"mallorn: this graph runs eagerly: {reason}", EagerFallback, stacklevel=2)
@@ -116,7 +116,7 @@ class CompiledGraph:
     """A graph that is compiled at its first call, and again for other weights or sizes."""
 
     def __init__(
-        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], options: Mapping[str, Any]
+        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], options: Mapping[str, object]
     ) -> None:
         self._graph_module = graph_module
         self._options = options
@@ -190,7 +190,7 @@ class CompiledGraph:
             constants=[None if isinstance(value, Tensor) else (value,) for value in expected],
         )
         error = _compare(call_session(variant.session, tensors), results)
-        _reports.append(GraphReport(found=found, of=of, kept=kept, error=error))
+        _reports.append(TorchGraph(found=found, of=of, kept=kept, error=error))
         return variant
 
     def export(self, args: Args) -> Any:
@@ -306,7 +306,7 @@ def _compare(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     return largest
 
 
-def _build(program: Any, folder: Path, options: Mapping[str, Any]) -> None:
+def _build(program: Any, folder: Path, options: Mapping[str, object]) -> None:
     """Tune an exported program or look up its schedules; compile it into `folder`."""
     wanted = {"library": False, **options}  # it is compiled here
     if not {"trials", "minutes", "mode"} & wanted.keys():
