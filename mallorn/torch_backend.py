@@ -308,7 +308,7 @@ def _compare(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 def _build(program: Any, folder: Path, options: Mapping[str, object]) -> None:
     """Tune an exported program or look up its schedules; compile it into `folder`."""
-    wanted = {"library": False, **options}  # it is compiled here
+    wanted: Any = {"library": False, **options}  # it is compiled here
     if not {"trials", "minutes", "mode"} & wanted.keys():
         wanted["mode"] = ZERO_SHOT
     folder.parent.mkdir(parents=True, exist_ok=True)
