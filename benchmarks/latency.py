@@ -28,8 +28,8 @@ from typing import Any, Final
 from benchmarks.hosts import describe_host
 from benchmarks.latency_report import BASE, lines, summarise, verdicts
 from benchmarks.rival import NAMES, Rival
+from mallorn.cli.schedule_directory import can_run_onnxruntime, local_model, read_schedule_directory
 from mallorn.core.errors import Unavailable
-from mallorn.schedule_directory import can_run_onnxruntime, local_model, read_schedule_directory
 from mallorn.workers.interfaces.whole_model_engine import Engine
 from mallorn.workers.subprocesses.errors import ChildError
 from mallorn.workers.whole_model.compiled_model import WholeModel

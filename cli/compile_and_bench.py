@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from pydantic_core import to_jsonable_python
 
-from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from mallorn.core.errors import InvalidRequest, MallornError
-from mallorn.core.targets import Target
-from mallorn.core.values.graph_report import TensorSpec
-from mallorn.core.values.library_origin import origin_in_manifest
-from mallorn.core.values.manifest import Version
-from mallorn.onnx_export import find_model_file
-from mallorn.results.speedup import compare_with_rival
-from mallorn.schedule_directory import (
+from mallorn.cli.schedule_directory import (
     ScheduleDirectory,
     can_run_onnxruntime,
-    copy_library,
     local_model,
     read_schedule_directory,
 )
-from mallorn.wording.describe_results import ENGINE_COLUMNS, latency_rows
+from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.core.errors import ExitCode, InvalidRequest, MallornError
+from mallorn.core.targets import Target
+from mallorn.core.values.graph_report import TensorSpec
+from mallorn.core.values.manifest import Version
+from mallorn.onnx_export import find_model_file
+from mallorn.results.speedup import compare_with_rival
+from mallorn.wording.describe_results import engine_columns, latency_rows
 
 if TYPE_CHECKING:
     from mallorn.workers.interfaces.model_compiler import Compiled
@@ -139,6 +137,8 @@ VersionOption = Annotated[
 class WrongNumbers(MallornError):
     """The compiled model does not compute what the untuned one does."""
 
+    exit_code = ExitCode.CHECK_FAILED
+
 
 def compile_model(
     model: ModelArgument,
@@ -241,8 +241,9 @@ def bench(
         timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
         print_json(to_jsonable_python(build) | to_jsonable_python(timings))
         return
-    stdout().print(table(latency_rows(race_result.latency_us), ENGINE_COLUMNS))
-    if (race := compare_with_rival(race_result.latency_us)) is not None:
+    latency_us = race_result.latency_us
+    stdout().print(table(latency_rows(latency_us), engine_columns(latency_us)))
+    if (race := compare_with_rival(latency_us)) is not None:
         print_note(f"the tuned model is {race.full_text}")
     if race_result.conditions.note:
         print_note(f"beware: {race_result.conditions.note}")
@@ -253,9 +254,7 @@ def bench(
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
     """Compile a model; warn if tasks lack a schedule. Raises InvalidRequest if all do."""
     print_note(f"compiling for {exported.target}")
-    build = model.compile(
-        exported.create_database_folder(model.folder), library, origin_in_manifest(exported.manifest)
-    )
+    build = model.compile(exported.create_database_folder(model.folder), library, exported.manifest)
     for problem in build.problems[:PROBLEMS_SHOWN]:
         line = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {line} cannot be used and is left out: {problem.error}")
@@ -292,3 +291,14 @@ def check_library_outputs(model: "WholeModel", library: Path) -> float:
             hint="mallorn tune MODEL --out OTHER_DIR",
         )
     return error
+
+
+def copy_library(library: Path, output: Path) -> None:
+    """Copy a library out of a sandbox. Raises TamperedFile if it is no regular file."""
+    from mallorn.workers.sandbox.sandbox import FILE_BYTES
+    from mallorn.workers.sandbox.untrusted_files import copy_out
+
+    try:
+        copy_out(library.parent, library.name, output, FILE_BYTES)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {output}: {error.strerror}", hint="choose another -o") from None

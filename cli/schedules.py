@@ -12,7 +12,7 @@ from mallorn.cli.find_client_and_job import FIRST_STEP, open_reader
 from mallorn.cli.print_job_result import print_library
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import ForceOption
-from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     JobArgument,
     JsonOption,
@@ -52,14 +52,7 @@ class GetUnlessNamed(TyperGroup):
         return super().parse_args(ctx, args if is_command else [GET, *args])
 
 
-app = typer.Typer(
-    cls=GetUnlessNamed, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
-
-@app.callback()
-def main() -> None:
-    """List the best known schedules, download a job's, or share them as a folder."""
+app = command_group("List the best known schedules, download a job's, or share them.", GetUnlessNamed)
 
 
 @app.command(GET)
@@ -101,7 +94,9 @@ def schedules(
 def fetch(
     job: JobArgument,
     library: Annotated[bool, typer.Option("--library", help="Only the compiled model, model.so.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Directory for the files; default: ./mallorn-JOB.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Directory for the files; default: ./mallorn-JOB.")
+    ] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     *,
@@ -110,7 +105,7 @@ def fetch(
     """Download a job's schedules and its compiled model."""
     with open_reader(*place) as api:
         handle = api.job(job)
-        directory = out or Path(f"mallorn-{handle.id}")
+        directory = folder or Path(f"mallorn-{handle.id}")
         if library:
             handle.library(directory / LIBRARY)
         else:
@@ -133,7 +128,8 @@ def export(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the best known record of every workload into a folder that git and stock TVM can read."""
+    """Write the best known record of every workload into a folder that git and stock
+    TVM can read."""
     parsed_target = None if target is None else parse_target(target)
     with require_packages("worker"):
         from mallorn.research.shared_schedules.export_best_records import export_schedules
@@ -141,7 +137,7 @@ def export(
         exports = list(export_schedules(database, directory, parsed_target, progress))
     if not exports:
         of_target = f" of {parsed_target}" if parsed_target else ""
-        message = f"nothing was measured{of_target} yet"
+        message = f"the dataset has no measurements{of_target} yet"
         raise NotFound(message, hint="mallorn tune MODEL   (or: mallorn dataset stats)")
     rows = [
         {"directory": str(export.directory), "records": export.records, "left_out": export.left_out}

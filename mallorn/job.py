@@ -4,18 +4,18 @@ import io
 import math
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
-from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
+from mallorn.core.errors import InvalidRequest, JobFailed, TimedOut, Unavailable
 from mallorn.core.installation import import_optional_module
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
-from mallorn.core.values.finish_report import Library
+from mallorn.core.values.finish_report import StoredLibrary
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.manifest import LIBRARY, MANIFEST, read_manifest
 from mallorn.core.values.verdict import Verdict
@@ -36,10 +36,6 @@ RECORDS_A_PAGE: Final = 500
 
 
 Progress = Callable[[JobStatus], None]
-
-
-class JobFailed(MallornError):
-    """The job ended without a result."""
 
 
 class Job:
@@ -103,14 +99,16 @@ class Job:
         """Return all rounds, oldest first, with the job's latency before and after each."""
         return add_total_latencies(list(self.rounds(order="oldest")), self.tasks())
 
-    def measurements(self, outcome: Outcome | None = None) -> Iterator[Record]:
+    def records(self, outcome: Outcome | None = None) -> Iterator[Record]:
         """Iterate over the job's measurements with this outcome, or all; newest first."""
         filters = {"job": self.id, "outcome": outcome}
         return self._connection.iterate_values(Record, "/records", **filters, limit=RECORDS_A_PAGE)
 
-    def records(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
-        """Return the result of `measurements` as a DataFrame; this needs pandas."""
-        return frame(Record, self.measurements(outcome))
+    measurements = records  # the name of earlier versions
+
+    def records_frame(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
+        """Return the result of `records` as a DataFrame; this needs pandas."""
+        return frame(Record, self.records(outcome))
 
     def history(self) -> "pandas.DataFrame":
         """Return a DataFrame of total latency after each round; this needs pandas."""
@@ -136,7 +134,7 @@ class Job:
     def wait(self, timeout_sec: float | None = None, progress: Progress | None = None) -> Self:
         """Wait until the job is done and return it; call `progress` with each new status.
 
-        Reconnects if the coordinator restarts. Raises TimeoutError, Unavailable if it stays
+        Reconnects if the coordinator restarts. Raises TimedOut, Unavailable if it stays
         away, and JobFailed if the job fails, is cancelled or is `stuck`.
         """
         report = progress or (lambda _: None)
@@ -157,8 +155,8 @@ class Job:
             else:
                 report(self.status)
         except TimeoutError:
-            words = f"job {self.id} is still {self.status.state} after {timeout_sec} s"
-            raise TimeoutError(words) from None
+            message = f"job {self.id} is still {self.status.state} after {timeout_sec} s"
+            raise TimedOut(message, hint=f"mallorn watch {self.id}") from None
         self.raise_for_state()
         return self
 
@@ -199,6 +197,10 @@ class Job:
         """
         # A false `auto` is left out, because older coordinators do not know it.
         return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
+
+    def change_labels(self, changes: Mapping[str, str | None]) -> JobStatus:
+        """Set labels, and remove those whose new value is None; the others stay."""
+        return self._update_status(self._connection.patch(f"/jobs/{self.id}", {"labels": dict(changes)}))
 
     def archive(self) -> JobStatus:
         """Hide an ended job from the list of jobs; all its data is kept."""
@@ -261,12 +263,12 @@ class Job:
         none. Raises what `schedules` and `library` raise.
         """
         root = Path(directory)
-        earlier = _library_of(root)
+        old_library = _library_of(root)
         self.schedules(root)
         file = root / LIBRARY
         if _library_of(root) is not None:
             self.library(file)
-        elif earlier is not None and file.is_file() and sha256_of(file) == earlier.digest:
+        elif old_library is not None and file.is_file() and sha256_of(file) == old_library.digest:
             file.unlink()
         return root
 
@@ -274,7 +276,7 @@ class Job:
         return self._update_status(self._connection.post(f"/jobs/{self.id}/{verb}", body))
 
 
-def _library_of(directory: Path) -> Library | None:
+def _library_of(directory: Path) -> StoredLibrary | None:
     """Return what a directory's manifest says of its library; None without a valid one."""
     try:
         return read_manifest(directory / MANIFEST).library
@@ -295,7 +297,7 @@ def unzip(content: bytes, directory: Path) -> None:
     with archive:
         for name in archive.namelist():
             if not (root / name).resolve().is_relative_to(root):
-                raise InvalidRequest(f"the archive names a file outside its directory: {name!r}")
+                raise InvalidRequest(f"the archive of schedules names a file outside its directory: {name!r}")
         root.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".new-", dir=root) as fresh:
             archive.extractall(fresh)

@@ -51,6 +51,12 @@ OnlyOption = Annotated[
 ]
 
 
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="KEY[=VALUE]", help="A label of the job, to list it by; repeatable."),
+]
+
+
 class EffortOptions(NamedTuple):
     """The target of a tuning job, its budget and its seed."""
 
@@ -125,7 +131,7 @@ def parse_options(pairs: Iterable[str]) -> dict[str, object]:
         for parent in parents:
             inner = group.setdefault(parent, {})
             if not isinstance(inner, dict):
-                raise InvalidRequest(f"the option {parent!r} is given as a value and as a group")
+                raise InvalidRequest(f"the option {parent!r} is given whole and in parts")
             group = inner
         try:
             group[last] = json.loads(value)

@@ -68,7 +68,7 @@ def read_model(path: str) -> Any:
         return onnx_file.read(path)
     except (DecodeError, OSError, ValueError) as error:
         raise export_checks.Refused(
-            f"{path} is no ONNX model: {error}", "give the model that was tuned"
+            f"{path} is not an ONNX model: {error}", "give the model that was tuned"
         ) from None
 
 
@@ -216,7 +216,7 @@ def apply_schedules(
     return mod
 
 
-def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, Any]) -> None:
+def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, object]) -> None:
     """Write the library with its metadata to a file; on CPUs with its own thread pool.
 
     Raises Refused if it is for another CPU and cannot be linked here.
@@ -224,7 +224,7 @@ def export_library(executable: Any, library: str, target: Any, metadata: Mapping
     cross = cross_linking.cross_compiler(target)
     with thread_pool_source() as pool, TemporaryDirectory() as folder:
         (description := Path(folder, "metadata.c")).write_text(metadata_source(metadata))
-        options: dict[str, Any] = {"addons": [str(description)]}
+        options: dict[str, object] = {"addons": [str(description)]}
         if is_cpu(target):
             options = {
                 "addons": [str(description), str(pool)],

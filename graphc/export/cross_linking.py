@@ -1,4 +1,5 @@
-"""The C compiler and linker for a target's CPU: this machine's own or, for another CPU, zig's from PyPI."""
+"""The C compiler and linker for a target's CPU: this machine's own or, for another CPU,
+zig's from PyPI."""
 
 import platform
 import subprocess
@@ -20,24 +21,25 @@ def cross_compiler(target: Any) -> list[str]:
 
     Raises Refused if zig is not installed, or does not link for this CPU.
     """
-    architecture, here = target_architecture(target), platform.machine()
-    if architecture == here:
+    architecture, host = target_architecture(target), platform.machine()
+    if architecture == host:
         return []
     if architecture not in LINKABLE:
         raise export_checks.Refused(
-            f"a library for {architecture} cannot be linked on {here}",
-            f"compile on a machine with {architecture}; from here: {', '.join(LINKABLE)}",
+            f"a library for {architecture} cannot be linked on {host}",
+            f"compile on a machine with {architecture}; from this one: {', '.join(LINKABLE)}",
         )
     if find_spec(ZIG) is None:
         raise export_checks.Refused(
-            f"to link a library for {architecture} on {here}, a linker for it is needed",
+            f"to link a library for {architecture} on {host}, a linker for it is needed",
             f"pip install {ZIG}",
         )
     return [sys.executable, "-m", ZIG, "cc", "-target", f"{architecture}-linux-gnu.{GLIBC}"]
 
 
 def link_with(command: Sequence[str]) -> Callable[..., None]:
-    """Return a function that compiles and links with this command, as `fcompile` of `export_library`."""
+    """Return a function that compiles and links with this command, as `fcompile` of
+    `export_library`."""
 
     def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
         subprocess.run([*command, "-shared", "-fPIC", "-o", output, *(options or ()), *objects], check=True)

@@ -12,9 +12,9 @@ import tvm
 
 
 class ElfMachine(NamedTuple):
-    """How object files of a CPU architecture hold large data."""
+    """The number of a CPU architecture in ELF files, and its section for large data."""
 
-    number: int  # of the architecture, in ELF
+    number: int
     section: bytes
     section_flags: int = 0
 
@@ -70,13 +70,20 @@ def write_data_object(path: Path, machine: ElfMachine, symbol: str, content: mem
         file.write(bytes(_HEADER.size))
         for name, kind, flags, data, link, info, alignment, entry_size in sections:
             file.write(bytes(-file.tell() % alignment))
-            place = names.index(b"\0" + name + b"\0") + 1, kind, flags, 0, file.tell()
-            headers.append(_SECTION_HEADER.pack(*place, data.nbytes, link, info, alignment, entry_size))
+            name_at, start = names.index(b"\0" + name + b"\0") + 1, file.tell()
+            header = _SECTION_HEADER.pack(
+                name_at, kind, flags, 0, start, data.nbytes, link, info, alignment, entry_size
+            )
+            headers.append(header)
             file.write(data)
         file.write(bytes(-file.tell() % 8))
-        table = file.tell()
+        table, count = file.tell(), len(headers)
         file.write(b"".join(headers))
         file.seek(0)
         ident = b"\x7fELF" + bytes([2, 1, 1])  # 64 bits, little-endian, version 1
-        sizes = _HEADER.size, 0, 0, _SECTION_HEADER.size, len(headers), len(headers) - 1
-        file.write(_HEADER.pack(ident, 1, machine.number, 1, 0, 0, table, 0, *sizes))
+        header_size, entry = _HEADER.size, _SECTION_HEADER.size
+        file.write(
+            _HEADER.pack(
+                ident, 1, machine.number, 1, 0, 0, table, 0, header_size, 0, 0, entry, count, count - 1
+            )
+        )

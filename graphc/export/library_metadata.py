@@ -1,91 +1,94 @@
 """Metadata of a library: JSON in an ELF section, which `mallorn_runtime` reads before loading."""
 
-import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
 import onnx
 from tvm.target.codegen import llvm_get_cpu_features
 
+from mallorn.graphc.export.cpu_features import ARCHITECTURES, FLAGS
+from mallorn.graphc.export.export_checks import Spec
+
 FORMAT = 1
 SECTION = ".mallorn"
 LINE_CHARS = 100
-# CPU features that compiled code may use: LLVM's name, and the kernel's name in /proc/cpuinfo.
-CPU_FEATURES = {
-    "sse4.2": "sse4_2", "avx": "avx", "avx2": "avx2", "fma": "fma", "f16c": "f16c",
-    "avx512f": "avx512f", "avx512bw": "avx512bw", "avx512dq": "avx512dq", "avx512vl": "avx512vl",
-    "avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16",
-    "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
-    "avxvnni": "avx_vnni", "avx512cd": "avx512cd", "avx512vbmi": "avx512vbmi",
-    "ssse3": "ssse3", "sse4.1": "sse4_1", "popcnt": "popcnt", "lzcnt": "abm", "bmi": "bmi1", "bmi2": "bmi2",
-    "neon": "asimd", "dotprod": "asimddp", "fullfp16": "asimdhp", "i8mm": "i8mm", "bf16": "bf16",
-    "sve": "sve", "sve2": "sve2",
-}  # fmt: skip
+# Features that compiled code may use, as LLVM names them (ADR 0076).
+COMPILED_FEATURES = (
+    "sse4.2", "avx", "avx2", "fma", "f16c",
+    "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
+    "amx-tile", "amx-int8", "amx-bf16", "avxvnni", "avx512cd", "avx512vbmi",
+    "ssse3", "sse4.1", "popcnt", "lzcnt", "bmi", "bmi2",
+    "neon", "dotprod", "fullfp16", "i8mm", "bf16", "sve", "sve2",
+)  # fmt: skip
 
 
 def required_cpu_features(target: Any) -> list[str]:
-    """Return the features that code for the target (or for its host) needs, in the kernel's names."""
+    """Return the features that code for the target or its host needs, as the kernel names them."""
     cpu = target if target.kind.name == "llvm" else target.host
     if cpu is None or cpu.kind.name != "llvm":
         return []
     features = {str(feature) for feature in llvm_get_cpu_features(cpu)}
-    return [name for feature, name in CPU_FEATURES.items() if feature in features]
+    flags = FLAGS.get(target_architecture(target), {})
+    return [flags[name] for name in COMPILED_FEATURES if name in features & flags.keys()]
 
 
 def target_architecture(target: Any) -> str:
-    """Return the target's CPU architecture as `platform.machine` names it; by default this machine's."""
+    """Return the target's CPU architecture as `platform.machine` names it; by default
+    this machine's."""
     cpu = target if target.kind.name == "llvm" else target.host
     triple = "" if cpu is None else str(cpu.attrs.get("mtriple", ""))
     architecture = triple.partition("-")[0] or platform.machine()
-    return {"arm64": "aarch64", "amd64": "x86_64"}.get(architecture, architecture)
+    return ARCHITECTURES.get(architecture, architecture)
 
 
 def describe_library(
-    target: Any,
-    manifest: Mapping[str, Any],
-    inputs: Sequence[Mapping[str, Any]],
-    outputs: Sequence[Mapping[str, Any]],
-    digests: Mapping[str, str],
-) -> dict[str, Any]:
-    """Return a library's metadata. `manifest` has the fields of a manifest.json, any of which may be missing.
+    target: Any, manifest: Any, inputs: Sequence[Spec], outputs: Sequence[Spec], files: Mapping[str, Path]
+) -> Spec:
+    """Return a library's metadata. Spec of `manifest`, a manifest.json, may be missing.
+    The SHA-256 of `files` are kept by their names.
 
     For a range of shapes, names of free dimensions replace sizes in the inputs' shapes.
     """
     dynamic = manifest.get("dynamic") or {"inputs": {}, "ranges": {}}
-    fields = ("task", "workload", "weight", "latency_us")
+    digests = {}
+    for name, path in files.items():
+        with path.open("rb") as file:
+            digests[name] = file_digest(file, "sha256").hexdigest()
+    workload_fields = ("task", "workload", "weight", "latency_us")
     return {
         "format": FORMAT,
-        "inputs": [_describe_tensor(spec, dynamic["inputs"].get(spec["name"])) for spec in inputs],
-        "outputs": [_describe_tensor(spec) for spec in outputs],
+        "inputs": [_describe(spec, dynamic["inputs"].get(spec["name"])) for spec in inputs],
+        "outputs": [_describe(spec) for spec in outputs],
         "ranges": dict(dynamic["ranges"]),
         "input_ranges": manifest.get("input_ranges", {}),
         "target": json.loads(str(target)),
-        "architecture": target_architecture(target),
         "cpu_features": required_cpu_features(target),
         "threads": int(target.attrs.get("num-cores", 0)),
         "versions": manifest.get("versions", {}),
         "job": manifest.get("job", ""),
         "model": manifest.get("model", ""),
-        "workloads": [{name: row.get(name) for name in fields} for row in manifest.get("workloads", [])],
-        "digests": dict(digests),
+        "workloads": [
+            {field: row.get(field) for field in workload_fields} for row in manifest.get("workloads", [])
+        ],
+        "digests": digests,
     }
 
 
-def _describe_tensor(spec: Mapping[str, Any], shape: Sequence[Any] | None = None) -> dict[str, Any]:
+def _describe(spec: Spec, shape: Sequence[int | str] | None = None) -> Spec:
     return {"name": spec["name"], "dtype": spec["dtype"], "shape": list(shape or spec["shape"])}
 
 
-def output_specs(model: Any, manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the manifest's outputs; those that the ONNX model declares for a range of shapes.
-
-    A range has names in place of free sizes. `model` is read only if the manifest has no such outputs.
-    """
-    if manifest.get("outputs") and not manifest.get("dynamic"):
-        return list(manifest["outputs"])
-    specs: list[Mapping[str, Any]] = []
+def output_specs(model: Any, manifest: Any) -> Sequence[Spec]:
+    """Return the manifest's outputs; for a range, those that the ONNX model declares, with
+    names of free sizes. `model` is not used if the manifest has outputs and no range."""
+    outputs = manifest.get("outputs")
+    if outputs and not manifest.get("dynamic"):
+        return list(outputs)
+    specs = []
     for value in model.graph.output:
         kind = value.type.tensor_type
         shape = [
@@ -96,24 +99,18 @@ def output_specs(model: Any, manifest: Mapping[str, Any]) -> list[Mapping[str, A
     return specs
 
 
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def metadata_source(metadata: Mapping[str, Any]) -> str:
-    """Return a C source, also valid as C++, that puts the metadata into the library's section."""
+def metadata_source(metadata: Spec) -> str:
+    """Return a C source, also valid as C++, that puts the metadata into a section."""
     text = json.dumps(metadata, separators=(",", ":"))
-    chunks = [text[start : start + LINE_CHARS] for start in range(0, len(text), LINE_CHARS)]
-    lines = "\n".join(f'"{_escape(chunk)}"' for chunk in chunks)
+    lines = []
+    for start in range(0, len(text), LINE_CHARS):
+        line = text[start : start + LINE_CHARS]
+        for char in ("\\", '"', "?"):  # a `?` could be part of a trigraph
+            line = line.replace(char, f"\\{char}")
+        lines.append(f'"{line}"')
+    literal = "\n".join(lines)
     return f"""#if defined(__ELF__)
 static const char mallorn_metadata[] __attribute__((used, section("{SECTION}"))) =
-{lines};
+{literal};
 #endif
 """
-
-
-def _escape(text: str) -> str:
-    """Escape JSON text for a C string; a `?` could be part of a trigraph."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("?", "\\?")

@@ -70,7 +70,7 @@ def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> Whole
 
 
 @router.get("/jobs/{job_id}/schedules", response_class=StreamingResponse, responses=ZIP)
-def job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingResponse:
+def download_job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingResponse:
     """Download the tuning logs that a job exported, as a zip archive."""
     with parts.database.session() as session:
         uri = _export_uri(Jobs(session).get(job_id, owner))
@@ -82,7 +82,7 @@ def job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingRes
 
 
 @router.get("/jobs/{job_id}/library", response_class=StreamingResponse, responses=LIBRARY_RESPONSES)
-def job_library(
+def download_job_library(
     parts: PartsDep,
     owner: OwnerDep,
     job_id: str,
@@ -111,8 +111,8 @@ def job_library(
     headers = {"ETag": f'"{library.digest}"', "Accept-Ranges": "bytes"}
     if if_none_match == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    asked = _REST.fullmatch(range_header or "") if if_range in (None, headers["ETag"]) else None
-    start = int(asked[1]) if asked and int(asked[1]) < library.bytes else 0
+    range_match = _REST.fullmatch(range_header or "") if if_range in (None, headers["ETag"]) else None
+    start = int(range_match[1]) if range_match and int(range_match[1]) < library.bytes else 0
     headers["Content-Length"] = str(library.bytes - start)
     headers["Content-Disposition"] = f'attachment; filename="{LIBRARY}"'
     if start:

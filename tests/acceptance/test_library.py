@@ -19,7 +19,8 @@ from tests.fixtures.service import JOB_SEC, Service
 
 CALL = """
 import numpy, sys, tvm
-machine = tvm.runtime.vm.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
+from tvm.runtime.vm import VirtualMachine
+machine = VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
 output = machine["main"](tvm.runtime.tensor(numpy.load(sys.argv[2])))
 numpy.save(sys.argv[3], output.numpy())
 """

@@ -14,7 +14,7 @@ from mallorn.core.artifact_uris import export_uri, library_uri, open_artifact
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.event import ExportedEvent
-from mallorn.core.values.finish_report import FinishReport, Library, PointTimes
+from mallorn.core.values.finish_report import FinishReport, PointTimes, StoredLibrary
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.core.values.manifest import (
     DATABASE,
@@ -157,15 +157,15 @@ def rewrite_dispatch_rules(directory: Path, points: Sequence[PointTimes]) -> Non
     _write_manifest(directory, manifest.model_copy(update={"dynamic": dynamic}))
 
 
-def add_library(directory: Path, library: Path, compiled: Compiled) -> Library:
+def add_library(directory: Path, library: Path, description: Compiled) -> StoredLibrary:
     """Copy the compiled model into an export, and name it in the manifest. Raises
     TamperedFile if the child process that compiled it left anything but a plain file."""
     digest = copy_out(library.parent, library.name, directory / LIBRARY, FILE_BYTES)
     size_bytes = (directory / LIBRARY).stat().st_size
-    added = Library(digest=digest, bytes=size_bytes, cpu_features=compiled.cpu_features)
+    stored_library = StoredLibrary(digest=digest, bytes=size_bytes, cpu_features=description.cpu_features)
     manifest = read_manifest(directory / MANIFEST)
-    _write_manifest(directory, manifest.model_copy(update={"library": added}))
-    return added
+    _write_manifest(directory, manifest.model_copy(update={"library": stored_library}))
+    return stored_library
 
 
 def _write_manifest(directory: Path, manifest: Manifest) -> None:
@@ -180,7 +180,7 @@ def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
     manifest = read_manifest(directory / MANIFEST)
     for name, digest in manifest.carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
-            raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {stage.job.id}")
+            raise ExportFailed(f"{name} is stored with other bytes", hint=f"mallorn resume {stage.job.id}")
     url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
     # Record it as deleted first, so that files are cleaned up if this worker dies early.
     with stage.runtime.database.transaction() as session:
@@ -209,12 +209,12 @@ def upload_first_export(
     directory: Path,
     report: FinishReport,
     library: Path,
-    compiled: Compiled,
+    description: Compiled,
 ) -> None:
     """Export a first checked version, in case the job is cancelled while it is refined."""
     complete_export(stage, winners, directory)
     if stage.options.library:
-        report = report.model_copy(update={"library": add_library(directory, library, compiled)})
+        report = report.model_copy(update={"library": add_library(directory, library, description)})
     url = upload(stage, directory, report)
     with stage.runtime.database.transaction() as session:
         Jobs(session).store_report_columns(stage.job.id, export_uri=url, export_deleted_at=None)

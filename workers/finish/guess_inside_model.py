@@ -49,7 +49,7 @@ from mallorn.workers.subprocesses.pending_call import PendingCall
 from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
 from mallorn.workers.whole_model.engines import TUNED, Engines
 
-CHOOSE: Final = "choose among first guesses inside the whole model"
+CHOOSE: Final = "choose among default schedules inside the whole model"
 FEW: Final = 3  # bursts; few, because a user waits
 log = logging.getLogger(__name__)
 LIGHT: Final = 0.05  # share of a run; tasks below it in sum keep their first guess
@@ -215,7 +215,7 @@ def choose_fastest_guesses(
     if not other_sets:
         return InsideChoice(first, None)
     with model.stage.runtime.database.transaction() as session:
-        Jobs(session).set_reason(model.stage.job.id, "first guesses are timed inside the whole model")
+        Jobs(session).set_reason(model.stage.job.id, "default schedules are timed inside the whole model")
     names = [f"guess-{n}" for n, _ in enumerate(other_sets, 2)]
     with Engines(model.whole_model, [FIRST, *names]) as engines:  # they start during the builds
         with step_log.time_step("build"):

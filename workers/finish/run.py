@@ -13,7 +13,7 @@ from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import DoneEvent, FinishingEvent
-from mallorn.core.values.finish_report import Conditions, Library, Limits, StepSeconds
+from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds, StoredLibrary
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
@@ -229,28 +229,28 @@ class FinishRun:
             return NOTHING_BUILT
         return FROM_BATCH if options.is_detached else NOT_COMPILED
 
-    def keep_library(self, directory: Path, built: TunedModel, is_correct: bool) -> None:
+    def keep_library(self, directory: Path, tuned_model: TunedModel, is_correct: bool) -> None:
         """Add the compiled model to the export if its outputs were checked; otherwise report
         why not. A model with free dimensions was timed with other dispatch rules than the
         export's, so it is compiled and checked again with these."""
         if not self.stage.options.library:
             self.report.no_library_reason = NO_LIBRARY
             return
+
+        def add() -> StoredLibrary | None:
+            checked, dynamic = tuned_model, read_manifest(directory / MANIFEST).dynamic
+            if dynamic is not None and dynamic.rules != dispatch_to_next_size(dynamic).rules:
+                checked = self.model.compile_with_rules(tuned_model, dynamic)
+                if not check_over_range(self.model, checked, self.step_log, dynamic):
+                    return None
+            return add_library(directory, checked.library, checked.compiled)
+
         with self.step_log.time_step("export"):
-            add = partial(self._add_checked_library, directory, built)
             library = self.step_log.attempt(KEEP, add) if is_correct else None
         if library is None:
             self.report.no_library_reason = NOT_CHECKED
         else:
             self.report.library = library
-
-    def _add_checked_library(self, directory: Path, built: TunedModel) -> Library | None:
-        dynamic = read_manifest(directory / MANIFEST).dynamic
-        if dynamic is not None and dynamic.rules != dispatch_to_next_size(dynamic).rules:
-            built = self.model.compile_with_rules(built, dynamic)
-            if not check_over_range(self.model, built, self.step_log, dynamic):
-                return None
-        return add_library(directory, built.library, built.compiled)
 
     def store(self, decisions: TaskDecisions, final: FinalSchedules, started_sec: float) -> None:
         """Upload the export, store the report and end the job. Raises Unavailable if stored

@@ -11,7 +11,7 @@ from typing import Any
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import GraphReport, RemainingCopy, StoredRecipe, TensorSpec
-from mallorn.core.values.library_origin import LibraryOrigin
+from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.phases import PassEntry
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.sandbox.landlock import READ
@@ -252,11 +252,11 @@ class ModelCompiler(Child):
         out_so: str,
         input_shapes: Shapes,
         dynamic: Dynamic | None = None,
-        origin: LibraryOrigin | None = None,
+        manifest: Manifest | None = None,
     ) -> Compiled:
         """Run the recipe's graph passes, apply the schedules, embed weights in the
         schedules' layouts and export `out_so`. With `dynamic`, the library serves all sizes
-        of the free dimensions. Its metadata names the `origin`."""
+        of the free dimensions. Its metadata are from `manifest`."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(

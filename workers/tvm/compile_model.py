@@ -27,8 +27,7 @@ from tvm.relax import vm_build
 from mallorn.core.errors import HostFault
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
-from mallorn.core.values.library_origin import LibraryOrigin
-from mallorn.core.values.manifest import RECORDS
+from mallorn.core.values.manifest import RECORDS, Manifest
 from mallorn.core.version import VERSION
 from mallorn.graphc.export import compile_network as stock
 from mallorn.graphc.export import export_checks
@@ -37,7 +36,6 @@ from mallorn.graphc.export.cross_linking import cross_compiler
 from mallorn.graphc.export.embed_weights import weight_embedding_options
 from mallorn.graphc.export.library_metadata import (
     describe_library,
-    file_digest,
     metadata_source,
     output_specs,
     required_cpu_features,
@@ -68,7 +66,7 @@ Networks = tuple[dict[str, tvm.IRModule], list[TensorSpec], list[TensorSpec]]
 _latest_networks: dict[tuple[str, int, str, str], Networks] = {}  # at most one
 
 
-def export_kernels(mod: Any, library: str, target: Any, metadata: Mapping[str, Any]) -> None:
+def export_kernels(mod: Any, library: str, target: Any, metadata: Mapping[str, object]) -> None:
     """Write a scheduled module's library for a CPU, like `relax.build` and
     `export_library`, but compile kernels in parallel and reuse cached ones."""
     with target:
@@ -101,7 +99,7 @@ def export_kernels(mod: Any, library: str, target: Any, metadata: Mapping[str, A
 
 
 def export_with_pool(
-    executable: Any, library: str, target: Any, metadata: Mapping[str, Any], kernels: Sequence[str] = ()
+    executable: Any, library: str, target: Any, metadata: Mapping[str, object], kernels: Sequence[str] = ()
 ) -> None:
     """Write an executable's library with its metadata, and with our thread pool for a CPU; link
     it by `link_shared`. `kernels` are the paths of further object files to link. Raises
@@ -167,13 +165,13 @@ def compile_model(
     out_so: str,
     input_shapes: Shapes,
     dynamic: Dynamic | None = None,
-    origin: LibraryOrigin | None = None,
+    manifest: Manifest | None = None,
 ) -> Compiled:
     """Run the recipe's graph passes, apply the schedules, embed the weights and write the
     library `out_so`.
 
     With `dynamic`, the model is compiled for each size to tune, into one library whose
-    `main` takes any size in the range. The library's metadata names the `origin` of its schedules. The
+    `main` takes any size in the range. The library's metadata are from the `manifest`. The
     result tells how many tasks have a schedule.
     Raises InvalidModel, NotFound, InvalidRequest; for CUDA also KernelRefused and, if no
     compiler is installed, HostFault.
@@ -186,7 +184,16 @@ def compile_model(
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         hits, misses = stock.partition_tasks_by_schedule(mods, scratch, tvm_target)
         ranges = None if dynamic is None else dynamic.model_dump(mode="json")
-        metadata = _describe(model_path, scratch, tvm_target, (inputs, outputs), ranges, origin)
+        described: Any = manifest.model_dump(mode="json") if manifest else {}
+        described["versions"] = {"mallorn": VERSION} | {name: version(name) for name in PACKAGES}
+        described |= {"outputs": [spec.model_dump() for spec in outputs], "dynamic": ranges}
+        metadata = describe_library(
+            tvm_target,
+            described,
+            [spec.model_dump() for spec in inputs],
+            output_specs(stock.read_model(model_path) if dynamic else None, described),
+            {"model": Path(model_path), "schedules": Path(scratch, RECORDS)},
+        )
         if stock.is_cpu(tvm_target):
             scheduled_mods = stock.apply_schedules(mods, ranges, steps_after, tvm_target, scratch)
             export_kernels(scheduled_mods, out_so, tvm_target, metadata)
@@ -205,27 +212,6 @@ def compile_model(
         seconds=time.monotonic() - started_sec,
         cpu_features=required_cpu_features(tvm_target),
     )
-
-
-def _describe(
-    model_path: str,
-    records_dir: str,
-    target: Any,
-    ends: tuple[list[TensorSpec], list[TensorSpec]],
-    dynamic: Mapping[str, Any] | None,
-    origin: LibraryOrigin | None,
-) -> Mapping[str, Any]:
-    """Return the metadata of a library, whose inputs and outputs are `ends`."""
-    inputs, outputs = ([spec.model_dump(mode="json") for spec in specs] for specs in ends)
-    known = origin or LibraryOrigin()
-    manifest = known.model_dump(mode="json") | {
-        "outputs": outputs,
-        "dynamic": dynamic,
-        "versions": known.versions | {"mallorn": VERSION} | {name: version(name) for name in PACKAGES},
-    }
-    model = stock.read_model(model_path) if dynamic else None
-    digests = known.digests | {"schedules": file_digest(Path(records_dir, RECORDS))}
-    return describe_library(target, manifest, inputs, output_specs(model, manifest), digests)
 
 
 def import_ahead(

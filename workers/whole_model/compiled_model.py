@@ -12,9 +12,9 @@ from typing import Final, Protocol, Self
 from mallorn.core.targets import Target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
-from mallorn.core.values.library_origin import LibraryOrigin
 from mallorn.core.values.machine import Machine
-from mallorn.graphc.export.export_checks import LARGEST_ERROR_BF16, is_relax_file, largest_allowed_error
+from mallorn.core.values.manifest import Manifest
+from mallorn.graphc.export.export_checks import LARGEST_ERROR_BF16, largest_allowed_error
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.load_meter import LoadMeter
 from mallorn.workers.interfaces.model_compiler import (
@@ -114,9 +114,9 @@ class WholeModel:
             str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
         )
 
-    def compile(self, schedules: Path, library: Path, origin: LibraryOrigin | None = None) -> Compiled:
-        """Compile the model with a directory of schedules, and write the library, whose
-        metadata names the origin. The result counts the tasks with a schedule and lists invalid lines."""
+    def compile(self, schedules: Path, library: Path, manifest: Manifest | None = None) -> Compiled:
+        """Compile the model with a directory of schedules, and write the library; its metadata
+        are from the manifest. The result counts tasks with a schedule and lists invalid lines."""
         with HostLock().hold_shared():
             return self.graphs.compile_model(
                 model_path=str(self.path),
@@ -126,7 +126,7 @@ class WholeModel:
                 out_so=str(library),
                 input_shapes=self.input_shapes,
                 dynamic=self.dynamic,
-                origin=origin,
+                manifest=manifest,
             )
 
     def compile_untuned(self, library: Path) -> Untuned:
@@ -181,7 +181,8 @@ class WholeModel:
         )
 
     def _own_folder(self, kind: str) -> Path | None:
-        """Create and return the only folder that these engines may write; None without a sandbox."""
+        """Create and return the only folder that these engines may write; None without
+        a sandbox."""
         if self.room is None:
             return None
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)

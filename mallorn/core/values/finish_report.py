@@ -180,7 +180,7 @@ class UnmeasuredSchedule(Value):
     )
 
 
-class Library(Value):
+class StoredLibrary(Value):
     """The compiled model: a shared library that the finish checked and stored."""
 
     digest: Annotated[str, Field(description="SHA-256 of its bytes.")]
@@ -259,7 +259,7 @@ class FinishReport(Value):
     ] = []
     limits: Annotated[Limits | None, Field(description="null: the model was not timed.")] = None
     library: Annotated[
-        Library | None, Field(description="null: none was stored; `no_library_reason` says why.")
+        StoredLibrary | None, Field(description="null: none was stored; `no_library_reason` says why.")
     ] = None
     no_library_reason: Annotated[
         str, Field(description="Why there is no library, as a sentence; empty in earlier versions.")

@@ -11,7 +11,7 @@ from mallorn.core.states import SEARCH, Mode
 from mallorn.core.storable_json import quote_untrusted, read_json
 from mallorn.core.values.base import Value
 from mallorn.core.values.dynamic_shapes import Dynamic
-from mallorn.core.values.finish_report import Library
+from mallorn.core.values.finish_report import StoredLibrary
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 
 MANIFEST: Final = "manifest.json"
@@ -76,7 +76,7 @@ class Manifest(Value):
     measured_on: MeasuredOn = MeasuredOn()
     mode: Mode = SEARCH  # the other modes measure nothing
     carried: dict[str, str] = {}  # SHA-256 of what compiles the model: apply.py, the passes
-    library: Library | None = None  # the compiled model that is stored with these schedules
+    library: StoredLibrary | None = None  # the compiled model that is stored with these schedules
     measured_by: str = "tvm"  # the measurer; only `tvm` is sure to have used a device
 
 

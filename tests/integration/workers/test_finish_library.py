@@ -8,9 +8,11 @@ import pytest
 
 from mallorn.core.artifact_uris import library_uri
 from mallorn.core.states import JobState
+from mallorn.core.values.dynamic_shapes import Rule
+from mallorn.core.values.manifest import Manifest
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.workers.finish.run import finish
-from tests.fixtures.finishing import CRASHED, export_of, report
+from tests.fixtures.finishing import COMPILED, CRASHED, export_of, ranged, report
 from tests.fixtures.timed_models import finish_anyway, steps
 from tests.fixtures.tuned_jobs import tuned
 
@@ -92,3 +94,26 @@ def test_a_link_that_the_compilers_process_left_is_not_followed(workshop, answer
     assert workshop.state(job) == JobState.DONE
     assert steps(report(workshop, job)) == ["store the library"]
     assert libraries(workshop, job) == {}
+
+
+def test_of_a_range_the_library_with_the_exports_rules_is_checked_and_stored(workshop, answers, monkeypatch):
+    job = tuned(workshop)
+    ranged(workshop, job)
+    compiled = []
+
+    def let_the_larger_size_compute_all(directory, _points):
+        file = directory / "manifest.json"
+        described = Manifest.model_validate_json(file.read_text())
+        dynamic = described.dynamic.model_copy(update={"rules": [Rule(upto={"n": 8}, point=1)]})
+        file.write_text(described.model_copy(update={"dynamic": dynamic}).model_dump_json())
+
+    def compile_model(out_so, dynamic, **_given):
+        compiled.append([(rule.upto["n"], rule.point) for rule in dynamic.rules])
+        Path(out_so).write_text(f"library {len(compiled)}")
+        return COMPILED
+
+    monkeypatch.setattr("mallorn.workers.finish.run.rewrite_dispatch_rules", let_the_larger_size_compute_all)
+    workshop.graph_answers["compile_model"] = compile_model
+    finish(workshop, job)
+    assert compiled == [[(1, 0), (8, 1)], [(8, 1)]]
+    assert list(libraries(workshop, job).values()) == ["library 2"]

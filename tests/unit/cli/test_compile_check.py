@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from onnx.helper import make_graph, make_model, make_node
 
-from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs
+from mallorn.cli.compile_and_bench import WrongNumbers, check_library_outputs, copy_library
 from mallorn.core.targets import parse_target
-from mallorn.schedule_directory import copy_library
 from mallorn.workers.interfaces.model_compiler import Untuned
 from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
 from mallorn.workers.sandbox.untrusted_files import TamperedFile

@@ -9,7 +9,7 @@ import pytest
 from mallorn.cli.print_job_result import print_library
 from mallorn.core.artifact_uris import library_uri
 from mallorn.core.states import JobState
-from mallorn.core.values.finish_report import FinishReport, Library
+from mallorn.core.values.finish_report import FinishReport, StoredLibrary
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
 from mallorn.db.repositories.jobs import Jobs
@@ -18,7 +18,7 @@ from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 pytestmark = pytest.mark.usefixtures("named_coordinator")
 CONTENT = b"machine code"
-LIBRARY = Library(digest=sha256(CONTENT).hexdigest(), bytes=len(CONTENT))
+LIBRARY = StoredLibrary(digest=sha256(CONTENT).hexdigest(), bytes=len(CONTENT))
 REASON = "The job was submitted with --no-library."
 
 

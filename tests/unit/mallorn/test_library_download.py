@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from mallorn.core.errors import InvalidRequest, NotFound, Unavailable
-from mallorn.core.values.finish_report import Library
+from mallorn.core.values.finish_report import StoredLibrary
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
 from mallorn.http import Connection
@@ -122,7 +122,7 @@ def test_where_the_library_cannot_be_written_the_next_command_is_said(tmp_path: 
 class Exported(Job):
     """A job whose schedules are a manifest with or without a library."""
 
-    named: Library | None = None
+    named: StoredLibrary | None = None
 
     def schedules(self, directory: str | Path) -> Path:
         manifest = Manifest(
@@ -132,19 +132,19 @@ class Exported(Job):
         return Path(directory)
 
 
-def exported(answer: Any, named: Library | None) -> Exported:
+def exported(answer: Any, named: StoredLibrary | None) -> Exported:
     ours = Exported(job(answer)._connection, {"id": "j", "state": "done"})
     ours.named = named
     return ours
 
 
 def test_fetch_brings_the_library_that_the_manifest_names(tmp_path: Path) -> None:
-    exported(Server(), Library(digest=DIGEST, bytes=len(CONTENT))).fetch(tmp_path)
+    exported(Server(), StoredLibrary(digest=DIGEST, bytes=len(CONTENT))).fetch(tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["manifest.json", "model.so"]
 
 
 def test_fetch_removes_its_own_library_of_earlier_schedules_and_no_other(tmp_path: Path) -> None:
-    exported(Server(), Library(digest=DIGEST, bytes=len(CONTENT))).fetch(tmp_path)
+    exported(Server(), StoredLibrary(digest=DIGEST, bytes=len(CONTENT))).fetch(tmp_path)
     exported(Server(), None).fetch(tmp_path)
     assert not (tmp_path / "model.so").exists()
     (tmp_path / "model.so").write_bytes(b"compiled by the user")

@@ -25,8 +25,8 @@ export function commandsFor(job: Job, server: string = serverAddress()): [string
     ["Go on while that is worth it", `mallorn resume ${job.id} --auto`, job.state === "done" && searches(job) && !isAuto(job)],
     ["Search on from what is known", "mallorn tune MODEL.onnx", job.state === "done" && !searches(job)],
     ["Go on", `mallorn resume ${job.id}`, job.state === "paused"],
-    ["Why every round was made", `mallorn explain ${job.id}`, job.progress.tasks > 0],
-    ["The same page as a file", `mallorn report ${job.id}`, job.progress.tasks > 0],
+    ["Why every round was made", `mallorn jobs explain ${job.id}`, job.progress.tasks > 0],
+    ["The same page as a file", `mallorn jobs report ${job.id}`, job.progress.tasks > 0],
     ["Fetch its schedules and its library", `mallorn fetch ${job.id} --out tuned`, job.exported],
   ];
   const here = known.filter(([, , fits]) => fits).map(([why, command]): [string, string] => [why, reaching(command, server)]);

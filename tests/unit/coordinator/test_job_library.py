@@ -8,7 +8,7 @@ import pytest
 
 from mallorn.core.artifact_uris import library_uri
 from mallorn.core.states import JobState
-from mallorn.core.values.finish_report import FinishReport, Library
+from mallorn.core.values.finish_report import FinishReport, StoredLibrary
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
 from mallorn.db.repositories.jobs import Jobs
@@ -32,7 +32,7 @@ def export(coordinator: Coordinator, owned: OwnedRows) -> Path:
     """A job's export with a library."""
     directory = coordinator.artifacts / "exports" / owned.job_id / "t"
     directory.mkdir(parents=True)
-    library = Library(digest=DIGEST, bytes=len(CONTENT))
+    library = StoredLibrary(digest=DIGEST, bytes=len(CONTENT))
     manifest = Manifest(target={"kind": "llvm", "num-cores": 1}, recipe=StoredRecipe(), library=library)
     (directory / "manifest.json").write_text(manifest.model_dump_json())
     file = Path(library_uri(str(directory), DIGEST))

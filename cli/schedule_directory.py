@@ -1,4 +1,4 @@
-"""A directory of schedules, and its model, for compilations that need no service."""
+"""A directory of schedules, and its model, for commands that need no service."""
 
 import json
 import shutil
@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
+from mallorn.cli.run_service_part import require_packages
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.installation import missing_package
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import DATABASE, MANIFEST, RECORDS, Manifest, Version, read_manifest
 from mallorn.model_upload import ModelUpload
@@ -57,18 +57,15 @@ class ScheduleDirectory:
         for name in DATABASE:
             shutil.copyfile(self.file(name), folder / name)
         if self.is_for_another:
-            records = self._records_for_another(self.file(RECORDS).read_text())
-            (folder / RECORDS).write_text("".join(records))
+            records = []
+            for line in self.file(RECORDS).read_text().splitlines():
+                # Tensor instructions are those of the schedules' own CPU. Torn lines are left out, too.
+                with suppress(ValueError, LookupError, TypeError):
+                    workload, (trace, seconds, _, arguments) = json.loads(line)
+                    if '"Tensorize"' not in line:
+                        records.append(json.dumps([workload, [trace, seconds, self.target.attrs, arguments]]))
+            (folder / RECORDS).write_text("".join(f"{record}\n" for record in records))
         return folder
-
-    def _records_for_another(self, text: str) -> Iterator[str]:
-        """Yield the tuning records with the other target, except torn lines and records with
-        instructions of their own target's CPU."""
-        for line in text.splitlines():
-            with suppress(ValueError, LookupError, TypeError):
-                workload, record = json.loads(line)
-                if '"Tensorize"' not in line:
-                    yield json.dumps([workload, [*record[:2], self.target.attrs, *record[3:]]]) + "\n"
 
     def for_target(self, text: str) -> Self:
         """Return the same schedules for another CPU: `aarch64`, `x86-64` or a target."""
@@ -114,8 +111,8 @@ def read_schedule_directory(
         )
     if version is not Version.ALONE and not all(exported.file(name).is_file() for name in DATABASE):
         raise InvalidRequest(
-            f"{directory} has no version {version}: the job had no --contention, or no other schedules were "
-            "faster beside other programs",
+            f"{directory} has no schedules for --version {version}: its job ran without --contention, or the "
+            "ordinary schedules were the fastest on a busy host too",
             hint="leave --version out, or   mallorn tune MODEL --contention --out OTHER_DIR",
         )
     return exported
@@ -130,13 +127,10 @@ def local_model(
     The processes are sandboxed, because schedules may be untrusted and become machine code.
     Engines run on `threads` threads, by default as many as the target has cores.
     """
-    for package in ("onnx", "tvm"):
-        if find_spec(package) is None:
-            raise missing_package(f"compiling here needs {package}, which is not installed", "worker")
-    from mallorn.workers.interfaces.model_compiler import ModelCompiler
-    from mallorn.workers.sandbox.landlock import READ
-    from mallorn.workers.whole_model.compiled_model import WholeModel
-
+    with require_packages("worker", "onnx", "tvm"):
+        from mallorn.workers.interfaces.model_compiler import ModelCompiler
+        from mallorn.workers.sandbox.landlock import READ
+        from mallorn.workers.whole_model.compiled_model import WholeModel
     count = threads or exported.target.num_cores
     search_env, manifest = {"PATH": search_path()}, exported.manifest
     with as_onnx(model) as file, TemporaryDirectory(prefix="mallorn-") as parent:
@@ -167,14 +161,3 @@ def local_model(
 def can_run_onnxruntime(exported: ScheduleDirectory) -> bool:
     """Return whether onnxruntime is installed and can run the target, which is a CPU."""
     return exported.target.is_cpu and find_spec("onnxruntime") is not None
-
-
-def copy_library(library: Path, output: Path) -> None:
-    """Copy a library out of a sandbox. Raises TamperedFile if it is no regular file."""
-    from mallorn.workers.sandbox.sandbox import FILE_BYTES
-    from mallorn.workers.sandbox.untrusted_files import copy_out
-
-    try:
-        copy_out(library.parent, library.name, output, FILE_BYTES)
-    except OSError as error:
-        raise InvalidRequest(f"cannot write {output}: {error.strerror}", hint="choose another -o") from None
