@@ -12,7 +12,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -22,7 +21,9 @@ import torch
 
 from benchmarks.hosts import describe_host
 from benchmarks.torch_networks import NETWORKS, build
-from mallorn.torch_backend import compile_graph, reports
+from mallorn.core.values.finish_report import Source
+from mallorn.job import Job
+from mallorn.torch_backend import compile_graph, jobs
 
 DEFAULT: Final = ("residual", "transformer", "depthwise")
 PIECE_SEC: Final = 0.05  # calls are repeated until a piece takes so long
@@ -51,6 +52,7 @@ def main() -> None:
 def measure(name: str, trials: int, rounds: int) -> dict[str, Any]:
     """Return first calls in seconds, and the median of interleaved calls in microseconds."""
     network, inputs = build(name)
+    made = len(jobs)  # none is added if an earlier run left the library
     options = {"trials": trials} if trials else {}
     engines: dict[str, Callable[..., Any]] = {
         "eager": network,
@@ -71,9 +73,20 @@ def measure(name: str, trials: int, rounds: int) -> dict[str, Any]:
         for _ in range(rounds):
             for engine in times:
                 times[engine].append(time_piece(engines[engine], inputs))
-    graph = asdict(reports()[-1])
     us = {engine: median(pieces) * 1e6 for engine, pieces in times.items()}
-    return {"network": name, "trials": trials, "graph": graph, "first_sec": first, "us": us}
+    row = {"network": name, "trials": trials, "first_sec": first, "us": us}
+    return row | (
+        {"found": count_found(jobs[-1]), "of": jobs[-1].status.finish_report.workload_count}
+        if jobs[made:]
+        else {}
+    )
+
+
+def count_found(job: Job) -> int:
+    """Return how many workloads have a schedule that was measured for the same workload."""
+    report = job.status.finish_report
+    guesses = report.unmeasured_schedules.values()
+    return (report.schedule_count or 0) - sum(guess.source is not Source.SAME for guess in guesses)
 
 
 def time_piece(call: Callable[..., Any], inputs: tuple[Any, ...]) -> float:

@@ -80,16 +80,19 @@ def compare(name: str, way: str) -> dict[str, Any]:
 
 def import_by(way: str, network: torch.nn.Module, inputs: tuple[Any, ...], folder: Path) -> Extraction:
     if way == "backend":
-        graphs: list[Any] = []
+        files: list[Path] = []
 
-        def keep(graph: Any, example_inputs: Any) -> Any:
-            graphs.append(CompiledGraph(graph, example_inputs, {}).export(tuple(example_inputs)))
+        def keep(graph: Any, args: Any) -> Any:
+            frozen, _ = CompiledGraph(graph, args, {}).freeze(args)
+            files.append(
+                to_onnx(frozen, folder / "graph.onnx", tuple(args[index] for index in frozen.inputs))
+            )
             return graph.forward
 
         torch._dynamo.reset()
         torch.compile(network, backend=keep)(*inputs)
-        (program,) = graphs
-        return extract_file(to_onnx(program, folder / "graph.onnx"))
+        (file,) = files
+        return extract_file(file)
     if way == "program":
         mod = from_exported_program(torch.export.export(network, inputs))
     else:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from mallorn.cli.find_client_and_job import (
 )
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
+from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.job_options import EffortOptions, JobFlags, LabelOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import (
@@ -114,8 +115,10 @@ def submit(
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
     labels = parse_labels(label or ())
-    with client(*place) as api:
-        model_id = upload_with_bar(api, model)
+    with client(*place) as api, as_onnx(file) if file.is_file() else nullcontext(model) as upload:
+        if file.is_file():
+            fix_free_dimensions(Path(upload), options, asks=not as_json)
+        model_id = upload_with_bar(api, str(upload))
         job = api.tune(model_id, *effort, job_name, priority, labels=labels, **options)
     if as_json:
         print_json(job.body)

@@ -12,6 +12,7 @@ import typer
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_tuned_job
+from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.job_options import EffortOptions, ForceOption, JobFlags, LabelOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr

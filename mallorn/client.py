@@ -18,7 +18,7 @@ from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
-from mallorn.free_dimensions import refuse_free_dimensions
+from mallorn.free_dimensions import find_free_inputs, free_dimensions_error
 from mallorn.http import Connection
 from mallorn.job import Job
 from mallorn.logins import current_url, key_of
@@ -105,7 +105,8 @@ class Client:
         model_id = model
         if not (isinstance(model, str) and is_model_id(model)):
             with as_onnx(model, example_inputs, dynamic_shapes) as file:
-                refuse_free_dimensions(file, options)
+                if free := find_free_inputs(file, options):
+                    raise free_dimensions_error(free, options.get("input_shapes"))
                 model_id = self.upload(file, progress).id
         body = {
             "model_id": model_id,

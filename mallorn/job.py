@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
 from mallorn.core.errors import InvalidRequest, JobFailed, TimedOut, Unavailable
-from mallorn.core.installation import import_optional_module
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.dataset import Record
@@ -245,16 +244,15 @@ class Job:
         return file
 
     def module(self) -> "TunedModule":
-        """Download the library, and return a `torch.nn.Module` that calls it on this machine.
+        """Download the library; return a `torch.nn.Module` that calls it on this machine.
 
         Raises what `library` raises, MissingPackage without torch or mallorn_runtime, and
         LibraryRefused of mallorn_runtime if this machine cannot run the library.
         """
-        import_optional_module("torch", "job.module()", "torch")
-        from mallorn.torch_module import TunedModule, open_session
+        from mallorn.torch_module import TunedModule
 
         with TemporaryDirectory(prefix="mallorn-") as folder:  # a library that is loaded needs no file
-            return TunedModule(open_session(self.library(Path(folder, "model.so"))))
+            return TunedModule(self.library(Path(folder, LIBRARY)))
 
     def fetch(self, directory: str | Path) -> Path:
         """Download the schedules and, if the job stored one, the library `model.so`.

@@ -226,15 +226,19 @@ def check_onnx_file(file: Path) -> list[str]:
 
 
 def _locations(data: mmap.mmap, graph: Field) -> Iterator[str]:
-    for tensor in fields(data, graph.start, graph.end):
-        if (tensor.number, tensor.kind) != (INITIALIZER, BYTES):
-            continue
-        for entry in fields(data, tensor.start, tensor.end):
-            if (entry.number, entry.kind) == (EXTERNAL_DATA, BYTES):
-                pair = fields(data, entry.start, entry.end)
-                values = {field.number: data[field.start : field.end] for field in pair}
-                if values.get(KEY) == b"location":
-                    yield values.get(VALUE, b"").decode(errors="replace")
+    for entry in find_fields(data, graph, INITIALIZER, EXTERNAL_DATA):
+        values = {
+            field.number: data[field.start : field.end] for field in fields(data, entry.start, entry.end)
+        }
+        if values.get(KEY) == b"location":
+            yield values.get(VALUE, b"").decode(errors="replace")
+
+
+def find_fields(data: mmap.mmap, parent: Field, *path: int) -> Iterator[Field]:
+    """Iterate over the fields of bytes at a path of numbers below `parent`. Raises NoProtobuf."""
+    for field in fields(data, parent.start, parent.end):
+        if (field.number, field.kind) == (path[0], BYTES):
+            yield from find_fields(data, field, *path[1:]) if path[1:] else (field,)
 
 
 def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:

@@ -1,7 +1,7 @@
 """Conversion of models to ONNX on the user's machine; the service accepts only ONNX."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +10,6 @@ from typing import Any, Final
 from mallorn.core.errors import InvalidModel
 from mallorn.core.installation import import_optional_module
 from mallorn.model_upload import ModelUpload
-from mallorn.relax_upload import convert_relax_file, is_relax_object, write_relax_object
 from mallorn.wording.format_values import file_name
 
 Convert = Callable[[Path, Path], None]
@@ -21,9 +20,8 @@ MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf allows 2 GB, which include the gra
 def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_shapes: Any = None) -> Path:
     """Convert a model to ONNX, for `Client.submit` and `mallorn compile`; return the path.
 
-    The model is a Keras or TFLite file, a module or tensor function of TVM (an object, or a
-    file of `tvm.ir.save_json`), an ExportedProgram of torch.export, or a
-    `torch.nn.Module` with its example inputs: a tensor, a tuple of arguments, or a
+    The model is a Keras or TFLite file, an IRModule or a PrimFunc of TVM or the JSON file of
+    one, or a `torch.nn.Module` with its example inputs: a tensor, a tuple of arguments, or a
     dictionary of named ones. `dynamic_shapes` marks the dimensions that stay free, as for
     torch.export. A torch module's weights of over 1 GiB go to a second file. Raises
     MissingPackage without an exporter, and InvalidModel.
@@ -31,8 +29,10 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
     if _is_module(model):
         _export_torch(model, example_inputs, dynamic_shapes, Path(file))
         return Path(file)
-    if is_relax_object(model):
-        write_relax_object(model, Path(file))
+    tvm = sys.modules.get("tvm")
+    if tvm is not None and isinstance(model, tvm.IRModule | tvm.tirx.PrimFunc):
+        module = model if isinstance(model, tvm.IRModule) else tvm.IRModule({"main": model})
+        _write_tvm(tvm.ir.save_json(module), Path(file))
         return Path(file)
     convert = CONVERTERS.get(Path(model).suffix.lower())
     if convert is None:
@@ -48,11 +48,11 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
 
     Raises InvalidModel if a quick check finds no ONNX file, and what `to_onnx` raises.
     """
-    is_object = _is_module(model) or is_relax_object(model)
-    if not is_object and Path(model).suffix.lower() not in CONVERTERS:
+    is_path = isinstance(model, str | Path)
+    if is_path and Path(model).suffix.lower() not in CONVERTERS:
         yield ModelUpload.of(find_model_file(model)).model
         return
-    name = type(model).__name__ if is_object else Path(model).stem
+    name = Path(model).stem if is_path else type(model).__name__
     with TemporaryDirectory(prefix="mallorn-") as directory:
         file = Path(directory, file_name(name, ".onnx"))
         yield to_onnx(model, file, example_inputs, dynamic_shapes)
@@ -81,22 +81,16 @@ def find_model_file(model: str | Path) -> Path:
 
 
 def _is_module(model: Any) -> bool:
-    """Return whether the model is a torch module or exported program, without importing torch."""
+    """Return whether the model is a torch module, without importing torch."""
     torch = sys.modules.get("torch")
-    return torch is not None and (isinstance(model, torch.nn.Module) or _is_exported(model))
+    return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def _is_exported(model: Any) -> bool:
-    return type(model).__name__ == "ExportedProgram" and type(model).__module__.startswith("torch.")
-
-
-def _export_torch(model: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:
-    if _is_exported(model):
-        _write_onnx(model, (), {}, None, model.state_dict.values(), file)
-        return
+def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:
     if example_inputs is None:
         message = "a torch module needs example inputs to be exported"
         raise InvalidModel(message, hint="client.tune(net, example_inputs=(x,))")
+    import_optional_module("onnxscript", "the export of a torch module", "torch")
     args: tuple[Any, ...] = ()
     kwargs: dict[str, object] = {}
     if isinstance(example_inputs, dict):
@@ -105,30 +99,34 @@ def _export_torch(model: Any, example_inputs: Any, dynamic_shapes: Any, file: Pa
         args = tuple(example_inputs)
     else:
         args = (example_inputs,)
-    was_training = model.training
-    model.eval()
+    was_training = module.training
+    module.eval()
     try:
-        tensors = (*model.parameters(), *model.buffers())
-        _write_onnx(model, args, kwargs, dynamic_shapes, tensors, file)
+        tensors = (*module.parameters(), *module.buffers())
+        sys.modules["torch"].onnx.export(
+            module,
+            args,
+            str(file),
+            kwargs=kwargs,
+            dynamic_shapes=dynamic_shapes,
+            dynamo=True,
+            external_data=sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            > MOST_IN_ONE_FILE,
+            verbose=False,
+        )
     finally:
-        model.train(was_training)
+        module.train(was_training)
 
 
-def _write_onnx(
-    model: Any, args: Any, kwargs: Any, dynamic_shapes: Any, tensors: Iterable[Any], file: Path
-) -> None:
-    import_optional_module("onnxscript", "the export of a torch module", "torch")
-    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    sys.modules["torch"].onnx.export(
-        model,
-        args,
-        str(file),
-        kwargs=kwargs,
-        dynamic_shapes=dynamic_shapes,
-        dynamo=True,
-        external_data=size > MOST_IN_ONE_FILE,
-        verbose=False,
-    )
+def _write_tvm(text: str, file: Path) -> None:
+    """Write the JSON of a module of TVM as an ONNX file of one node (graphc/onnx/relax_modules.py)."""
+    onnx = import_optional_module("onnx", "a module of TVM", "worker")
+    if '"ir.IRModule"' not in text:
+        hint = "write it by   open('module.json', 'w').write(tvm.ir.save_json(module))"
+        raise InvalidModel("this JSON is not a module of TVM", hint=hint)
+    node = onnx.helper.make_node("RelaxModule", [], ["outputs"], domain="mallorn.relax", json=text)
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "module", [], []), ir_version=8)
+    file.write_bytes(model.SerializeToString())
 
 
 def _convert_tflite(model: Path, file: Path) -> None:
@@ -148,5 +146,5 @@ CONVERTERS: Final[dict[str, Convert]] = {
     ".tflite": _convert_tflite,
     ".keras": _convert_keras,
     ".h5": _convert_keras,
-    ".json": convert_relax_file,
+    ".json": lambda model, file: _write_tvm(model.read_text(errors="replace"), file),
 }

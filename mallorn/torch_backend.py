@@ -1,283 +1,171 @@
 """The backend of `torch.compile(model, backend="mallorn")`.
 
-Each graph that dynamo captures is exported to ONNX like the modules of `mallorn.tune`, so
-that its workloads have the same keys. The service's known schedules are looked up, and the
-graph is compiled with them at its first call. A graph that cannot be compiled runs eagerly.
+Each graph that dynamo captures is tuned as `mallorn.tune` tunes a module, so that its
+workloads have the same keys; by default in a job without trials, which looks up the service's
+known schedules. Calls run the job's library. A graph without a library runs eagerly.
 """
 
-import json
-import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 from torch import Tensor, fx
 
-from mallorn.core.check_option_kwargs import OptionKwargs, check_option_kwargs
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import InvalidModel
 from mallorn.core.settings import settings
 from mallorn.core.states import ZERO_SHOT
 from mallorn.core.targets import LOCAL
-from mallorn.core.values.finish_report import Source
-from mallorn.core.values.library_origin import origin_in_manifest
-from mallorn.onnx_export import to_onnx
-from mallorn.schedule_directory import copy_library, local_model, read_schedule_directory
-from mallorn.torch_module import call_session, open_session
+from mallorn.core.values.manifest import LIBRARY
+from mallorn.core.version import VERSION
+from mallorn.job import Job
+from mallorn.logins import current_url
+from mallorn.torch_module import TunedModule
 from mallorn.tune_model import tune
+from mallorn.workers.device.detect_host import detect_target, read_host_facts
 
-LIBRARY, FIGURES = "model.so", "figures.json"
-MOST_KEPT: Final = 64  # libraries in the data directory; the ones unused for longest are deleted
-MOST_VARIANTS: Final = 8  # libraries of one graph: for sets of weights, and for sizes of free dimensions
-LARGEST_ERROR: Final = (
-    1e-3  # relative to the largest value of an output; in another order sums differ by 1e-6
-)
-TUNE_OPTIONS: Final = frozenset({"trials", "minutes", "seed"})
-Args = tuple[Any, ...]
+MOST_FILES: Final = 64  # libraries in the data directory; the least recently used are deleted
+MOST_LIBRARIES: Final = 8  # of one graph: for other weights, and for other sizes of free dimensions
+LARGEST_ERROR: Final = 1e-3  # relative to an output's largest value; reordered sums differ by 1e-6
+Args = Sequence[Any]
+
+jobs: Final[list[Job]] = []  # of this process, oldest first; a library that was kept needs no job
+_reasons: Final[set[str]] = set()  # that were given in warnings
+_lock: Final = Lock()
 
 
 class EagerFallback(RuntimeWarning):
     """A graph runs eagerly; the message says why."""
 
 
-class CannotCompile(MallornError):
-    """A graph does what a library cannot do."""
-
-
-@dataclass(frozen=True)
-class TorchGraph:
-    """How a graph was compiled, or why it runs eagerly."""
-
-    found: int = 0  # workloads whose schedule was measured for the same workload, or tuned now
-    of: int = 0  # workloads of the graph
-    kept: bool = False  # whether an earlier process left the library
-    error: float = 0.0  # relative to the eager outputs of the first call
-    reason: str = ""  # why the graph runs eagerly; empty if it was compiled
-
-
-_reports: Final[list[TorchGraph]] = []
-_reasons_told: Final[set[str]] = set()
-_lock: Final = Lock()
-
-
-def reports() -> Sequence[TorchGraph]:
-    """Return a report of each library and each fallback of this process, oldest first."""
-    return tuple(_reports)
-
-
 def compile_graph(
-    graph_module: fx.GraphModule,
-    example_inputs: Sequence[Any],
-    options: Mapping[str, object] | None = None,
+    graph: fx.GraphModule, example_inputs: Args, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Return a function that runs a graph, for dynamo.
 
-    `options` are those of `mallorn.tune`; with `trials` or `minutes` the graph is tuned,
-    otherwise known schedules are looked up. Raises InvalidRequest for an unknown option.
+    `options` are those of `mallorn.tune`; with `trials` or `minutes` the graph is tuned.
     """
-    given = dict(options or {})
-    check_option_kwargs(cast(OptionKwargs, {name: given[name] for name in given.keys() - TUNE_OPTIONS}))
-    if reason := _why_eager(example_inputs):
-        return _fall_back(graph_module, reason)
-    return CompiledGraph(graph_module, example_inputs, given)
-
-
-def _why_eager(example_inputs: Sequence[Any]) -> str:
-    """Return why no library can take these inputs; empty if one can."""
     tensors = [value for value in example_inputs if isinstance(value, Tensor)]
-    if not tensors:
-        return "the graph takes no tensor"
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        return "gradients are wanted: call the model inside `with torch.inference_mode():`"
-    devices = sorted({tensor.device.type for tensor in tensors} - {"cpu"})
-    if devices:
-        return f"tensors are on {', '.join(devices)}; libraries are for this CPU"
-    if any(tensor.layout != torch.strided or tensor.is_complex() for tensor in tensors):
-        return "sparse and complex tensors cannot be passed to a library"
-    return ""
+        return _fall_back(graph, "gradients are wanted: call the model in `with torch.inference_mode():`")
+    if any(tensor.device.type != "cpu" or tensor.layout != torch.strided for tensor in tensors):
+        return _fall_back(graph, "it takes a tensor that is not on the CPU, or is sparse")
+    return CompiledGraph(graph, example_inputs, options or {})
 
 
-def _fall_back(graph_module: fx.GraphModule, reason: str) -> Callable[..., Any]:
+def _fall_back(graph: fx.GraphModule, reason: str) -> Callable[..., Any]:
     """Return the graph as an eager function; warn once in a process for each reason."""
-    _reports.append(TorchGraph(reason=reason))
-    if reason not in _reasons_told:
-        _reasons_told.add(reason)
+    if reason not in _reasons:
+        _reasons.add(reason)
         warnings.warn(f"mallorn: this graph runs eagerly: {reason}", EagerFallback, stacklevel=2)
-    forward: Callable[..., Any] = graph_module.forward
-    return forward
+    return graph.forward
+
+
+class FrozenGraph(torch.nn.Module):
+    """A graph that takes only the tensors that are inputs; its other arguments are constants."""
+
+    def __init__(self, graph: fx.GraphModule, args: Args, inputs: Sequence[int]) -> None:
+        super().__init__()
+        self.graph, self.args, self.inputs = graph, args, inputs
+        for index, value in enumerate(args):
+            if isinstance(value, Tensor) and index not in inputs:
+                self.register_buffer(f"weight_{index}", value)
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs that are tensors."""
+        args = {index: getattr(self, f"weight_{index}", value) for index, value in enumerate(self.args)}
+        args |= zip(self.inputs, tensors, strict=True)
+        return tuple(value for value in self.graph(*args.values()) if isinstance(value, Tensor))
 
 
 class CompiledGraph:
     """A graph that is compiled at its first call, and again for other weights or sizes."""
 
-    def __init__(
-        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], options: Mapping[str, object]
-    ) -> None:
-        self._graph_module = graph_module
-        self._options = options
-        self._placeholders = [node for node in graph_module.graph.nodes if node.op == "placeholder"]
-        self._weight_indices = [
-            index
-            for index, (node, value) in enumerate(zip(self._placeholders, example_inputs, strict=True))
-            if isinstance(value, Tensor)
-            and (
-                isinstance(value, torch.nn.Parameter)
-                or node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") is not None
-            )
-        ]
-        self._own_weights = [*graph_module.parameters(), *graph_module.buffers()]
-        inputs = [index for index in range(len(example_inputs)) if index not in self._weight_indices]
-        self._input_indices = [index for index in inputs if isinstance(example_inputs[index], Tensor)]
-        # Dynamo passes the sizes of free dimensions as numbers; without such, shapes are fixed.
-        self._number_indices = [index for index in inputs if index not in self._input_indices]
-        self._variants: list[Variant] = []
+    def __init__(self, graph: fx.GraphModule, example_inputs: Args, options: Mapping[str, Any]) -> None:
+        self._graph, self._options = graph, options
         self._eager: Callable[..., Any] | None = None
+        # By sizes and weights: library, outputs (`Tensor` for tensors), and the weights, to keep their ids.
+        self._libraries: dict[Args, tuple[TunedModule, Args, Args]] = {}
+        # Dynamo passes weights as arguments, too, and sizes of free dimensions as numbers.
+        nodes = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        self._weights, self._inputs = list[int](), list[int]()
+        for index, (node, value) in enumerate(zip(nodes, example_inputs, strict=True)):
+            is_static = "_dynamo_static_input_type" in node.meta.get("tensor_dict", ())
+            if is_static or isinstance(value, torch.nn.Parameter):
+                self._weights.append(index)
+            elif isinstance(value, Tensor):
+                self._inputs.append(index)
 
     def __call__(self, *args: Any) -> Any:
-        for variant in self._variants:
-            if variant.takes(args):
-                return variant.run(args)
-        if self._eager is not None:
-            return self._eager(*args)
-        with _lock:
-            try:
-                if len(self._variants) == MOST_VARIANTS:
-                    raise CannotCompile(
-                        f"it was compiled for {MOST_VARIANTS} sets of sizes and weights already"
-                    )
-                self._variants.append(variant := self._compile(args))
-            except Exception as error:  # whatever an exporter or a compiler raises
-                words = (
-                    error.message if isinstance(error, MallornError) else f"{type(error).__name__}: {error}"
-                )
-                hint = f" ({error.hint})" if isinstance(error, MallornError) and error.hint else ""
-                self._eager = _fall_back(self._graph_module, words.partition("\n")[0] + hint)
+        sizes = (arg.shape if isinstance(arg, Tensor) else arg for arg in args)
+        key = (*sizes, *((id(args[index]), _version(args[index])) for index in self._weights))
+        if key not in self._libraries:
+            if self._eager is not None:
                 return self._eager(*args)
-        return variant.run(args)
+            try:
+                with _lock, torch.inference_mode(False), torch.no_grad():
+                    self._libraries[key] = self._compile(args)
+            except Exception as error:  # whatever an exporter or a compiler raises
+                lines = f"{type(error).__name__}: {error}".splitlines()
+                self._eager = _fall_back(self._graph, "; ".join(lines[:2]))
+                return self._eager(*args)
+        library, constants, _ = self._libraries[key]
+        outputs = iter(library.run(*(args[index] for index in self._inputs)))
+        return tuple(next(outputs) if constant is Tensor else constant for constant in constants)
 
-    def _compile(self, args: Args) -> "Variant":
-        """Return the graph, compiled for these weights and sizes. Raises CannotCompile, and
-        whatever the export, the service and the compiler raise."""
-        tensors = [args[index] for index in self._input_indices]
-        program = self.export(args)
-        with torch.no_grad():
-            expected = self._graph_module(*args)
-        results = [value for value in expected if isinstance(value, Tensor)]
-        storages = {value.untyped_storage().data_ptr() for value in args if isinstance(value, Tensor)}
-        if any(value.numel() and value.untyped_storage().data_ptr() in storages for value in results):
-            raise CannotCompile("it returns a view of an input")
-        folder = settings().data_dir.expanduser() / "torch" / self._content_key(program, tensors)
-        kept = (folder / FIGURES).is_file() and (folder / LIBRARY).is_file()
-        if not kept:
-            _build(program, folder, self._options)
-        found, of = json.loads((folder / FIGURES).read_text())
-        (folder / FIGURES).touch()
-        weights = [*((index, args[index]) for index in self._weight_indices)]
-        numbers = tuple(args[index] for index in self._number_indices)
-        shapes = [tensor.shape for tensor in tensors] if self._number_indices else []
-        variant = Variant(
-            session=open_session(folder / LIBRARY),
-            weights=[(index, weight, _version(weight)) for index, weight in weights],
-            own_weights=[(weight, _version(weight)) for weight in self._own_weights],
-            numbers=[*zip(self._number_indices, numbers, strict=True)],
-            shapes=[*zip(self._input_indices, shapes, strict=False)],
-            inputs=self._input_indices,
-            constants=[None if isinstance(value, Tensor) else (value,) for value in expected],
-        )
-        error = _compare(call_session(variant.session, tensors), results)
-        _reports.append(TorchGraph(found=found, of=of, kept=kept, error=error))
-        return variant
+    def freeze(self, args: Args) -> tuple[FrozenGraph, Args]:
+        """Return the graph with these weights and sizes as constants, and its outputs.
 
-    def export(self, args: Args) -> Any:
-        """Return the graph as torch.export's program, with these weights as constants.
-
-        Raises CannotCompile if it changes its inputs.
+        Raises InvalidModel if it changes its arguments or returns views of them.
         """
-        with torch.no_grad():
-            tensors = tuple(args[index] for index in self._input_indices)
-            program = torch.export.export(self._freeze(args), tensors)
-            # Only decompositions turn changes in place into outputs.
-            signature = program.run_decompositions({}).graph_signature
-        if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
-            raise CannotCompile("it writes to its inputs or weights")
-        return program
+        copies = [arg.detach().clone() if isinstance(arg, Tensor) else arg for arg in args]
+        outputs = self._graph(*copies)
+        tensors, results = ([v for v in values if isinstance(v, Tensor)] for values in (copies, outputs))
+        if any(tensor._version for tensor in tensors):
+            raise InvalidModel("it writes to its inputs or weights")
+        storages = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}
+        if any(result.untyped_storage().data_ptr() in storages for result in results):
+            raise InvalidModel("it returns a view of an input")
+        return FrozenGraph(self._graph, copies, self._inputs), outputs
 
-    def _freeze(self, args: Args) -> fx.GraphModule:
-        """Return a copy of the graph that takes only input tensors: weights become buffers,
-        sizes numbers."""
-        graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
-        graph.output(graph.graph_copy(self._graph_module.graph, copies))
-        module = fx.GraphModule(self._graph_module, graph)
-        for index in self._weight_indices:
-            node, name = copies[self._placeholders[index]], f"mallorn_weight_{index}"
-            module.register_buffer(name, args[index].detach())
-            with graph.inserting_before(node):
-                node.replace_all_uses_with(graph.get_attr(name))
-            graph.erase_node(node)
-        numbers = {copies[self._placeholders[index]]: args[index] for index in self._number_indices}
-        for node in numbers:
-            for user in list(node.users):
-                user.args, user.kwargs = fx.node.map_arg(
-                    (user.args, user.kwargs), lambda known: numbers.get(known, known)
-                )
-            graph.erase_node(node)
-        module.recompile()
-        return module.eval()
+    def _compile(self, args: Args) -> tuple[TunedModule, Args, Args]:
+        """Return a value of `_libraries`. Raises InvalidModel if the graph cannot be compiled,
+        and whatever the export, the service and the runtime raise."""
+        if len(self._libraries) == MOST_LIBRARIES:
+            raise InvalidModel(f"it was compiled {MOST_LIBRARIES} times, for other sizes or weights")
+        frozen, outputs = self.freeze(args)
+        inputs = tuple(frozen.args[index] for index in self._inputs)
+        folder = settings().data_dir.expanduser() / "torch"
+        file = folder / f"{self._content_key(frozen)}.so"
+        if not file.is_file():
+            _build(frozen, inputs, file, self._options)
+        file.touch()
+        for old in sorted(folder.glob("*.so"), key=lambda path: -path.stat().st_mtime)[MOST_FILES:]:
+            old.unlink(missing_ok=True)
+        library = TunedModule(file)
+        expected = [value for value in outputs if isinstance(value, Tensor)]
+        for output, value in zip(library.run(*inputs), expected, strict=True):
+            limit = LARGEST_ERROR * float(value.double().abs().max()) if value.numel() else 0.0
+            torch.testing.assert_close(output, value, rtol=0, atol=limit, msg="the library is wrong")
+        constants = [Tensor if isinstance(value, Tensor) else value for value in outputs]
+        return library, constants, [args[index] for index in self._weights]
 
-    def _content_key(self, program: Any, tensors: Sequence[Tensor]) -> str:
-        """Return a hash of everything that determines the library: graph, weights, shapes,
-        options, code and machine."""
-        from mallorn.workers.device.detect_host import read_host_facts
-        from mallorn.workers.tvm.code_digest import code_digest
-
-        specs = [(str(tensor.dtype), tuple(tensor.shape)) for tensor in tensors]
-        origin = code_digest(), read_host_facts()["host_class"], torch.__version__, settings().url
-        digest = sha256(repr((specs, sorted(self._options.items()), origin)).encode())
-        for name, part in program.graph_module.named_modules():
-            digest.update(f"{name} {getattr(part, 'graph', part)!s}".encode())
-        for name, value in (*program.state_dict.items(), *program.constants.items()):
-            if isinstance(value, Tensor):
-                digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+    def _content_key(self, frozen: FrozenGraph) -> str:
+        """Return a hash of everything that determines the library."""
+        origin = VERSION, torch.__version__, read_host_facts()["host_class"], settings().url or current_url()
+        digest = sha256(repr((origin, sorted(self._options.items()))).encode())
+        for name, part in self._graph.named_modules():
+            digest.update(f"{name} {getattr(part, 'code', part)}".encode())
+        for index, value in enumerate((*frozen.args, *self._graph.parameters(), *self._graph.buffers())):
+            is_tensor = isinstance(value, Tensor)
+            digest.update(repr((value.dtype, value.shape) if is_tensor else value).encode())
+            if is_tensor and index not in self._inputs:
                 digest.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().data)
         return digest.hexdigest()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """A graph's library, and the weights and sizes for which it is right.
-
-    Members are pairs of an argument's index and its value, unless noted.
-    """
-
-    session: Any
-    weights: Sequence[tuple[int, Tensor, int]]  # index, value, and the version that torch counts
-    own_weights: Sequence[tuple[Tensor, int]]  # of the graph module itself, with versions
-    numbers: Sequence[tuple[int, Any]]
-    shapes: Sequence[tuple[int, Any]]
-    inputs: Sequence[int]
-    constants: Sequence[tuple[Any] | None]  # by output: a value that is no tensor
-
-    def takes(self, args: Args) -> bool:
-        """Return whether the library is compiled for these weights and sizes."""
-        return (
-            all(
-                args[index] is weight and _version(weight) == version
-                for index, weight, version in self.weights
-            )
-            and all(_version(weight) == version for weight, version in self.own_weights)
-            and all(args[index] == number for index, number in self.numbers)
-            and all(args[index].shape == shape for index, shape in self.shapes)
-        )
-
-    def run(self, args: Args) -> Args:
-        """Call the library, and return what the graph returns."""
-        outputs = iter(call_session(self.session, [args[index] for index in self.inputs]))
-        return tuple(next(outputs) if constant is None else constant[0] for constant in self.constants)
 
 
 def _version(tensor: Tensor) -> int:
@@ -285,58 +173,18 @@ def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
-def _compare(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """Return the largest relative error of a library. Raises CannotCompile if it is wrong."""
-    if len(outputs) != len(expected):
-        raise CannotCompile(f"the library has {len(outputs)} outputs, and the graph {len(expected)}")
-    largest = 0.0
-    for output, right in zip(outputs, expected, strict=True):
-        if (output.shape, output.dtype) != (right.shape, right.dtype):
-            raise CannotCompile(
-                f"an output is {output.dtype} {tuple(output.shape)}, and in eager mode {right.dtype} "
-                f"{tuple(right.shape)}"
-            )
-        if not right.numel():
-            continue
-        wide = right.double()
-        error = float((output.double() - wide).abs().max() / wide.abs().max().clamp(min=1e-30))
-        if not error <= LARGEST_ERROR:
-            raise CannotCompile(f"the library computes something else: relative error {error:.0e}")
-        largest = max(largest, error)
-    return largest
-
-
-def _build(program: Any, folder: Path, options: Mapping[str, object]) -> None:
-    """Tune an exported program or look up its schedules; compile it into `folder`."""
-    wanted: Any = {"library": False, **options}  # it is compiled here
-    if not {"trials", "minutes", "mode"} & wanted.keys():
-        wanted["mode"] = ZERO_SHOT
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".new-", dir=folder.parent) as parent:
-        model, schedules = to_onnx(program, Path(parent, "graph.onnx")), Path(parent, "schedules")
-        job = tune(model, _target(), out=schedules, progress=lambda _: None, **wanted)
-        exported = read_schedule_directory(schedules, None)
-        (ready := Path(parent, "ready")).mkdir()
-        with local_model(model, exported) as whole_model:
-            library = whole_model.folder / LIBRARY
-            records, origin = exported.create_database_folder(whole_model.folder), exported.manifest
-            compiled = whole_model.compile(records, library, origin_in_manifest(origin))
-            copy_library(library, ready / LIBRARY)
-        report = job.status.finish_report
-        guesses = report.unmeasured_schedules.values() if report else ()
-        found = compiled.found - sum(guess.source is not Source.SAME for guess in guesses)
-        (ready / FIGURES).write_text(json.dumps([found, compiled.of]))
-        shutil.rmtree(folder, ignore_errors=True)
-        ready.rename(folder)
-    kept = sorted(folder.parent.glob(f"*/{FIGURES}"), key=lambda path: -path.stat().st_mtime)
-    for path in kept[MOST_KEPT:]:
-        shutil.rmtree(path.parent, ignore_errors=True)
-
-
-def _target() -> str:
-    """Return the target of this machine, on which the library will run."""
-    if settings().url is None:
-        return LOCAL
-    from mallorn.workers.device.detect_host import detect_target
-
-    return detect_target().text
+def _build(frozen: FrozenGraph, inputs: Args, file: Path, options: Mapping[str, Any]) -> None:
+    """Tune a graph or look up its schedules, and write its library to `file`."""
+    wanted = dict(options)
+    if not {"trials", "minutes"} & options.keys():
+        wanted.setdefault("mode", ZERO_SHOT)
+    # A service elsewhere must compile for this machine, not for one of its own.
+    target = detect_target().text if settings().url or current_url() else LOCAL
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".new-", dir=file.parent) as folder:
+        directory = Path(folder, "tuned")
+        wanted |= {"out": directory, "example_inputs": inputs, "progress": lambda _: None}
+        jobs.append(job := tune(frozen, target, **wanted))
+        if not (directory / LIBRARY).is_file():
+            raise InvalidModel(job.status.finish_report.no_library_reason)
+        (directory / LIBRARY).replace(file)

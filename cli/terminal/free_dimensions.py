@@ -6,28 +6,23 @@ from pathlib import Path
 import typer
 
 from mallorn.core.check_option_kwargs import OptionKwargs
-from mallorn.free_dimensions import find_free_inputs, refuse_free_dimensions
+from mallorn.free_dimensions import find_free_inputs, free_dimensions_error
 
 
-def fix_free_dimensions(file: Path, options: OptionKwargs, asks: bool = True) -> None:
-    """Ask for the sizes of free dimensions, and add the shapes to the options.
+def fix_free_dimensions(file: Path, options: OptionKwargs, asks: bool) -> None:
+    """Ask for the sizes of free dimensions, and add the inputs' shapes to the options.
 
-    Raises InvalidModel, with the options to type, where nobody can be asked.
+    Raises InvalidModel, with the options to type, unless `asks` and there is a terminal.
     """
-    if asks and sys.stdin.isatty() and sys.stderr.isatty() and not options.get("dynamic"):
-        shapes = dict(options.get("input_shapes") or {})
-        sizes: dict[str, int] = {}
-        for name, shape in find_free_inputs(file).items():
-            if name in shapes:
-                continue
-            sizes_of_input = []
-            for axis, dim in enumerate(shape):
-                known = sizes.get(str(dim)) if dim != "?" else None
-                if isinstance(dim, str) and known is None:
-                    label = f"size of {dim if dim != '?' else f'dimension {axis}'} of input {name}"
-                    known = sizes[dim] = typer.prompt(label, default=1, type=int, err=True)
-                sizes_of_input.append(dim if isinstance(dim, int) else known or 1)
-            shapes[name] = sizes_of_input
-        if shapes:
-            options["input_shapes"] = shapes
-    refuse_free_dimensions(file, options)
+    free, sizes = find_free_inputs(file, options), dict[str, int]()
+    shapes = dict(options.get("input_shapes") or {})
+    if free and not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise free_dimensions_error(free, shapes)
+    for name, shape in free.items():
+        labels = [f"dimension {axis} of {name}" if size == "?" else size for axis, size in enumerate(shape)]
+        for label in labels:
+            if isinstance(label, str) and label not in sizes:
+                sizes[label] = typer.prompt(f"size of {label}", default=1, type=int, err=True)
+        shapes[name] = [label if isinstance(label, int) else sizes[label] for label in labels]
+    if free:
+        options["input_shapes"] = shapes

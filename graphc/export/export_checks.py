@@ -37,7 +37,6 @@ LARGEST_ERROR_HALF = {10: 4e-3, 16: 3e-2}
 # Field numbers in onnx.proto: a graph's outputs, a result's tensor type, its element type.
 _OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1
 _GRAPH_NODES, _FUNCTION_NODES = (protobuf_fields.GRAPH, 1), (25, 7)  # paths from the model
-_RELAX = b"RelaxModule"  # relax_modules.OPERATOR, which needs TVM
 _OPERATOR, _BRANCH_NODES = 4, (5, 6, 1)  # paths from a node
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
 _QUANTISED = (b"QuantizeLinear", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
@@ -106,10 +105,6 @@ def check_before_loading_tvm(manifest: ManifestFile, args: argparse.Namespace) -
         install = f"tvm-venv/bin/pip install -r {shlex.quote(str(requirements))}"
         command = shlex.join(["tvm-venv/bin/python", *sys.argv])
         raise Refused("; ".join(problems), f"python -m venv tvm-venv && {install}\n  {command}")
-    if args.check and is_relax_file(Path(args.model)):
-        raise Refused(
-            "onnxruntime cannot run a module of TVM", "mallorn compile MODEL --schedules DIR -o FILE --check"
-        )
     if args.check and importlib.util.find_spec("onnxruntime") is None:
         raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
     # TVM needs a compiler for linking; one next to this Python will do.
@@ -191,12 +186,6 @@ def is_quantised(model: Path) -> bool:
     """Return whether an ONNX file contains quantised operators."""
     with _mapped(model) as view:
         return _has_any(_operator_names(view), _QUANTISED)
-
-
-def is_relax_file(model: Path) -> bool:
-    """Return whether an ONNX file contains a module of TVM, which only TVM can run."""
-    with _mapped(model) as view:
-        return _RELAX in _operator_names(view)
 
 
 @contextmanager

@@ -1,69 +1,80 @@
-"""Relax modules and TIR functions that came in an ONNX file, as the text of its one node.
+"""Relax modules and tensor functions of TVM that arrive as the one node of an ONNX file.
 
-So they pass through everything that stores and sends models: inputs and outputs are those
-of the file, in order, and the operator `RelaxModule` of the domain `mallorn.relax` has the JSON
-that `tvm.ir.save_json` wrote as its attribute `json`.
+The node's operator is `RelaxModule` of the domain `mallorn.relax`, and its attribute `json` is
+the text that `tvm.ir.save_json` wrote. That must be trusted or checked before it is loaded.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tvm
-from onnx import ModelProto
+from onnx import ModelProto, helper
 from tvm import relax
 
 DOMAIN, OPERATOR, TEXT = "mallorn.relax", "RelaxModule", "json"
 
 
 def module_text(model: ModelProto) -> str | None:
-    """Return the JSON of the module in an ONNX model; None if it is a usual model."""
+    """Return the JSON of the module in an ONNX file; None if it is an ordinary model."""
     nodes = model.graph.node
     if len(nodes) != 1 or (nodes[0].domain, nodes[0].op_type) != (DOMAIN, OPERATOR):
         return None
     return next((str(a.s, "utf-8") for a in nodes[0].attribute if a.name == TEXT), "")
 
 
-def load(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """Return the module, with a Relax `main` and free dimensions bound by `shapes`.
+def load_module(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> Any:
+    """Return the module with a Relax `main`, and with free dimensions bound by `shapes`.
 
-    The text must be trusted or checked. Raises ValueError if the module has another form
-    than the file says.
+    Raises ValueError, or an error of TVM, if it has no `main`.
     """
-    mod = tvm.ir.load_json(module_text(model))
-    if len(mod.functions) == 1 and isinstance(
-        function := next(iter(mod.functions.values())), tvm.tirx.PrimFunc
-    ):
-        mod = _call_function(function, [value.name for value in model.graph.input])
-    if "main" not in [variable.name_hint for variable in mod.functions]:
-        raise ValueError("the module has no function main")
-    parameters = mod["main"].params
-    if len(parameters) != len(model.graph.input):
-        raise ValueError("main takes other inputs than the file has")
+    mod = tvm.ir.load_json(text := module_text(model) or "")
+    [*functions] = mod.functions.values()
+    if len(functions) == 1 and isinstance(functions[0], tvm.tirx.PrimFunc):
+        mod = _call_function(functions[0], text)
     sizes: dict[str, int] = {}
-    for value, parameter in zip(model.graph.input, parameters, strict=True):
-        for dim, size in zip(parameter.ty.shape or (), shapes.get(value.name, ()), strict=False):
+    for parameter in mod["main"].params:
+        for dim, size in zip(parameter.ty.shape, shapes.get(parameter.name, ()), strict=False):
             if not isinstance(dim, tvm.tirx.IntImm) and sizes.setdefault(str(dim), size) != size:
                 raise ValueError(f"the dimension {dim} has two sizes")
     return relax.transform.BindSymbolicVars(sizes, "main")(mod) if sizes else mod
 
 
-def _call_function(function: Any, inputs: Sequence[str]) -> Any:
-    """Return a module whose `main` calls a TIR function; parameters that are no inputs are its outputs."""
-    parameters = [(str(parameter.name), parameter.ty) for parameter in function.params]
-    if [name for name, _ in parameters[: len(inputs)]] != list(inputs):
-        raise ValueError("the outputs of a TIR function must be its last parameters")
-    variables = [relax.Var(name, _tensor(ty)) for name, ty in parameters[: len(inputs)]]
-    outputs = [_tensor(ty) for _, ty in parameters[len(inputs) :]]
+def declare_inputs_and_outputs(model: ModelProto) -> None:
+    """Add the inputs and outputs of a module's `main` to the file's graph; do nothing to an ordinary model.
+
+    Raises what `load_module` raises, and AttributeError if one is not a tensor.
+    """
+    if module_text(model) is None:
+        return
+    main = load_module(model, {})["main"]
+    results = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
+    inputs = [(parameter.name, parameter.ty) for parameter in main.params]
+    outputs = [(f"output_{index}", ty) for index, ty in enumerate(results)]
+    for values, specs in ((model.graph.input, inputs), (model.graph.output, outputs)):
+        for name, ty in specs:
+            kind = helper.np_dtype_to_tensor_dtype(np.dtype(str(ty.dtype)))
+            shape = [int(dim) if isinstance(dim, tvm.tirx.IntImm) else str(dim) for dim in ty.shape]
+            values.append(helper.make_tensor_value_info(name, kind, shape))
+
+
+def _call_function(function: Any, text: str) -> Any:
+    """Return a module whose `main` calls a tensor function (JSON: `text`), with what it writes as outputs."""
+    nodes = json.loads(text)["nodes"]
+    buffers = [nodes[node["data"]["buffer"]] for node in nodes if node["type"] == "tirx.BufferStore"]
+    written = {nodes[buffer["data"]["name"]]["data"] for buffer in buffers}
+    variables = [
+        relax.Var(buffer.name, relax.TensorType(buffer.ty.shape, str(buffer.ty.dtype)))
+        for buffer in function.params
+    ]
+    inputs = [variable for variable in variables if variable.name not in written]
+    outputs = [variable.ty for variable in variables if variable.name in written]
+    if variables[: len(inputs)] != inputs:
+        raise ValueError("the outputs of a tensor function must be its last parameters")
     builder = relax.BlockBuilder()
     # It becomes the callee of main, so it must not be exported by that name.
     callee = builder.add_func(function.without_attr("global_symbol"), "tensor_function")
-    with builder.function("main", variables):
-        with builder.dataflow():
-            call = relax.call_tir(callee, variables, outputs if len(outputs) > 1 else outputs[0])
-            result = builder.emit_output(call)
-        builder.emit_func_output(result)
+    with builder.function("main", inputs):
+        builder.emit_func_output(builder.emit(relax.call_tir(callee, inputs, outputs)))
     return builder.get()
-
-
-def _tensor(ty: Any) -> Any:
-    return relax.TensorType(list(ty.shape), str(ty.dtype.dtype if hasattr(ty.dtype, "dtype") else ty.dtype))

@@ -76,15 +76,14 @@ def decide_by_first_guesses(
     once.
 
     None if the tasks must be decided one by one: the job has trials or free dimensions, no
-    device can time the whole model, onnxruntime cannot load it, or the model with the
-    likeliest guesses does not compile or has wrong outputs.
+    device can time the whole model, or the model with the likeliest guesses does not
+    compile or has wrong outputs.
     """
     options, one_shape = stage.options, stage.graph_report.dynamic is None
     decides_inside = options.needs_measurements and options.contests == "inside" and not options.contention
     if stage.job.trials != 0 or not (decides_inside and one_shape):
         return None
-    placed_model = place_on_device(model) if model.whole_model.can_load(ONNXRUNTIME) else None
-    if placed_model is None:
+    if (placed_model := place_on_device(model)) is None:
         return None
     guesses: list[list[Winner]] = []  # of each task, the likeliest first
     losers: list[Contest] = []

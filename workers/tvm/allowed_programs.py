@@ -3,7 +3,8 @@
 Programs, traces and tuning records come from other people's datasets, logs and directories,
 and TVM compiles everything in them: calls of any C function, C or LLVM source in a pragma.
 This module parses both formats itself (the node graph that `tvm.ir.save_json` writes, and
-the JSON of a trace) and refuses everything that is not on one of its allow-lists.
+the JSON of a trace) and refuses everything that is not on one of its allow-lists. It checks
+Relax modules, which users submit as models, in the same way.
 
 LLVM IR is allowed only if it equals a function that this version's graph passes insert.
 """
@@ -25,10 +26,6 @@ from mallorn.graphc.quant import llvm_byte_dot_products, tile_instructions
 from mallorn.graphc.quant.llvm_byte_dot_products import build_block_dot_product, build_input_quantizer
 
 HINT: Final = "delete what you imported from a source that you do not trust   (docs/security.md)"
-NETWORK_HINT: Final = (
-    "only tensor operators and programs of loops are accepted, no calls of packed or external functions   "
-    "(docs/torch.md)"
-)
 MOST_NODES: Final = 1 << 20
 MOST_STEPS: Final = 1 << 14
 LARGEST: Final = 2**31  # extents, factors and lengths of vectors in a trace
@@ -44,11 +41,8 @@ NODES: Final = _LISTS["nodes"]
 _MAP_NODES: Final = frozenset(kind for kind in NODES if kind.startswith("prim.")) | _LISTS["nodes_of_maps"]
 _EXTERN, _PACKED = frozenset({"tirx.call_extern", "tirx.call_pure_extern"}), "tirx.tvm_call_packed"
 OPS: Final = _LISTS["operators"]
-_NETWORK_NODES: Final = NODES | _LISTS["nodes_of_networks"]
-_NETWORK_OPS: Final = OPS | {f"relax.{name}" for name in _LISTS["operators_of_networks"]}
-_RELAX_ATTRS: Final = re.compile(r"relax\.attrs\.\w{1,40}Attrs", re.ASCII)
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w{0,1000}", re.ASCII)
-_TENSOR: Final = struct.Struct("<QQiiiBBH")  # magic, reserved, device, number of dimensions, type
+_AXES: Final = _LISTS["axes_in_place"]
+_TENSOR: Final = struct.Struct("<QQiiiBBH")  # magic, reserved, device and its index, dimensions, type
 _TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
 _SORTS: Final = _LISTS["sorts"]
 _ATTRIBUTES: Final = _LISTS["attributes"]
@@ -96,19 +90,22 @@ class TraceRefused(InvalidRequest):
 def check_program(tir: str) -> None:
     """Raise Unschedulable unless a program (JSON) is one function of allowed operations."""
     try:
-        _Graph(tir, NODES).check_function()
+        (graph := _Graph(tir, NODES)).check_module()
+        if len(graph.of_kind("tirx.PrimFunc")) != 1:
+            raise ValueError("the program is not a module with one function")
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise Unschedulable(f"a stored program is refused: {_describe_error(error)}", hint=HINT) from None
 
 
 def check_network(text: str) -> None:
-    """Raise InvalidModel unless a Relax module (JSON) calls only allowed operators and its own programs."""
+    """Raise InvalidModel unless a Relax module (JSON) calls only allowed operators and its own functions."""
     try:
-        _Graph(text, _NETWORK_NODES, is_network=True).check_network()
-    except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise InvalidModel(
-            f"the module of TVM is refused: {_describe_error(error)}", hint=NETWORK_HINT
-        ) from None
+        (graph := _Network(text, _Network.nodes)).check_module()
+        for constant in graph.of_kind("ffi.Tensor"):
+            _check_tensor(constant)
+    except (LookupError, TypeError, ValueError, RecursionError, struct.error) as error:
+        hint = "leave out calls of packed and external functions   (docs/torch.md)"
+        raise InvalidModel(f"the module of TVM is refused: {_describe_error(error)}", hint=hint) from None
 
 
 def read_trace(trace: str) -> Any:
@@ -192,10 +189,13 @@ def _check_literals(value: Any, words: re.Pattern[str]) -> None:
 class _Graph:
     """An untrusted node graph, parsed from JSON in the format of `tvm.ir.save_json`."""
 
-    def __init__(self, text: str, allowed: Collection[str], is_network: bool = False) -> None:
-        self._is_network = is_network
-        self._operators = _NETWORK_OPS if is_network else OPS
-        self._attributes = _ATTRIBUTES | _LISTS["attributes_of_networks"] if is_network else _ATTRIBUTES
+    operators = OPS
+    attributes = _ATTRIBUTES
+    callees = frozenset({"ir.Op"})
+    call_attributes = frozenset({"None"})
+    symbols = re.compile("main")
+
+    def __init__(self, text: str, allowed: Collection[str]) -> None:
         graph = json.loads(text, object_pairs_hook=_json_object)
         self._nodes: list[Mapping[str, object]] = graph["nodes"]
         self._root: int = graph["root_index"]
@@ -205,13 +205,13 @@ class _Graph:
         if len(self._nodes) > MOST_NODES:
             raise ValueError(f"the program has {len(self._nodes)} nodes, more than {MOST_NODES}")
 
-    def check_function(self) -> None:
-        """Raise ValueError unless this is a module of one function with allowed calls."""
+    def check_module(self) -> None:
+        """Raise ValueError unless this is a module of functions with allowed calls."""
         self.check_nodes()
-        if self._kind(self._root) != "ir.IRModule" or len(self._of_kind("tirx.PrimFunc")) != 1:
-            raise ValueError("the program is not a module with one function")
+        if self._kind(self._root) != "ir.IRModule":
+            raise ValueError("the program is not a module")
         texts = set[str]()
-        for statement in self._of_kind("tirx.AttrStmt"):  # only pragmas that import LLVM IR of our passes
+        for statement in self.of_kind("tirx.AttrStmt"):  # only pragmas that import LLVM IR of our passes
             key = self._text(statement["attr_key"])
             if key != _IMPORT:
                 raise ValueError(f"the attribute {key} is not allowed")
@@ -221,9 +221,12 @@ class _Graph:
                 raise ValueError("the program holds LLVM code that no pass of this version writes")
             texts.add(text)
         defined = {name for text in texts for name in _DEFINITION.findall(text)}
-        for call in self._of_kind("ir.Call"):
-            if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
+        for call in self.of_kind("ir.Call"):
+            callee, attributes = self._kind(call["op"]), self._kind(call["attrs"])
+            if callee not in self.callees or attributes not in self.call_attributes:
                 raise ValueError("the program calls something that is not an operator")
+            if callee == "ir.GlobalVar":
+                continue
             operator = self._data(call["op"])
             if operator == "tirx.reinterpret" and self._kind(call["ty"]) != "ir.PrimType":
                 raise ValueError("the program uses a number as a memory address")
@@ -232,26 +235,16 @@ class _Graph:
             function = self._immediate(self._data(call["args"])[0])
             if function not in (_SORTS if operator == _PACKED else defined):
                 raise ValueError(f"the program calls {function}, which is not allowed")
-        for entries in self._of_kind("ffi.Map"):
+        for entries in self.of_kind("ffi.Map"):
             for key, value in zip(entries[::2], entries[1::2], strict=True):
                 if self._kind(key) == "ir.GlobalVar" or self._kind(value) == "ir.GlobalVar":
                     continue
                 name = self._text(key)
-                if (
-                    self._is_network
-                    and self._kind(value) in ("int", "ir.IntImm")
-                    and _IDENTIFIER.fullmatch(name)
-                ):
-                    continue  # a bound of a free dimension
-                if name not in self._attributes and not _OWN_KEY.fullmatch(name):
+                if name not in self.attributes and not _OWN_KEY.fullmatch(name):
                     raise ValueError(f"the attribute {name} is not allowed")
-                if (
-                    name == "global_symbol"
-                    and self._text(value) != "main"
-                    and not (self._is_network and _IDENTIFIER.fullmatch(self._text(value)))
-                ):
+                if name == "global_symbol" and not self.symbols.fullmatch(self._text(value)):
                     raise ValueError(f"it takes the symbol {self._text(value)}")
-        for name in self._of_kind("ffi.String"):
+        for name in self.of_kind("ffi.String"):
             # Some code generators write names into sources without escaping them.
             if name not in texts and not (_SAFE_NAME.fullmatch(name) and name.isprintable()):
                 raise ValueError(f"it has the name {name[:80]!r}")
@@ -259,9 +252,8 @@ class _Graph:
     def check_nodes(self) -> None:
         """Raise ValueError if a node is not of an allowed form or refers to a later node."""
         for index, node in enumerate(self._nodes):
-            kind, data = str(node["type"]), node.get("data")
-            is_allowed = kind in self._allowed or (self._is_network and _RELAX_ATTRS.fullmatch(kind))
-            if not is_allowed or node.keys() - {"type", "data"}:
+            kind, data = node["type"], node.get("data")
+            if kind not in self._allowed or node.keys() - {"type", "data"}:
                 raise ValueError(f"a node is a {kind}, which is not allowed")
             match data:
                 case dict():
@@ -270,18 +262,20 @@ class _Graph:
                             if name not in ("dtype", "out_dtype") or not _DTYPE.fullmatch(value):
                                 raise ValueError(f"a node at {index} has the text {value!r} as its {name}")
                         elif value is not None and not isinstance(value, float):
-                            is_axis = name.endswith("axis") and kind in _LISTS["axes_in_place"]
-                            minimum = -(2**63) if name in ("ndim", "value") or is_axis else 0
+                            is_axis = kind in _AXES and name.endswith("axis")
+                            minimum = -(2**63) if is_axis or name in ("ndim", "value") else 0
                             if not minimum <= value < 2**63:
                                 raise ValueError(f"a node at {index} has {value} as its {name}")
                 case list() if not all(isinstance(item, int) and 0 <= item < index for item in data):
                     raise ValueError("a node refers to a later node")
-                case str() if kind == "ir.Op" and data not in OPS:
+                case str() if kind == "DataType" and not _DTYPE.fullmatch(data):
+                    raise ValueError(f"the program has the type {data!r}")
+                case str() if kind == "ir.Op" and data not in self.operators:
                     raise ValueError(f"the program calls {data}, which is not allowed")
                 case int() if not -(2**63) <= data < 2**63:
                     raise ValueError("a whole number has more than 64 bits")
 
-    def _of_kind(self, kind: str) -> list[Any]:
+    def of_kind(self, kind: str) -> list[Any]:
         return [node["data"] for node in self._nodes if node["type"] == kind]
 
     def _node(self, index: int) -> Mapping[str, object]:
@@ -306,19 +300,26 @@ class _Graph:
         return self._text(self._data(index)["value"])
 
 
+class _Network(_Graph):
+    """An untrusted Relax module."""
+
+    nodes = NODES | _LISTS["nodes_of_networks"] | _LISTS["attributes_of_calls"]
+    operators = OPS | {f"relax.{name}" for name in _LISTS["operators_of_networks"]}
+    attributes = _ATTRIBUTES | _LISTS["attributes_of_networks"]
+    callees = frozenset({"ir.Op", "ir.GlobalVar"})
+    call_attributes = _LISTS["attributes_of_calls"] | {"None"}
+    symbols = _NAME
+
+
 def _check_tensor(text: str) -> None:
-    """Raise ValueError unless a constant has as many bytes as its header says."""
+    """Raise ValueError or struct.error unless a constant has as many bytes as its header says."""
     content = base64.b64decode(text, validate=True)
-    if len(content) < _TENSOR.size:
-        raise ValueError("a constant is cut short")
-    magic, _, kind, device, ndim, code, bits, lanes = _TENSOR.unpack_from(content)
-    if (magic, kind, device) != (_TENSOR_MAGIC, 1, 0) or not 0 <= ndim <= 64 or lanes != 1 or code > 6:
-        raise ValueError("a constant is no tensor of a CPU")
-    end = _TENSOR.size + 8 * (ndim + 1)
-    if len(content) < end:
-        raise ValueError("a constant is cut short")
-    *shape, size = struct.unpack_from(f"<{ndim + 1}q", content, _TENSOR.size)
-    if min(shape, default=0) < 0 or size != math.prod(shape) * -(-bits // 8) or len(content) != end + size:
+    magic, _, device, index, dimensions, code, bits, lanes = _TENSOR.unpack_from(content)
+    *shape, size = struct.unpack_from(f"<{dimensions + 1}q", content, _TENSOR.size)
+    has_numbers = code in (0, 1, 2, 4, 6) and bits in (8, 16, 32, 64) and min(shape, default=0) >= 0
+    if (magic, device, index, lanes) != (_TENSOR_MAGIC, 1, 0, 1) or not has_numbers:
+        raise ValueError("a constant is not a tensor of numbers")
+    if not size == math.prod(shape) * bits // 8 == len(content) - _TENSOR.size - 8 * (dimensions + 1):
         raise ValueError("a constant has another size than its shape")
 
 

@@ -159,10 +159,6 @@ class WholeModel:
         self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
         return path
 
-    def can_load(self, engine: str) -> bool:
-        """Return whether an engine can read the model; onnxruntime cannot read modules of TVM."""
-        return engine != ONNXRUNTIME or not is_relax_file(self.path)
-
     def engine(self, name: str) -> ModelEngine:
         """Return an idle engine process, or a new one that starts on demand. If the job
         uses a device, TVM's engines are models on it; onnxruntime runs on this host."""

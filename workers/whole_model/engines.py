@@ -42,13 +42,13 @@ def title(name: str) -> str:
 
 
 class Engines:
-    """The engines of one comparison that can load the model. Each is a process, or all TVM
-    engines share one device. An engine is dropped if `attempt` returns None for a step on it."""
+    """The engines of one comparison. Each is a process, or all TVM engines share one
+    device. An engine is dropped if `attempt` returns None for a step on it."""
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = raise_failures) -> None:
         self._model = model
         self._attempt = attempt
-        self._engines = {name: model.engine(name) for name in names if model.can_load(name)}
+        self._engines = {name: model.engine(name) for name in names}
         self._ran: set[str] = set()  # engines that ran and saved their outputs
         self._large = False
         self.own_error: float | None = None  # of onnxruntime with a quantised file
