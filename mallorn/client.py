@@ -10,7 +10,7 @@ import httpx
 
 from mallorn.core.address_checks import check_own_service
 from mallorn.core.api_keys import OwnerAction
-from mallorn.core.check_option_kwargs import OptionKwargs
+from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
@@ -18,11 +18,10 @@ from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
-from mallorn.free_dimensions import find_free_inputs, free_dimensions_error
 from mallorn.http import Connection
 from mallorn.job import Job
 from mallorn.logins import current_url, key_of
-from mallorn.model_upload import ModelUpload, Progress, Uploader
+from mallorn.model_upload import ModelUpload, Progress, Uploader, find_free_inputs
 from mallorn.onnx_export import as_onnx
 from mallorn.wording.format_values import short_name
 

@@ -26,10 +26,10 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
     torch.export. A torch module's weights of over 1 GiB go to a second file. Raises
     MissingPackage without an exporter, and InvalidModel.
     """
-    if _is_module(model):
+    torch, tvm = sys.modules.get("torch"), sys.modules.get("tvm")
+    if torch is not None and isinstance(model, torch.nn.Module):
         _export_torch(model, example_inputs, dynamic_shapes, Path(file))
         return Path(file)
-    tvm = sys.modules.get("tvm")
     if tvm is not None and isinstance(model, tvm.IRModule | tvm.tirx.PrimFunc):
         module = model if isinstance(model, tvm.IRModule) else tvm.IRModule({"main": model})
         _write_tvm(tvm.ir.save_json(module), Path(file))
@@ -78,12 +78,6 @@ def find_model_file(model: str | Path) -> Path:
     if not file.stat().st_size:
         raise InvalidModel(f"the file {str(file)!r} is empty", hint="give the path of an .onnx file")
     return file
-
-
-def _is_module(model: Any) -> bool:
-    """Return whether the model is a torch module, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:

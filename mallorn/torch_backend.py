@@ -43,7 +43,7 @@ class EagerFallback(RuntimeWarning):
 
 
 def compile_graph(
-    graph: fx.GraphModule, example_inputs: Args, options: Mapping[str, Any] | None = None
+    graph: fx.GraphModule, example_inputs: Args, options: Mapping[str, object] | None = None
 ) -> Callable[..., Any]:
     """Return a function that runs a graph, for dynamo.
 
@@ -81,11 +81,23 @@ class FrozenGraph(torch.nn.Module):
         args |= zip(self.inputs, tensors, strict=True)
         return tuple(value for value in self.graph(*args.values()) if isinstance(value, Tensor))
 
+    def content_key(self, *origin: object) -> str:
+        """Return a hash of the graph, its constants, the shapes of its inputs and `origin`."""
+        digest = sha256(repr(origin).encode())
+        for name, part in self.graph.named_modules():
+            digest.update(f"{name} {getattr(part, 'code', part)}".encode())
+        for index, value in enumerate((*self.args, *self.graph.parameters(), *self.graph.buffers())):
+            is_tensor = isinstance(value, Tensor)
+            digest.update(repr((value.dtype, value.shape) if is_tensor else value).encode())
+            if is_tensor and index not in self.inputs:
+                digest.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
 
 class CompiledGraph:
     """A graph that is compiled at its first call, and again for other weights or sizes."""
 
-    def __init__(self, graph: fx.GraphModule, example_inputs: Args, options: Mapping[str, Any]) -> None:
+    def __init__(self, graph: fx.GraphModule, example_inputs: Args, options: Mapping[str, object]) -> None:
         self._graph, self._options = graph, options
         self._eager: Callable[..., Any] | None = None
         # By sizes and weights: library, outputs (`Tensor` for tensors), and the weights, to keep their ids.
@@ -102,7 +114,9 @@ class CompiledGraph:
 
     def __call__(self, *args: Any) -> Any:
         sizes = (arg.shape if isinstance(arg, Tensor) else arg for arg in args)
-        key = (*sizes, *((id(args[index]), _version(args[index])) for index in self._weights))
+        weights = [args[index] for index in self._weights]
+        # Torch counts changes in place, but not those of inference tensors.
+        key = (*sizes, *((id(weight), weight.is_inference() or weight._version) for weight in weights))
         if key not in self._libraries:
             if self._eager is not None:
                 return self._eager(*args)
@@ -139,52 +153,35 @@ class CompiledGraph:
             raise InvalidModel(f"it was compiled {MOST_LIBRARIES} times, for other sizes or weights")
         frozen, outputs = self.freeze(args)
         inputs = tuple(frozen.args[index] for index in self._inputs)
-        folder = settings().data_dir.expanduser() / "torch"
-        file = folder / f"{self._content_key(frozen)}.so"
+        folder, url = settings().data_dir.expanduser() / "torch", settings().url or current_url()
+        origin = VERSION, torch.__version__, read_host_facts()["host_class"], url
+        file = folder / f"{frozen.content_key(*origin, *sorted(self._options.items()))}.so"
         if not file.is_file():
-            _build(frozen, inputs, file, self._options)
+            build_library(frozen, inputs, file, self._options)
         file.touch()
         for old in sorted(folder.glob("*.so"), key=lambda path: -path.stat().st_mtime)[MOST_FILES:]:
             old.unlink(missing_ok=True)
         library = TunedModule(file)
-        expected = [value for value in outputs if isinstance(value, Tensor)]
-        for output, value in zip(library.run(*inputs), expected, strict=True):
+        results = [value for value in outputs if isinstance(value, Tensor)]
+        for output, value in zip(library.run(*inputs), results, strict=True):
             limit = LARGEST_ERROR * float(value.double().abs().max()) if value.numel() else 0.0
             torch.testing.assert_close(output, value, rtol=0, atol=limit, msg="the library is wrong")
         constants = [Tensor if isinstance(value, Tensor) else value for value in outputs]
         return library, constants, [args[index] for index in self._weights]
 
-    def _content_key(self, frozen: FrozenGraph) -> str:
-        """Return a hash of everything that determines the library."""
-        origin = VERSION, torch.__version__, read_host_facts()["host_class"], settings().url or current_url()
-        digest = sha256(repr((origin, sorted(self._options.items()))).encode())
-        for name, part in self._graph.named_modules():
-            digest.update(f"{name} {getattr(part, 'code', part)}".encode())
-        for index, value in enumerate((*frozen.args, *self._graph.parameters(), *self._graph.buffers())):
-            is_tensor = isinstance(value, Tensor)
-            digest.update(repr((value.dtype, value.shape) if is_tensor else value).encode())
-            if is_tensor and index not in self._inputs:
-                digest.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().data)
-        return digest.hexdigest()
 
-
-def _version(tensor: Tensor) -> int:
-    """Return the number of in-place changes; torch does not count those of inference tensors."""
-    return 0 if tensor.is_inference() else int(tensor._version)
-
-
-def _build(frozen: FrozenGraph, inputs: Args, file: Path, options: Mapping[str, Any]) -> None:
+def build_library(frozen: FrozenGraph, inputs: Args, file: Path, options: Mapping[str, object]) -> None:
     """Tune a graph or look up its schedules, and write its library to `file`."""
-    wanted = dict(options)
+    job_options: Any = dict(options)
     if not {"trials", "minutes"} & options.keys():
-        wanted.setdefault("mode", ZERO_SHOT)
+        job_options.setdefault("mode", ZERO_SHOT)
     # A service elsewhere must compile for this machine, not for one of its own.
     target = detect_target().text if settings().url or current_url() else LOCAL
     file.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".new-", dir=file.parent) as folder:
         directory = Path(folder, "tuned")
-        wanted |= {"out": directory, "example_inputs": inputs, "progress": lambda _: None}
-        jobs.append(job := tune(frozen, target, **wanted))
+        job_options |= {"out": directory, "example_inputs": inputs, "progress": lambda _: None}
+        jobs.append(job := tune(frozen, target, **job_options))
         if not (directory / LIBRARY).is_file():
             raise InvalidModel(job.status.finish_report.no_library_reason)
         (directory / LIBRARY).replace(file)

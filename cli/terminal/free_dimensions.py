@@ -5,8 +5,8 @@ from pathlib import Path
 
 import typer
 
-from mallorn.core.check_option_kwargs import OptionKwargs
-from mallorn.free_dimensions import find_free_inputs, free_dimensions_error
+from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
+from mallorn.model_upload import find_free_inputs
 
 
 def fix_free_dimensions(file: Path, options: OptionKwargs, asks: bool) -> None:

@@ -63,13 +63,13 @@ def _call_function(function: Any, text: str) -> Any:
     """Return a module whose `main` calls a tensor function (JSON: `text`), with what it writes as outputs."""
     nodes = json.loads(text)["nodes"]
     buffers = [nodes[node["data"]["buffer"]] for node in nodes if node["type"] == "tirx.BufferStore"]
-    written = {nodes[buffer["data"]["name"]]["data"] for buffer in buffers}
+    stored_names = {nodes[buffer["data"]["name"]]["data"] for buffer in buffers}
     variables = [
         relax.Var(buffer.name, relax.TensorType(buffer.ty.shape, str(buffer.ty.dtype)))
         for buffer in function.params
     ]
-    inputs = [variable for variable in variables if variable.name not in written]
-    outputs = [variable.ty for variable in variables if variable.name in written]
+    inputs = [variable for variable in variables if variable.name not in stored_names]
+    outputs = [variable.ty for variable in variables if variable.name in stored_names]
     if variables[: len(inputs)] != inputs:
         raise ValueError("the outputs of a tensor function must be its last parameters")
     builder = relax.BlockBuilder()

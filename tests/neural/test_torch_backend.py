@@ -42,7 +42,7 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Any
         module = torch.export.export(frozen, inputs).module()
         graphs[file] = Session(module, *map(str, range(len(inputs))))
 
-    monkeypatch.setattr(torch_backend, "_build", build)
+    monkeypatch.setattr(torch_backend, "build_library", build)
     monkeypatch.setattr(torch_module, "Session", graphs.__getitem__)
     monkeypatch.setattr(torch_backend, "_reasons", set())
     monkeypatch.setattr(torch_backend, "settings", lambda: SimpleNamespace(data_dir=tmp_path, url=None))

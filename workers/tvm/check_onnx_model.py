@@ -39,19 +39,16 @@ def read_model(path: str | Path) -> ModelProto:
             _check(model)
         else:
             check_network(text)
-            _declare(model)
+            try:
+                relax_modules.declare_inputs_and_outputs(model)
+            except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+                message = f"the module of TVM has no main that takes and returns tensors: {error}"
+                raise InvalidModel(message) from None
     except (DecodeError, TypeError, UnicodeDecodeError):  # invalid names are read as bytes
         raise _unreadable(file) from None
     except weights.Missing as error:
         raise InvalidModel(str(error), hint=TOGETHER) from None
     return model
-
-
-def _declare(model: ModelProto) -> None:
-    try:
-        relax_modules.declare_inputs_and_outputs(model)
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise InvalidModel(f"the module of TVM has no main that takes and returns tensors: {error}") from None
 
 
 def graph_inputs(graph: GraphProto) -> list[Any]:

@@ -12,10 +12,10 @@ import tvm
 from onnx import GraphProto, ModelProto, NodeProto, shape_inference
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from mallorn.core.check_option_kwargs import free_dimensions_error
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import TensorSpec
-from mallorn.free_dimensions import free_dimensions_error
 from mallorn.graphc.export import compile_network as stock
 from mallorn.graphc.onnx.relax_modules import load_module, module_text
 from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths

@@ -8,8 +8,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mallorn.cli.terminal import free_dimensions as on_terminal
 from mallorn.client import Client
+from mallorn.core.check_option_kwargs import free_dimensions_error
 from mallorn.core.errors import InvalidModel
-from mallorn.free_dimensions import find_free_inputs, free_dimensions_error
+from mallorn.model_upload import find_free_inputs
 
 
 @pytest.fixture
