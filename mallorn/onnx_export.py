@@ -119,7 +119,9 @@ def _write_tvm(text: str, file: Path) -> None:
         hint = "write it by   open('module.json', 'w').write(tvm.ir.save_json(module))"
         raise InvalidModel("this JSON is not a module of TVM", hint=hint)
     node = onnx.helper.make_node("RelaxModule", [], ["outputs"], domain="mallorn.relax", json=text)
-    model = onnx.helper.make_model(onnx.helper.make_graph([node], "module", [], []), ir_version=8)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("mallorn.relax", 1)]
+    graph = onnx.helper.make_graph([node], "module", [], [])
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
     file.write_bytes(model.SerializeToString())
 
 

@@ -1,8 +1,8 @@
 """The backend of `torch.compile(model, backend="mallorn")`.
 
 Each graph that dynamo captures is tuned as `mallorn.tune` tunes a module, so that its
-workloads have the same keys; by default in a job without trials, which looks up the service's
-known schedules. Calls run the job's library. A graph without a library runs eagerly.
+workloads have the same keys; by default in a job of the mode `one-shot`, which looks up the
+service's known schedules. Calls run the job's library. A graph without one runs eagerly.
 """
 
 import warnings
@@ -18,7 +18,6 @@ from torch import Tensor, fx
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.settings import settings
-from mallorn.core.states import ZERO_SHOT
 from mallorn.core.targets import LOCAL
 from mallorn.core.values.manifest import LIBRARY
 from mallorn.core.version import VERSION
@@ -174,7 +173,7 @@ def build_library(frozen: FrozenGraph, inputs: Args, file: Path, options: Mappin
     """Tune a graph or look up its schedules, and write its library to `file`."""
     job_options: Any = dict(options)
     if not {"trials", "minutes"} & options.keys():
-        job_options.setdefault("mode", ZERO_SHOT)
+        job_options.setdefault("mode", "one-shot")
     # A service elsewhere must compile for this machine, not for one of its own.
     target = detect_target().text if settings().url or current_url() else LOCAL
     file.parent.mkdir(parents=True, exist_ok=True)
