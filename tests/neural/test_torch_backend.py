@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from mallorn import torch_backend, torch_module
+from mallorn.job import Job
 from mallorn.torch_backend import EagerFallback, compile_graph
 from mallorn.torch_module import TunedModule
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 class Session:
     """Runs a module instead of a library."""
 
-    def __init__(self, module: nn.Module, *names: str) -> None:
+    def __init__(self, module: Callable[..., Any], *names: str) -> None:
         self._module = module
         self.inputs = [SimpleNamespace(name=name) for name in names]
 
@@ -144,3 +145,18 @@ def test_a_tuned_module_takes_inputs_by_position_and_by_name(monkeypatch: pytest
     for args, kwargs in (((a,), {}), ((a, b, b), {}), ((a, b), {"b": b})):
         with pytest.raises(TypeError, match="the model takes"):
             module(*args, **kwargs)
+
+
+def test_the_module_of_a_job_calls_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def session(library: Path) -> Session:
+        assert library.read_bytes() == b"library"
+        return Session(lambda a: (a * 2, a + 1), "a")
+
+    def library(self: Job, path: Path) -> Path:
+        path.write_bytes(b"library")
+        return path
+
+    monkeypatch.setattr(torch_module, "Session", session)
+    monkeypatch.setattr(Job, "library", library)
+    doubled, more = Job.module(Job.__new__(Job))(torch.ones(3))
+    assert torch.equal(doubled, more)

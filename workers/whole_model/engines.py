@@ -49,8 +49,9 @@ class Engines:
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = raise_failures) -> None:
         self._model = model
         self._attempt = attempt
-        has_reference = not is_relax_file(model.path)
-        self._engines = {name: model.engine(name) for name in names if name != ONNXRUNTIME or has_reference}
+        if is_relax_file(model.path):
+            names = [name for name in names if name != ONNXRUNTIME]
+        self._engines = {name: model.engine(name) for name in names}
         self._ran: set[str] = set()  # engines that ran and saved their outputs
         self._large = False
         self.own_error: float | None = None  # of onnxruntime with a quantised file

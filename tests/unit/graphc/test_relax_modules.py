@@ -11,6 +11,7 @@ import tvm
 from tvm import relax, te
 
 from mallorn.core.errors import InvalidModel
+from mallorn.graphc.export.export_checks import is_relax_file
 from mallorn.onnx_export import as_onnx, to_onnx
 from mallorn.workers.tvm.extract_tasks import extract
 from mallorn.workers.tvm.graph_recipes import TUNED, stored_recipe
@@ -41,6 +42,7 @@ def function() -> Any:
 def test_a_file_of_a_module_is_imported_with_its_inputs(tmp_path: Path) -> None:
     (file := tmp_path / "net.json").write_text(tvm.ir.save_json(network()))
     with as_onnx(file) as model:
+        assert is_relax_file(model)
         imported = load_network(model)
     assert [(spec.name, spec.dtype, spec.shape) for spec in imported.inputs] == [("x", "float32", [4, 256])]
     assert [(spec.name, spec.shape) for spec in imported.outputs] == [("output_0", [4, 8])]
