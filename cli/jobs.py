@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from mallorn.cli.find_client_and_job import (
 )
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
+from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.job_options import AutoOption, EffortOptions, JobFlags, LabelOption, limit_trials
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import (
@@ -46,6 +47,7 @@ from mallorn.core.labels import format_labels, parse_labels
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
+from mallorn.onnx_export import as_onnx
 from mallorn.progress_lines import FirstVersion
 from mallorn.results.speedup import compare_with_onnxruntime
 from mallorn.wording.describe_results import (
@@ -115,8 +117,10 @@ def submit(
     job_name = name or (file.stem if file.is_file() else None)
     labels = parse_labels(label or ())
     effort = limit_trials(effort, auto, options)
-    with client(*place) as api:
-        model_id = upload_with_bar(api, model)
+    with client(*place) as api, as_onnx(file) if file.is_file() else nullcontext(model) as upload:
+        if file.is_file():
+            fix_free_dimensions(Path(upload), options, asks=not as_json)
+        model_id = upload_with_bar(api, str(upload))
         job = api.tune(model_id, *effort, job_name, priority, labels=labels, **options)
     if as_json:
         print_json(job.body)

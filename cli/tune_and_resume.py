@@ -12,6 +12,7 @@ import typer
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_tuned_job
+from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.job_options import (
     AutoOption,
     EffortOptions,
@@ -86,6 +87,7 @@ def tune(
         check_option_kwargs(options)
         check_host((place.data or Settings().data_dir).expanduser().absolute())
     with interrupt_on_signals(), as_onnx(model) as file:
+        fix_free_dimensions(file, options, asks=not as_json)
         check_model(directory, lambda: model_id_of(file), force)
         with out_directory(directory), connected_stack(*place) as stack:
             resume_options = _resume_options(out, place, force)

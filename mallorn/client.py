@@ -10,7 +10,7 @@ import httpx
 
 from mallorn.core.address_checks import check_own_service
 from mallorn.core.api_keys import OwnerAction
-from mallorn.core.check_option_kwargs import OptionKwargs
+from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
@@ -21,7 +21,7 @@ from mallorn.dataframes import frame
 from mallorn.http import Connection
 from mallorn.job import Job
 from mallorn.logins import current_url, key_of
-from mallorn.model_upload import ModelUpload, Progress, Uploader
+from mallorn.model_upload import ModelUpload, Progress, Uploader, find_free_inputs
 from mallorn.onnx_export import as_onnx
 from mallorn.wording.format_values import short_name
 
@@ -101,9 +101,14 @@ class Client:
         torch.export takes them, if the option `dynamic` gives ranges. `labels` are values
         by key, empty for a label without a value.
         """
-        is_id = isinstance(model, str) and is_model_id(model)
+        model_id = model
+        if not (isinstance(model, str) and is_model_id(model)):
+            with as_onnx(model, example_inputs, dynamic_shapes) as file:
+                if free := find_free_inputs(file, options):
+                    raise free_dimensions_error(free, options.get("input_shapes"))
+                model_id = self.upload(file, progress).id
         body = {
-            "model_id": model if is_id else self.upload(model, progress, example_inputs, dynamic_shapes).id,
+            "model_id": model_id,
             "target": target,
             "trials": trials,
             "minutes": minutes,

@@ -27,6 +27,8 @@ from mallorn.results.decision_summary import add_total_latencies
 if TYPE_CHECKING:
     import pandas
 
+    from mallorn.torch_module import TunedModule
+
 LOOK_SEC: Final = 1.0  # least seconds between two refreshes, however many events arrive
 ROUNDS_A_PAGE: Final = 500
 RECORDS_A_PAGE: Final = 500
@@ -240,6 +242,17 @@ class Job:
             message = f"cannot write the library to {file}: {error.strerror}"
             raise InvalidRequest(message, hint=f"mallorn fetch {self.id} --library --out OTHER_DIR") from None
         return file
+
+    def module(self) -> "TunedModule":
+        """Download the library; return a `torch.nn.Module` that calls it on this machine.
+
+        Raises what `library` raises, MissingPackage without torch or mallorn_runtime, and
+        LibraryRefused of mallorn_runtime if this machine cannot run the library.
+        """
+        from mallorn.torch_module import TunedModule
+
+        with TemporaryDirectory(prefix="mallorn-") as folder:  # a library that is loaded needs no file
+            return TunedModule(self.library(Path(folder, LIBRARY)))
 
     def fetch(self, directory: str | Path) -> Path:
         """Download the schedules and, if the job stored one, the library `model.so`.

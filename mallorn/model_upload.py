@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
+from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
 from mallorn.core.errors import Forbidden, InvalidModel, NotFound, TooMany, Unavailable
 from mallorn.core.storable_json import TOLD, quote_untrusted
@@ -26,10 +27,10 @@ PART_TIMEOUT_SEC: Final = 120.0  # for a connection that stalls
 PATIENCE_SEC: Final = 300.0
 LOOK_EVERY_SEC: Final = 2.0
 # Numbers of fields in onnx.proto.
-IR_VERSION, GRAPH = 1, 7
-INITIALIZER: Final = 5
-EXTERNAL_DATA: Final = 13
-KEY, VALUE = 1, 2
+IR_VERSION, GRAPH, INITIALIZER, INPUT = 1, 7, 5, 11
+TENSOR_NAME, EXTERNAL_DATA, KEY, VALUE = 8, 13, 1, 2
+INPUT_NAME, SIZE, SIZE_NAME = 1, 1, 2
+DIMENSION: Final = (2, 1, 2, 1)  # path from an input: its type, the tensor's type, its shape
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 WIDTHS: Final = {FIXED64: 8, FIXED32: 4}
 
@@ -211,10 +212,14 @@ def check_onnx_file(file: Path) -> list[str]:
             if foreign:
                 hint = foreign.hint.replace("MODEL", str(file))
                 raise InvalidModel(f"{str(file)!r} is {foreign.name}, not ONNX", hint=hint)
-            top = list(fields(data, 0, len(data)))
-            graphs = [field for field in top if (field.number, field.kind) == (GRAPH, BYTES)]
-            if graphs and any(field.number == IR_VERSION for field in top):
-                return sorted({name for graph in graphs for name in _locations(data, graph)})
+            model, names = Field(0, BYTES, 0, len(data)), set[str]()
+            for entry in find_fields(data, model, GRAPH, INITIALIZER, EXTERNAL_DATA):
+                values = {part.number: data[part.start : part.end] for part in fields(data, entry)}
+                if values.get(KEY) == b"location":
+                    names.add(values.get(VALUE, b"").decode(errors="replace"))
+            kinds = {(part.number, part.kind) for part in fields(data, model)}
+            if {(IR_VERSION, VARINT), (GRAPH, BYTES)} <= kinds:
+                return sorted(names)
     except OSError as error:
         raise InvalidModel(f"cannot read {str(file)!r}: {error.strerror}", hint=f"ls -l {file}") from None
     except CutShort:
@@ -225,21 +230,45 @@ def check_onnx_file(file: Path) -> list[str]:
     raise InvalidModel(f"{str(file)!r} is not an ONNX model", hint="give the path of an .onnx file")
 
 
-def _locations(data: mmap.mmap, graph: Field) -> Iterator[str]:
-    for tensor in fields(data, graph.start, graph.end):
-        if (tensor.number, tensor.kind) != (INITIALIZER, BYTES):
-            continue
-        for entry in fields(data, tensor.start, tensor.end):
-            if (entry.number, entry.kind) == (EXTERNAL_DATA, BYTES):
-                pair = fields(data, entry.start, entry.end)
-                values = {field.number: data[field.start : field.end] for field in pair}
-                if values.get(KEY) == b"location":
-                    yield values.get(VALUE, b"").decode(errors="replace")
+def find_fields(data: mmap.mmap, parent: Field, *path: int) -> Iterator[Field]:
+    """Iterate over the fields of bytes at a path of numbers below `parent`. Raises NoProtobuf."""
+    for field in fields(data, parent):
+        if (field.number, field.kind) == (path[0], BYTES):
+            yield from find_fields(data, field, *path[1:]) if path[1:] else (field,)
 
 
-def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
+def find_free_inputs(file: Path, options: OptionKwargs) -> dict[str, list[int | str]]:
+    """Return the shapes of an ONNX file's inputs whose free dimensions `options` do not fix:
+    sizes, and names of free dimensions (`?` without one)."""
+    free: dict[str, list[int | str]] = {}
+    if options.get("dynamic"):
+        return free
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+
+        def text(field: Field) -> str:
+            return data[field.start : field.end].decode(errors="replace")
+
+        def size(dimension: Field) -> int | str:
+            parts = {field.number: field for field in fields(data, dimension)}
+            if SIZE in parts:
+                return _varint(data, parts[SIZE].start, parts[SIZE].end)[0] or "?"
+            return text(parts[SIZE_NAME]) or "?" if SIZE_NAME in parts else "?"
+
+        model = Field(0, BYTES, 0, len(data))
+        with suppress(NoProtobuf):  # the service says what is wrong with the file
+            fixed = {text(name) for name in find_fields(data, model, GRAPH, INITIALIZER, TENSOR_NAME)}
+            fixed.update(options.get("input_shapes") or ())
+            for value in find_fields(data, model, GRAPH, INPUT):
+                name = "".join(map(text, find_fields(data, value, INPUT_NAME)))
+                shape = [size(dimension) for dimension in find_fields(data, value, *DIMENSION)]
+                if name not in fixed and any(isinstance(item, str) for item in shape):
+                    free[name] = shape
+    return free
+
+
+def fields(data: mmap.mmap, parent: Field) -> Iterator[Field]:
     """Iterate over the fields of a protobuf message. Raises NoProtobuf if it is invalid."""
-    position = start
+    position, end = parent.start, parent.end
     while position < end:
         key, position = _varint(data, position, end)
         number, kind = key >> 3, key & 7

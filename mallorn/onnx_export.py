@@ -20,13 +20,19 @@ MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf allows 2 GB, which include the gra
 def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_shapes: Any = None) -> Path:
     """Convert a model to ONNX, for `Client.submit` and `mallorn compile`; return the path.
 
-    The model is a Keras or TFLite file, or a `torch.nn.Module` with its example inputs: a
-    tensor, a tuple of arguments, or a dictionary of named ones. `dynamic_shapes` marks the
-    dimensions that stay free, as for torch.export. A torch module's weights of over 1 GiB
-    go to a second file. Raises MissingPackage without an exporter, and InvalidModel.
+    The model is a Keras or TFLite file, an IRModule or a PrimFunc of TVM or the JSON file of
+    one, or a `torch.nn.Module` with its example inputs: a tensor, a tuple of arguments, or a
+    dictionary of named ones. `dynamic_shapes` marks the dimensions that stay free, as for
+    torch.export. A torch module's weights of over 1 GiB go to a second file. Raises
+    MissingPackage without an exporter, and InvalidModel.
     """
-    if _is_module(model):
+    torch, tvm = sys.modules.get("torch"), sys.modules.get("tvm")
+    if torch is not None and isinstance(model, torch.nn.Module):
         _export_torch(model, example_inputs, dynamic_shapes, Path(file))
+        return Path(file)
+    if tvm is not None and isinstance(model, tvm.IRModule | tvm.tirx.PrimFunc):
+        module = model if isinstance(model, tvm.IRModule) else tvm.IRModule({"main": model})
+        _write_tvm(tvm.ir.save_json(module), Path(file))
         return Path(file)
     convert = CONVERTERS.get(Path(model).suffix.lower())
     if convert is None:
@@ -42,10 +48,11 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
 
     Raises InvalidModel if a quick check finds no ONNX file, and what `to_onnx` raises.
     """
-    if not _is_module(model) and Path(model).suffix.lower() not in CONVERTERS:
+    is_path = isinstance(model, str | Path)
+    if is_path and Path(model).suffix.lower() not in CONVERTERS:
         yield ModelUpload.of(find_model_file(model)).model
         return
-    name = type(model).__name__ if _is_module(model) else Path(model).stem
+    name = Path(model).stem if is_path else type(model).__name__
     with TemporaryDirectory(prefix="mallorn-") as directory:
         file = Path(directory, file_name(name, ".onnx"))
         yield to_onnx(model, file, example_inputs, dynamic_shapes)
@@ -71,12 +78,6 @@ def find_model_file(model: str | Path) -> Path:
     if not file.stat().st_size:
         raise InvalidModel(f"the file {str(file)!r} is empty", hint="give the path of an .onnx file")
     return file
-
-
-def _is_module(model: Any) -> bool:
-    """Return whether the model is a torch module, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:
@@ -111,6 +112,19 @@ def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: P
         module.train(was_training)
 
 
+def _write_tvm(text: str, file: Path) -> None:
+    """Write the JSON of a module of TVM as an ONNX file of one node (graphc/onnx/relax_modules.py)."""
+    onnx = import_optional_module("onnx", "a module of TVM", "worker")
+    if '"ir.IRModule"' not in text:
+        hint = "write it by   open('module.json', 'w').write(tvm.ir.save_json(module))"
+        raise InvalidModel("this JSON is not a module of TVM", hint=hint)
+    node = onnx.helper.make_node("RelaxModule", [], ["outputs"], domain="mallorn.relax", json=text)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("mallorn.relax", 1)]
+    graph = onnx.helper.make_graph([node], "module", [], [])
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    file.write_bytes(model.SerializeToString())
+
+
 def _convert_tflite(model: Path, file: Path) -> None:
     import_optional_module("tensorflow", "a TFLite file", "tensorflow")
     tf2onnx = import_optional_module("tf2onnx.convert", "a TFLite file", "tensorflow")
@@ -128,4 +142,5 @@ CONVERTERS: Final[dict[str, Convert]] = {
     ".tflite": _convert_tflite,
     ".keras": _convert_keras,
     ".h5": _convert_keras,
+    ".json": lambda model, file: _write_tvm(model.read_text(errors="replace"), file),
 }

@@ -38,6 +38,7 @@ from mallorn.graphc.export.library_metadata import (
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
+from mallorn.graphc.onnx.relax_modules import declare_inputs_and_outputs, load_module, module_text
 from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths, reduce_weight_layouts
 
 Shapes = Mapping[str, Sequence[int]]  # by the name of an input
@@ -59,7 +60,8 @@ _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]{0,200}\], *\["(?!mallorn_)')
 def read_model(path: str) -> Any:
     """Read an ONNX file, leaving large weights on disk. Raises Refused if it is invalid."""
     try:
-        return onnx_file.read(path)
+        declare_inputs_and_outputs(model := onnx_file.read(path))
+        return model
     except (DecodeError, OSError, ValueError) as error:
         raise export_checks.Refused(
             f"{path} is not an ONNX model: {error}", "give the model that was tuned"
@@ -113,7 +115,10 @@ def import_tuned_size(model: Any, dynamic: Mapping[str, Any], point: Mapping[str
 
 
 def import_graph(model: Any, shapes: Shapes, target: Any) -> Any:
-    """Simplify an ONNX model with these input shapes and convert it to a Relax module."""
+    """Return an ONNX model with these input shapes as a Relax module: simplified and converted,
+    or loaded if it contains a module, which must be trusted or checked."""
+    if module_text(model) is not None:
+        return load_module(model, shapes)
     return convert_to_relax(simplify_onnx_model(model, shapes), shapes, target)
 
 

@@ -105,6 +105,8 @@ def check_before_loading_tvm(manifest: ManifestFile, args: argparse.Namespace) -
         install = f"tvm-venv/bin/pip install -r {shlex.quote(str(requirements))}"
         command = shlex.join(["tvm-venv/bin/python", *sys.argv])
         raise Refused("; ".join(problems), f"python -m venv tvm-venv && {install}\n  {command}")
+    if args.check and is_relax_file(Path(args.model)):
+        raise Refused("onnxruntime, which --check needs, cannot load a module of TVM", "leave out --check")
     if args.check and importlib.util.find_spec("onnxruntime") is None:
         raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
     # TVM needs a compiler for linking; one next to this Python will do.
@@ -180,6 +182,12 @@ def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
         except protobuf_fields.NoMessage:
             return 0.0
         return max((LARGEST_ERROR_HALF.get(kind or 0, 0.0) for kind in kinds), default=0.0)
+
+
+def is_relax_file(model: Path) -> bool:
+    """Return whether an ONNX file contains a module of TVM, which onnxruntime cannot load."""
+    with _mapped(model) as view:
+        return _has_any(_operator_names(view), (b"RelaxModule",))
 
 
 def is_quantised(model: Path) -> bool:

@@ -1,10 +1,11 @@
 """Job options as typed keyword arguments, and their checks before a job is submitted."""
 
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
 from pydantic import ValidationError
 
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import InvalidModel, InvalidRequest
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, check_name
 from mallorn.core.virtual_devices import check_measurer_options
@@ -100,3 +101,17 @@ def check_mode(options: JobOptions, trials: int | None = None, minutes: float | 
                 f"{option} is for jobs that measure candidates, and --mode {options.mode} measures none",
                 hint="mallorn tune MODEL --mode search   (or leave one of the two out)",
             )
+
+
+def free_dimensions_error(
+    free: Mapping[str, Sequence[int | str]], fixed: Mapping[str, Sequence[int]] | None
+) -> InvalidModel:
+    """Return an error with the options that fix the inputs `free`; `fixed` shapes are given already."""
+    texts = [f"{name} [{', '.join(map(str, shape))}]" for name, shape in free.items()]
+    bound = {name: [size if isinstance(size, int) else 1 for size in shape] for name, shape in free.items()}
+    hint = " ".join(f"--input-shape {name}:{','.join(map(str, shape))}" for name, shape in bound.items())
+    names = dict.fromkeys(size for shape in free.values() for size in shape if isinstance(size, str))
+    if "?" not in names:
+        hint += f"   or, for a range,  {' '.join(f'--dynamic {name}=1..64' for name in names)}"
+    message = f"these inputs have free dimensions: {'; '.join(texts)}"
+    return InvalidModel(message, hint=hint, suggest={"input_shapes": {**(fixed or {}), **bound}})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _EXPORT_TORCH: Final = "export the network it belongs to: torch.onnx.export(model, example, 'model.onnx')"
-_CODE: Final = "export the network as ONNX; TVM's own text forms are code and are not accepted"
+_CODE: Final = "code is not accepted; write the module as   tvm.ir.save_json(module)   to MODEL.json"
 _ANOTHER: Final = "give the path of an .onnx file"
 _SOURCE: Final = "give the ONNX file it was made from"
 _PICTURES: Final = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF"}
@@ -47,7 +47,7 @@ def foreign_format(data: bytes) -> Foreign | None:
         return Foreign(f"a picture ({picture})", _ANOTHER)
     head = data[:512].lstrip()
     if head[:1] in (b"{", b"["):
-        return Foreign("JSON (a Relax module?)", _CODE)
+        return _converted("JSON (a Relax module?)", ".json")
     if b"@I.ir_module" in data or b"tvm.script" in data or head.startswith((b"import ", b"from ", b"def ")):
         return Foreign("Python or TVMScript text", _CODE)
     if head.startswith(b"version https://git-lfs"):

@@ -3,13 +3,17 @@
 Programs, traces and tuning records come from other people's datasets, logs and directories,
 and TVM compiles everything in them: calls of any C function, C or LLVM source in a pragma.
 This module parses both formats itself (the node graph that `tvm.ir.save_json` writes, and
-the JSON of a trace) and refuses everything that is not on one of its allow-lists.
+the JSON of a trace) and refuses everything that is not on one of its allow-lists. It checks
+Relax modules, which users submit as models, in the same way.
 
 LLVM IR is allowed only if it equals a function that this version's graph passes insert.
 """
 
+import base64
 import json
+import math
 import re
+import struct
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
@@ -17,7 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from mallorn.core.errors import InvalidRequest, Unschedulable
+from mallorn.core.errors import InvalidModel, InvalidRequest, Unschedulable
 from mallorn.graphc.quant import llvm_byte_dot_products, tile_instructions
 from mallorn.graphc.quant.llvm_byte_dot_products import build_block_dot_product, build_input_quantizer
 
@@ -37,6 +41,9 @@ NODES: Final = _LISTS["nodes"]
 _MAP_NODES: Final = frozenset(kind for kind in NODES if kind.startswith("prim.")) | _LISTS["nodes_of_maps"]
 _EXTERN, _PACKED = frozenset({"tirx.call_extern", "tirx.call_pure_extern"}), "tirx.tvm_call_packed"
 OPS: Final = _LISTS["operators"]
+_AXES: Final = _LISTS["axes_in_place"]
+_TENSOR: Final = struct.Struct("<QQiiiBBH")  # magic, reserved, device and its index, dimensions, type
+_TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
 _SORTS: Final = _LISTS["sorts"]
 _ATTRIBUTES: Final = _LISTS["attributes"]
 _OWN_KEY: Final = re.compile(r"mallorn[_.]\w{1,40}", re.ASCII)
@@ -83,9 +90,22 @@ class TraceRefused(InvalidRequest):
 def check_program(tir: str) -> None:
     """Raise Unschedulable unless a program (JSON) is one function of allowed operations."""
     try:
-        _Graph(tir, NODES).check_function()
+        (graph := _Graph(tir, NODES)).check_module()
+        if len(graph.of_kind("tirx.PrimFunc")) != 1:
+            raise ValueError("the program is not a module with one function")
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise Unschedulable(f"a stored program is refused: {_describe_error(error)}", hint=HINT) from None
+
+
+def check_network(text: str) -> None:
+    """Raise InvalidModel unless a Relax module (JSON) calls only allowed operators and its own functions."""
+    try:
+        (graph := _Network(text, _Network.nodes)).check_module()
+        for constant in graph.of_kind("ffi.Tensor"):
+            _check_tensor(constant)
+    except (LookupError, TypeError, ValueError, RecursionError, struct.error) as error:
+        hint = "leave out calls of packed and external functions   (docs/torch.md)"
+        raise InvalidModel(f"the module of TVM is refused: {_describe_error(error)}", hint=hint) from None
 
 
 def read_trace(trace: str) -> Any:
@@ -169,6 +189,12 @@ def _check_literals(value: Any, words: re.Pattern[str]) -> None:
 class _Graph:
     """An untrusted node graph, parsed from JSON in the format of `tvm.ir.save_json`."""
 
+    operators = OPS
+    attributes = _ATTRIBUTES
+    callees = frozenset({"ir.Op"})
+    call_attributes = frozenset({"None"})
+    symbols = re.compile("main")
+
     def __init__(self, text: str, allowed: Collection[str]) -> None:
         graph = json.loads(text, object_pairs_hook=_json_object)
         self._nodes: list[Mapping[str, object]] = graph["nodes"]
@@ -179,13 +205,13 @@ class _Graph:
         if len(self._nodes) > MOST_NODES:
             raise ValueError(f"the program has {len(self._nodes)} nodes, more than {MOST_NODES}")
 
-    def check_function(self) -> None:
-        """Raise ValueError unless this is a module of one function with allowed calls."""
+    def check_module(self) -> None:
+        """Raise ValueError unless this is a module of functions with allowed calls."""
         self.check_nodes()
-        if self._kind(self._root) != "ir.IRModule" or len(self._of_kind("tirx.PrimFunc")) != 1:
-            raise ValueError("the program is not a module with one function")
+        if self._kind(self._root) != "ir.IRModule":
+            raise ValueError("the program is not a module")
         texts = set[str]()
-        for statement in self._of_kind("tirx.AttrStmt"):  # only pragmas that import LLVM IR of our passes
+        for statement in self.of_kind("tirx.AttrStmt"):  # only pragmas that import LLVM IR of our passes
             key = self._text(statement["attr_key"])
             if key != _IMPORT:
                 raise ValueError(f"the attribute {key} is not allowed")
@@ -195,9 +221,12 @@ class _Graph:
                 raise ValueError("the program holds LLVM code that no pass of this version writes")
             texts.add(text)
         defined = {name for text in texts for name in _DEFINITION.findall(text)}
-        for call in self._of_kind("ir.Call"):
-            if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
+        for call in self.of_kind("ir.Call"):
+            callee, attributes = self._kind(call["op"]), self._kind(call["attrs"])
+            if callee not in self.callees or attributes not in self.call_attributes:
                 raise ValueError("the program calls something that is not an operator")
+            if callee == "ir.GlobalVar":
+                continue
             operator = self._data(call["op"])
             if operator == "tirx.reinterpret" and self._kind(call["ty"]) != "ir.PrimType":
                 raise ValueError("the program uses a number as a memory address")
@@ -206,16 +235,16 @@ class _Graph:
             function = self._immediate(self._data(call["args"])[0])
             if function not in (_SORTS if operator == _PACKED else defined):
                 raise ValueError(f"the program calls {function}, which is not allowed")
-        for entries in self._of_kind("ffi.Map"):
+        for entries in self.of_kind("ffi.Map"):
             for key, value in zip(entries[::2], entries[1::2], strict=True):
                 if self._kind(key) == "ir.GlobalVar" or self._kind(value) == "ir.GlobalVar":
                     continue
                 name = self._text(key)
-                if name not in _ATTRIBUTES and not _OWN_KEY.fullmatch(name):
+                if name not in self.attributes and not _OWN_KEY.fullmatch(name):
                     raise ValueError(f"the attribute {name} is not allowed")
-                if name == "global_symbol" and self._text(value) != "main":
+                if name == "global_symbol" and not self.symbols.fullmatch(self._text(value)):
                     raise ValueError(f"it takes the symbol {self._text(value)}")
-        for name in self._of_kind("ffi.String"):
+        for name in self.of_kind("ffi.String"):
             # Some code generators write names into sources without escaping them.
             if name not in texts and not (_SAFE_NAME.fullmatch(name) and name.isprintable()):
                 raise ValueError(f"it has the name {name[:80]!r}")
@@ -230,20 +259,23 @@ class _Graph:
                 case dict():
                     for name, value in data.items():
                         if isinstance(value, str):
-                            if name != "dtype" or not _DTYPE.fullmatch(value):
+                            if name not in ("dtype", "out_dtype") or not _DTYPE.fullmatch(value):
                                 raise ValueError(f"a node at {index} has the text {value!r} as its {name}")
                         elif value is not None and not isinstance(value, float):
-                            minimum = -(2**63) if name in ("ndim", "value") else 0
+                            is_axis = kind in _AXES and name.endswith("axis")
+                            minimum = -(2**63) if is_axis or name in ("ndim", "value") else 0
                             if not minimum <= value < 2**63:
                                 raise ValueError(f"a node at {index} has {value} as its {name}")
                 case list() if not all(isinstance(item, int) and 0 <= item < index for item in data):
                     raise ValueError("a node refers to a later node")
-                case str() if kind == "ir.Op" and data not in OPS:
+                case str() if kind == "DataType" and not _DTYPE.fullmatch(data):
+                    raise ValueError(f"the program has the type {data!r}")
+                case str() if kind == "ir.Op" and data not in self.operators:
                     raise ValueError(f"the program calls {data}, which is not allowed")
                 case int() if not -(2**63) <= data < 2**63:
                     raise ValueError("a whole number has more than 64 bits")
 
-    def _of_kind(self, kind: str) -> list[Any]:
+    def of_kind(self, kind: str) -> list[Any]:
         return [node["data"] for node in self._nodes if node["type"] == kind]
 
     def _node(self, index: int) -> Mapping[str, object]:
@@ -266,6 +298,29 @@ class _Graph:
         if self._kind(index) != "ir.StringImm":
             raise ValueError("the program calls a function whose name is not a text")
         return self._text(self._data(index)["value"])
+
+
+class _Network(_Graph):
+    """An untrusted Relax module."""
+
+    nodes = NODES | _LISTS["nodes_of_networks"] | _LISTS["attributes_of_calls"]
+    operators = OPS | {f"relax.{name}" for name in _LISTS["operators_of_networks"]}
+    attributes = _ATTRIBUTES | _LISTS["attributes_of_networks"]
+    callees = frozenset({"ir.Op", "ir.GlobalVar"})
+    call_attributes = _LISTS["attributes_of_calls"] | {"None"}
+    symbols = _NAME
+
+
+def _check_tensor(text: str) -> None:
+    """Raise ValueError or struct.error unless a constant has as many bytes as its header says."""
+    content = base64.b64decode(text, validate=True)
+    magic, _, device, index, dimensions, code, bits, lanes = _TENSOR.unpack_from(content)
+    *shape, size = struct.unpack_from(f"<{dimensions + 1}q", content, _TENSOR.size)
+    has_numbers = code in (0, 1, 2, 4, 6) and bits in (8, 16, 32, 64) and min(shape, default=0) >= 0
+    if (magic, device, index, lanes) != (_TENSOR_MAGIC, 1, 0, 1) or not has_numbers:
+        raise ValueError("a constant is not a tensor of numbers")
+    if not size == math.prod(shape) * bits // 8 == len(content) - _TENSOR.size - 8 * (dimensions + 1):
+        raise ValueError("a constant has another size than its shape")
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:

@@ -12,8 +12,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
 from mallorn.core.errors import InvalidModel
 from mallorn.core.storable_json import quote_untrusted
-from mallorn.graphc.onnx import inline_functions, lower_contrib_operators, unroll_loops
+from mallorn.graphc.onnx import inline_functions, lower_contrib_operators, relax_modules, unroll_loops
 from mallorn.graphc.onnx import read_with_weights_on_disk as weights
+from mallorn.workers.tvm.allowed_programs import check_network
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"
@@ -34,7 +35,15 @@ def read_model(path: str | Path) -> ModelProto:
         model = weights.read(file)
         if not model.graph.node or not model.ir_version:
             raise _unreadable(file)
-        _check(model)
+        if (text := relax_modules.module_text(model)) is None:
+            _check(model)
+        else:
+            check_network(text)
+            try:
+                relax_modules.declare_inputs_and_outputs(model)
+            except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+                message = f"the module of TVM has no main that takes and returns tensors: {error}"
+                raise InvalidModel(message) from None
     except (DecodeError, TypeError, UnicodeDecodeError):  # invalid names are read as bytes
         raise _unreadable(file) from None
     except weights.Missing as error:

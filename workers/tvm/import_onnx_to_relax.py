@@ -12,10 +12,12 @@ import tvm
 from onnx import GraphProto, ModelProto, NodeProto, shape_inference
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from mallorn.core.check_option_kwargs import free_dimensions_error
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.onnx.relax_modules import load_module, module_text
 from mallorn.graphc.ranges import dispatch_by_shape, generalize_two_lengths
 from mallorn.workers.interfaces.model_compiler import Shapes
 from mallorn.workers.tvm.check_onnx_model import (
@@ -73,25 +75,23 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
                 f"input {name!r} has {len(inputs[name].dim)} dimensions, not {len(shape)}",
                 hint=f"the model declares {_describe_inputs(model.graph, [name])}",
             )
-    free = {n: s for n, s in inputs.items() if n not in shapes and any(not d.dim_value for d in s.dim)}
+    free = {
+        name: [dim.dim_value or dim.dim_param or "?" for dim in shape.dim]
+        for name, shape in inputs.items()
+        if name not in shapes and not all(dim.dim_value for dim in shape.dim)
+    }
     if free:
-        bound = {name: [dim.dim_value or 1 for dim in shape.dim] for name, shape in free.items()}
-        hints = [f"--input-shape {name}:{','.join(map(str, shape))}" for name, shape in bound.items()]
-        names = dict.fromkeys(d.dim_param for shape in free.values() for d in shape.dim if not d.dim_value)
-        if all(names):
-            hints.append(f"  or, for a range,  {' '.join(f'--dynamic {name}=1..64' for name in names)}")
-        raise InvalidModel(
-            f"these inputs have free dimensions: {_describe_inputs(model.graph, free)}",
-            hint=" ".join(hints),
-            suggest={"input_shapes": {**shapes, **bound}},
-        )
+        raise free_dimensions_error(free, shapes)
     try:
         # The importer prints before it raises, but stdout belongs to the child's protocol.
         with redirect_stdout(io.StringIO()), name_nodes_in_errors():
-            simple = stock.simplify_onnx_model(model, shapes)
-            refuse_unknown_operators(simple, stock.patch_importer_and_list_operators())
-            refuse_string_inputs(simple.graph)
-            mod = stock.convert_to_relax(simple, shapes, target)
+            if module_text(model) is None:
+                simple = stock.simplify_onnx_model(model, shapes)
+                refuse_unknown_operators(simple, stock.patch_importer_and_list_operators())
+                refuse_string_inputs(simple.graph)
+                mod = stock.convert_to_relax(simple, shapes, target)
+            else:
+                mod = load_module(model, shapes)
     except _REFUSALS as error:
         hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
         if shapes:

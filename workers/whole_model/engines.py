@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final, NoReturn, Protocol, Self, TypeVar
 
 from mallorn.core.values.finish_report import ModelLatency
+from mallorn.graphc.export.export_checks import is_relax_file
 from mallorn.results import speedup
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
-from mallorn.workers.whole_model.compiled_model import Loading, ModelEngine, WholeModel
+from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, Loading, ModelEngine, WholeModel
 from mallorn.workers.whole_model.interleaved_timing import (
     PASSES,
     FairRace,
@@ -42,12 +43,15 @@ def title(name: str) -> str:
 
 
 class Engines:
-    """The engines of one comparison. Each is a process, or all TVM engines share one
-    device. An engine is dropped if `attempt` returns None for a step on it."""
+    """The engines of one comparison, without onnxruntime for a module of TVM. Each is a
+    process, or all TVM engines share one device. An engine is dropped if `attempt` returns
+    None for a step on it."""
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = raise_failures) -> None:
         self._model = model
         self._attempt = attempt
+        if is_relax_file(model.path):
+            names = [name for name in names if name != ONNXRUNTIME]
         self._engines = {name: model.engine(name) for name in names}
         self._ran: set[str] = set()  # engines that ran and saved their outputs
         self._large = False

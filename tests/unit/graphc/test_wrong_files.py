@@ -105,7 +105,7 @@ FIRST_LOOK = {
     "text": Case(content(b"Dear Sir,\nplease find enclosed"), "is plain text", "path of an .onnx file"),
     "web page": Case(content(b"<!DOCTYPE html>\n<html>"), "is a web page", "download the file itself"),
     "git lfs": Case(content(b"version https://git-lfs.github.com/spec/v1\n"), "Git LFS", "git lfs pull"),
-    "json": Case(content(b'{"nodes": []}'), "is JSON", "export the network as ONNX"),
+    "json": Case(content(b'{"nodes": []}'), "is JSON", "converts a file with that ending"),
     "jpeg": Case(content(b"\xff\xd8\xff\xe0\x00\x10JFIF"), "is a picture (JPEG)", "path of an .onnx file"),
     "gzip": Case(lambda path: path.write_bytes(gzip.compress(b"x")), "is a gzip archive", "gunzip"),
     "zip": Case(archive("readme.txt"), "is a zip archive", "unpack it"),

@@ -1,0 +1,28 @@
+"""Free dimensions of a model on the command line: asked on a terminal, else refused."""
+
+import sys
+from pathlib import Path
+
+import typer
+
+from mallorn.core.check_option_kwargs import OptionKwargs, free_dimensions_error
+from mallorn.model_upload import find_free_inputs
+
+
+def fix_free_dimensions(file: Path, options: OptionKwargs, asks: bool) -> None:
+    """Ask for the sizes of free dimensions, and add the inputs' shapes to the options.
+
+    Raises InvalidModel, with the options to type, unless `asks` and there is a terminal.
+    """
+    free, sizes = find_free_inputs(file, options), dict[str, int]()
+    shapes = dict(options.get("input_shapes") or {})
+    if free and not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise free_dimensions_error(free, shapes)
+    for name, shape in free.items():
+        labels = [f"dimension {axis} of {name}" if size == "?" else size for axis, size in enumerate(shape)]
+        for label in labels:
+            if isinstance(label, str) and label not in sizes:
+                sizes[label] = typer.prompt(f"size of {label}", default=1, type=int, err=True)
+        shapes[name] = [label if isinstance(label, int) else sizes[label] for label in labels]
+    if free:
+        options["input_shapes"] = shapes
