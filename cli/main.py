@@ -48,6 +48,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("workers", "mallorn.cli.devices_and_workers:workers"),
     ("compile", "mallorn.cli.compile_and_bench:compile_model"),
     ("bench", "mallorn.cli.compile_and_bench:bench"),
+    ("verify", "mallorn.cli.verify:verify"),
     ("profile", "mallorn.cli.profile_kernels:profile"),
     ("passes", "mallorn.cli.report_graph_passes:passes"),
     ("quantize", "mallorn.cli.quantize:quantize"),

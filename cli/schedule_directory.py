@@ -1,7 +1,7 @@
 """A directory of schedules, and its model, for commands that need no service."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -92,11 +92,12 @@ def read_schedule_directory(
 
 @contextmanager
 def local_model(
-    model: Path, exported: ScheduleDirectory, threads: int | None = None
+    model: Path, exported: ScheduleDirectory, threads: int | None = None, others: Sequence[Path] = ()
 ) -> "Iterator[WholeModel]":
     """Yield the model as it was tuned; remove its processes and files on exit.
 
-    The processes are sandboxed, because schedules may be untrusted and become machine code.
+    The processes are sandboxed, because schedules may be untrusted and become machine code:
+    they read only the model, the schedules and the paths `others`.
     Engines run on `threads` threads, by default as many as the target has cores.
     """
     with require_packages("worker", "onnx", "tvm"):
@@ -110,7 +111,9 @@ def local_model(
         room, weights = Path(parent), ModelUpload.of(file).weights
         (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
-        readable = tuple((str(path), READ) for path in (room, *model_files, *exported.compile_input_files))
+        readable = tuple(
+            (str(path), READ) for path in (room, *model_files, *exported.compile_input_files, *others)
+        )
         env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
             yield WholeModel(
@@ -125,7 +128,7 @@ def local_model(
                 threads=count,
                 env=search_env,
                 room=room,
-                reads=model_files,
+                reads=[*model_files, *others],
             )
 
 

@@ -105,6 +105,7 @@ class Compiled:
     outputs: list[TensorSpec]
     bytes: int
     seconds: float
+    applied: Sequence[str] = ()  # tasks whose functions in the compiled module come from a record
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from mallorn.graphc.export.embed_weights import weight_embedding_options
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.ranges import dispatch_by_shape
 from mallorn.workers.device.detect_host import available_cores
+from mallorn.workers.device.model_kernel_times import PREPACKED
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from mallorn.workers.tvm.compile_cuda import collect_device_code
@@ -150,12 +151,13 @@ def compile_model(
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         hits, misses = stock.partition_tasks_by_schedule(mods, scratch, tvm_target)
         ranges = None if dynamic is None else dynamic.model_dump(mode="json")
+        scheduled_mod = stock.apply_schedules(mods, ranges, steps_after, tvm_target, scratch)
+        applied = list_applied_tasks(scheduled_mod, hits)
         if stock.is_cpu(tvm_target):
-            scheduled_mods = stock.apply_schedules(mods, ranges, steps_after, tvm_target, scratch)
-            export_kernels(scheduled_mods, out_so, tvm_target)
+            export_kernels(scheduled_mod, out_so, tvm_target)
         else:
             with collect_device_code(tvm_target):
-                executable = stock.build_library(mods, ranges, steps_after, tvm_target, scratch)
+                executable = stock.build_scheduled(scheduled_mod, tvm_target)
             export_with_pool(executable, out_so, tvm_target)
     return Compiled(
         found=len(hits),
@@ -164,9 +166,23 @@ def compile_model(
         problems=problems,
         inputs=inputs,
         outputs=outputs,
+        applied=applied,
         bytes=Path(out_so).stat().st_size,
         seconds=time.monotonic() - started_sec,
     )
+
+
+def list_applied_tasks(mod: Any, tasks: Sequence[str]) -> list[str]:
+    """Return those tasks whose functions in the module carry TVM's mark of a schedule.
+
+    `MetaScheduleApplyDatabase` marks the functions that it replaces with those of a record.
+    """
+    scheduled_names = {
+        var.name_hint.replace(PREPACKED, "")
+        for var, function in mod.functions_items()
+        if isinstance(function, tvm.tirx.PrimFunc) and function.attrs.get("tirx.is_scheduled", False)
+    }
+    return [task for task in tasks if task in scheduled_names]
 
 
 def import_ahead(
