@@ -1,5 +1,6 @@
-"""`mallorn schedules`: list schedules, download a job's, export or import the best ones."""
+"""`mallorn schedules`: list, find, download, compare, prune, export or import schedules."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -9,14 +10,15 @@ from typer.core import TyperGroup
 from mallorn.cli.dataset_import import ImportTally
 from mallorn.cli.dataset_options import DatasetPlace, dataset
 from mallorn.cli.find_client_and_job import FIRST_STEP, open_reader
+from mallorn.cli.remote_directory import open_directory
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import ForceOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
-from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
+from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout, table
 from mallorn.cli.terminal.progress_bars import bar
-from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dataset import VerifiedSchedule
+from mallorn.core.values.dataset import FieldDifference, NearestSchedule, TaskLookup, VerifiedSchedule
 from mallorn.refuse_to_overwrite import check_model, check_target
 from mallorn.wording.format_values import Column
 
@@ -31,6 +33,18 @@ SCHEDULE_COLUMNS: Final = (
     Column[VerifiedSchedule]("JOB", lambda row: row.job_id),
     Column[VerifiedSchedule]("WORKLOAD", lambda row: row.workload, cut=True),
     Column[VerifiedSchedule]("TARGET", lambda row: row.target, cut=True),
+)
+NEAREST_COLUMNS: Final = (
+    Column[NearestSchedule]("NAME", lambda row: row.workload_name),
+    Column[NearestSchedule]("LATENCY (us)", lambda row: row.latency_us),
+    Column[NearestSchedule]("DIFFERS IN", lambda row: describe_differences(row.differences)),
+)
+CHANGE_COLUMNS: Final = (
+    Column[Any]("CHANGE", lambda row: row.change),
+    Column[Any]("NAME", lambda row: row.name),
+    Column[Any]("A (us)", lambda row: row.before_us),
+    Column[Any]("B (us)", lambda row: row.after_us),
+    Column[Any]("TARGET", lambda row: row.target, cut=True),
 )
 
 
@@ -87,10 +101,114 @@ def schedules(
     )
 
 
+@app.command("find")
+@expand_option_groups
+def find(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Look up this job's tasks instead.")
+    ] = None,
+    operator: Annotated[
+        str | None, typer.Option("--op", help="Operator, such as conv2d (see `mallorn dataset stats`).")
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", metavar="1x64x56x56", help="Shape of an argument; repeatable."),
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="Data type of an argument, such as float32.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Find schedules by operator, shape, type and target; if none fits, say what the nearest differ in."""
+    with open_reader(*place) as api:
+        if job is not None:
+            _print_tasks(api.job(job).lookup(), as_json)
+            return
+        lookup = api.find_schedules(operator, shape or [], dtype, target, workload)
+    if as_json:
+        print_json(lookup)
+        return
+    print_rows(lookup.found, SCHEDULE_COLUMNS, as_json, "no schedule fits")
+    if not lookup.found and lookup.nearest:
+        print_note("the nearest measured workloads:")
+        stdout().print(table(lookup.nearest, NEAREST_COLUMNS))
+
+
+def _print_tasks(tasks: list[TaskLookup], as_json: bool) -> None:
+    if as_json:
+        print_json(tasks)
+        return
+    for task in tasks:
+        stdout().print(f"{task.task}: {'measured' if task.is_known else 'not measured'}", markup=False)
+        for item in task.nearest:
+            differences = describe_differences(item.differences)
+            stdout().print(
+                f"  nearest: {item.workload_name}, {item.latency_us:.1f} us; {differences}", markup=False
+            )
+
+
+def describe_differences(differences: Sequence[FieldDifference]) -> str:
+    """Describe the fields in which a stored schedule differs from the wanted one."""
+    words = [f"{item.field}: wanted {item.wanted}, stored {item.stored}" for item in differences]
+    return "; ".join(words) or "fits, but none of your jobs promoted it to a schedule"
+
+
+@app.command("diff")
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help="A directory of schedules, or its URL.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another, to compare with it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two directories of schedules: workloads that were added, removed or changed."""
+    with require_packages("worker"):
+        from mallorn.research.shared_schedules.record_lines import compare_directories
+    with open_directory(before) as old, open_directory(after) as new:
+        changes = compare_directories(old, new)
+    print_rows(changes, CHANGE_COLUMNS, as_json, "the schedules are the same")
+
+
+@app.command("prune")
+def prune(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A directory of schedules, or its URL.")],
+    target: Annotated[
+        list[str] | None, typer.Option(help="Remove records of other targets; repeatable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove records that no longer rebuild, are slower than another, or are of other targets."""
+    with require_packages("worker", "tvm"):
+        from mallorn.research.shared_schedules.record_lines import find_prunable, remove_records
+    targets = {parse_target(text).text for text in target or []}
+    with open_directory(directory, writes=not dry_run) as folder:
+        pruned = find_prunable(folder, targets)
+        if not dry_run:
+            remove_records(pruned)
+    rows = [
+        {
+            "name": item.record.name,
+            "target": item.record.target,
+            "line": item.record.line,
+            "reason": item.reason,
+        }
+        for item in pruned
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        stdout().print(f"{row['name']}, line {row['line']}: {row['reason']}", markup=False)
+    print_note(f"{len(rows)} records {'would be removed' if dry_run else 'removed'}")
+
+
 @app.command("export")
 @expand_option_groups
 def export(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to create or to update.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR|URL", help="The folder to create or to update, or its URL.")
+    ],
     target: Annotated[str | None, typer.Option(help="Only records of this target.")] = None,
     *,
     place: DatasetPlace,
@@ -100,44 +218,48 @@ def export(
     parsed_target = None if target is None else parse_target(target)
     with require_packages("worker"):
         from mallorn.research.shared_schedules.export_best_records import export_schedules
-    with dataset(*place) as database, bar("writing") as progress:
-        exports = list(export_schedules(database, directory, parsed_target, progress))
+    with (
+        dataset(*place) as database,
+        open_directory(directory, writes=True, create=True) as folder,
+        bar("writing") as progress,
+    ):
+        exports = list(export_schedules(database, folder, parsed_target, progress))
+        places = [f"{directory.rstrip('/')}/{export.directory.relative_to(folder)}" for export in exports]
     if not exports:
         of_target = f" of {parsed_target}" if parsed_target else ""
         message = f"nothing was measured{of_target} yet"
         raise NotFound(message, hint="mallorn tune MODEL   (or: mallorn dataset stats)")
     rows = [
-        {"directory": str(export.directory), "records": export.records, "left_out": export.left_out}
-        for export in exports
+        {"directory": name, "records": export.records, "left_out": export.left_out}
+        for name, export in zip(places, exports, strict=True)
     ]
     if as_json:
         print_json(rows)
         return
-    for export in exports:
+    for name, export in zip(places, exports, strict=True):
         omitted = f", {export.left_out} left out: they do not rebuild here" if export.left_out else ""
-        stdout().print(f"{export.directory}: {export.records} records{omitted}")
+        stdout().print(f"{name}: {export.records} records{omitted}")
     print_note(f"bring them in elsewhere with   mallorn schedules import {directory}")
 
 
 @app.command("import")
 @expand_option_groups
 def import_schedule_folders(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="What `export` wrote.")],
+    directories: Annotated[
+        list[str], typer.Argument(metavar="DIR|URL...", help="What `export` wrote, or its URL.")
+    ],
     *,
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
     """Add the records of such folders to the dataset. A repeated import adds nothing."""
-    for directory in directories:
-        if not directory.is_dir():
-            raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")
     tally = ImportTally()
     with require_packages("worker"):
         from mallorn.research.shared_schedules.import_folders import import_schedules
     with dataset(*place, create=True) as database:
         for directory in directories:
-            with bar(f"reading {directory.name}") as progress:
-                counts = import_schedules(database, directory, tally.add_problem, progress)
+            with open_directory(directory) as folder, bar(f"reading {directory}") as progress:
+                counts = import_schedules(database, folder, tally.add_problem, progress)
             tally.added, tally.known = tally.added + counts.added, tally.known + counts.known
     tally.print_problems()
     if as_json:

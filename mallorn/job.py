@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
-from mallorn.core.values.dataset import Record
+from mallorn.core.values.dataset import Record, TaskLookup
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
@@ -86,6 +86,10 @@ class Job:
     def tasks(self) -> list[TaskStatus]:
         """Return one row per task, as in MetaSchedule's table."""
         return self._connection.values(TaskStatus, f"/jobs/{self.id}/tasks")
+
+    def lookup(self) -> list[TaskLookup]:
+        """Return for each task whether it was measured, and otherwise the nearest that were."""
+        return self._connection.values(TaskLookup, f"/jobs/{self.id}/lookup")
 
     def rounds(
         self, task: int | None = None, order: str = "newest", page_size: int = ROUNDS_A_PAGE

@@ -182,7 +182,9 @@ def _rebuild_errors(root: Path) -> dict[tuple[Path, int], str]:
         for _, directory in iterate_directories(root):
             count = len((directory / RECORDS).read_text(errors="replace").splitlines())
             for start in range(0, count, BATCH):
-                log = graphs.read_metaschedule_log(str(directory.absolute()), start, min(BATCH, count - start))
+                log = graphs.read_metaschedule_log(
+                    str(directory.absolute()), start, min(BATCH, count - start)
+                )
                 errors |= {
                     (directory, problem.line): problem.error
                     for problem in log.problems

@@ -8,22 +8,25 @@ from fastapi.responses import StreamingResponse
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
+from mallorn.core.values.dataset import ScheduleLookup, TaskLookup, VerifiedSchedule, WholeSchedule
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.schedule_lookup import ScheduleLookups, WantedSchedule
 from mallorn.db.repositories.schedules import Schedules
 from mallorn.services.coordinator.web.app_context import PartsDep
-from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
+from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from mallorn.services.coordinator.web.response_types import (
     BYTES,
     MAX_BIG_INT,
     CursorQuery,
     LimitQuery,
+    ListOut,
     PageOut,
     describe_response,
 )
 
 router = APIRouter(tags=["schedules"])
 MEDIA_TYPE: Final = "application/zip"
+SHAPE: Final = r"^[0-9]{1,9}(x[0-9]{1,9}){0,15}$"
 IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The schedule's id.")]
 ZIP: Final = describe_response(
     MEDIA_TYPE, "Files that stock TVM loads as `JSONDatabase(work_dir=...)`, with a manifest.", BYTES
@@ -47,6 +50,39 @@ def list_schedules(
             owner, workload=workload, target=target_key, beaten=beaten, cursor=cursor, limit=limit
         )
     return PageOut(items=page.items, next_cursor=page.cursor)
+
+
+@router.get("/schedules/lookup", dependencies=[FewAtOnce])
+def find_schedules(
+    parts: PartsDep,
+    owner: OwnerDep,
+    operator: Annotated[str | None, Query(description="Operator, as `/dataset/stats` names it.")] = None,
+    shape: Annotated[
+        list[Annotated[str, Query(pattern=SHAPE, max_length=200)]] | None,
+        Query(description="Shape of an argument, such as 1x64x56x56; repeatable.", max_length=16),
+    ] = None,
+    dtype: Annotated[str | None, Query(description="Data type of an argument, such as float32.")] = None,
+    target: Annotated[str | None, Query(description="Only schedules for exactly this target.")] = None,
+    workload: Annotated[str | None, Query(description="Only schedules of this workload key.")] = None,
+    limit: LimitQuery = 100,
+) -> ScheduleLookup:
+    """Find schedules that fit or, if there is none, the nearest measured workloads and why they differ."""
+    wanted = WantedSchedule(
+        workload=workload,
+        operator=operator,
+        shapes=[tuple(map(int, text.split("x"))) for text in shape or ()],
+        dtype=dtype,
+        target=parse_target(target).text if target else None,
+    )
+    with parts.patient.session() as session:
+        return ScheduleLookups(session).find(owner, wanted, limit)
+
+
+@router.get("/jobs/{job_id}/lookup", dependencies=[FewAtOnce])
+def find_schedules_of_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskLookup]:
+    """Say for each task whether the dataset has measured it, and otherwise why the nearest differ."""
+    with parts.patient.session() as session:
+        return ListOut(items=ScheduleLookups(session).of_job(Jobs(session).get(job_id, owner)))
 
 
 @router.get("/schedules/{schedule_id}")

@@ -122,3 +122,47 @@ class WholeSchedule(VerifiedSchedule):
     scripts: Annotated[
         ScheduleScripts | None, Field(description="null: stored by a version that kept no scripts.")
     ] = None
+
+
+class FieldDifference(Value):
+    """A field in which a stored schedule differs from the one that was looked up."""
+
+    field: Annotated[
+        str,
+        Field(description="`operator`, `target`, `dtype`, `layout`, `graph pass`, `shape` or `TVM version`."),
+    ]
+    wanted: str
+    stored: str
+
+
+class NearestSchedule(Value):
+    """A measured workload near the one that was looked up, and in what it differs."""
+
+    workload: Annotated[str, Field(description="The workload's key.")]
+    workload_name: str
+    operator: str
+    dtypes: list[str]
+    shapes: Annotated[list[list[int]], Field(description="Of its arguments.")]
+    target: Annotated[str, Field(description="Canonical JSON.")]
+    tvm_version: Annotated[str, Field(description="TVM with which it was measured.")]
+    latency_us: float
+    differences: Annotated[
+        list[FieldDifference],
+        Field(description="Empty: it fits, but none of your jobs promoted it to a schedule."),
+    ]
+
+
+class ScheduleLookup(Value):
+    """The schedules that fit a look-up or, if none does, the nearest measured workloads."""
+
+    found: list[VerifiedSchedule] = []
+    nearest: Annotated[list[NearestSchedule], Field(description="Empty if schedules were found.")] = []
+
+
+class TaskLookup(Value):
+    """Whether the dataset has measurements of a job's task, and otherwise the nearest ones."""
+
+    task: str
+    workload: Annotated[str, Field(description="The workload's key.")]
+    is_known: Annotated[bool, Field(description="Whether it was measured on the job's target.")]
+    nearest: Annotated[list[NearestSchedule], Field(description="Empty if it is known.")] = []

@@ -227,7 +227,7 @@ def test_schedules_are_verified_beside_a_baseline_and_the_proof_is_kept(
     mlp: Any, exported: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(exported, tmp_path / "before")
-    (exported / RECORDS).write_text("".join(sorted((exported / RECORDS).open(), reverse=True)))
+    (exported / RECORDS).write_text("\n".join(reversed((exported / RECORDS).read_text().splitlines())) + "\n")
     words = ("--baseline", str(tmp_path / "before"), "--tolerance", "99")
     result = verified(mlp, exported, *words, "--junit", str(tmp_path / "junit.xml"))
     assert result.returncode == 0, result.stderr

@@ -69,7 +69,9 @@ def test_what_does_not_come_from_a_record_fails(
 ) -> None:
     checks = check_applied(compiled(**changes), exported)
     assert [check.name for check in checks if check.outcome is Outcome.FAILED] == [failed]
-    assert Verification(model="m", schedules="s", checks=checks, latency_us={}).exit_code is ExitCode.NOT_APPLIED
+    assert (
+        Verification(model="m", schedules="s", checks=checks, latency_us={}).exit_code is ExitCode.NOT_APPLIED
+    )
 
 
 def test_a_workload_for_which_the_job_found_nothing_is_not_judged(exported: ScheduleDirectory) -> None:
