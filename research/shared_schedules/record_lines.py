@@ -172,7 +172,9 @@ def find_prunable(root: Path, targets: Collection[str] = ()) -> list[Pruned]:
         best = _fastest(members)
         for line in members:
             if (winner := best[line.target, line.workload]) is not line:
-                pruned.append(Pruned(line, f"line {winner.line} of {winner.directory} is faster"))
+                pruned.append(
+                    Pruned(line, f"line {winner.line} of {winner.directory / RECORDS} is as fast or faster")
+                )
     return sorted(pruned, key=lambda item: (item.record.directory, item.record.line))
 
 

@@ -63,7 +63,7 @@ def iterate_databases(root: Path) -> Iterator[tuple[Target, Path]]:
 
 def write_provenance(directory: Path, lines: list[SharedRecord]) -> None:
     text = "".join(json.dumps(line.model_dump(mode="json"), sort_keys=True) + "\n" for line in lines)
-    (directory / PROVENANCE).write_text(text)
+    (directory / PROVENANCE).write_text(text, newline="\n")
 
 
 def read_provenance(directory: Path) -> list[SharedRecord]:

@@ -75,7 +75,9 @@ def test_what_only_another_owners_private_job_knows_is_not_near(
     eve = OwnedRows(coordinator.database, owner="eve")
 
     def hide(session: Any) -> None:
-        session.execute(update(Task).where(Task.job_id == conv.job_id).values(workload_id=eve.workloads["w1"]))
+        session.execute(
+            update(Task).where(Task.job_id == conv.job_id).values(workload_id=eve.workloads["w1"])
+        )
         session.execute(update(Workload).where(Workload.key == "w0").values(kept_upto=KEPT))
 
     assert fields(coordinator, operator="conv2d", dtype="int8") == {"w0": {"dtype"}}
