@@ -20,16 +20,19 @@ from mallorn.cli.schedule_directory import (
     local_model,
     read_schedule_directory,
 )
-from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
+from mallorn.local_service import connected_stack
 from mallorn.onnx_export import find_model_file
-from mallorn.results.speedup import compare_with_rival
+from mallorn.results.speedup import TUNED, compare_with_rival
 from mallorn.wording.describe_results import ENGINE_COLUMNS, latency_rows
 
 if TYPE_CHECKING:
+    from mallorn.job import Job
     from mallorn.workers.interfaces.model_compiler import Compiled
     from mallorn.workers.whole_model.compiled_model import WholeModel
 
@@ -189,25 +192,70 @@ def compile_model(
             )
 
 
+@expand_option_groups
 def bench(
-    model: ModelArgument,
-    schedules: SchedulesOption,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL|JOB", help="The ONNX file that was tuned, or a job's id.")
+    ],
+    schedules: Annotated[
+        Path | None,
+        typer.Option(
+            "--schedules", metavar="DIR", help="The directory that `mallorn tune` wrote, for MODEL."
+        ),
+    ] = None,
     target: TargetOption = None,
     version: VersionOption = Version.ALONE,
     untuned: Annotated[
         bool, typer.Option("--untuned", help="Time TVM's default build too; it is slow.")
     ] = False,
     as_json: JsonOption = False,
+    *,
+    place: Place,
 ) -> None:
-    """Time a model with its schedules, and onnxruntime if it is installed.
+    """Time a model with its schedules here, or a job's on the device that measured, beside onnxruntime.
 
     Your services on this machine pause meanwhile. Other programs that disturb the timing are reported.
     """
+    if schedules is None:
+        if Path(model).exists():
+            raise InvalidRequest(
+                f"{model} is a model, and its schedules are not named",
+                hint=f"mallorn bench {model} --schedules DIR",
+            )
+        with connected_stack(*place) as stack:
+            _bench_job(stack.api.job(model), as_json)
+        return
+    _bench_model(
+        find_model_file(model), read_schedule_directory(schedules, target, version), untuned, as_json
+    )
+
+
+def _bench_job(job: "Job", as_json: bool) -> None:
+    report = job.status.report
+    kept_us = {} if report is None else report.latency_us
+    print_note(f"timing the schedules of job {job.id} again on a device like the one that measured them")
+    result = job.bench()
+    if as_json:
+        print_json(result)
+        return
+    stdout().print(table(latency_rows(result.latency_us), ENGINE_COLUMNS))
+    kept, tuned = kept_us.get(TUNED), result.latency_us.get(TUNED)
+    if kept is not None and tuned is not None:
+        print_note(
+            f"the job reported {kept.median:.0f} us; now it is {tuned.median / kept.median:.2f} times that"
+        )
+    if result.conditions is not None and result.conditions.note:
+        print_note(f"beware: {result.conditions.note}")
+    print_note(f"measured on {result.host_class or 'an unknown host'}, built by TVM {result.built_by}")
+    for step in result.skipped_steps:
+        print_note(f"not done: {step.step}: {step.reason}")
+
+
+def _bench_model(model: Path, exported: ScheduleDirectory, untuned: bool, as_json: bool) -> None:
     from mallorn.workers.host.host_lock import HostLock
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
-    from mallorn.workers.whole_model.engines import TUNED, UNTUNED, Engines
+    from mallorn.workers.whole_model.engines import UNTUNED, Engines
 
-    model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
     has_rival = can_run_onnxruntime(exported)
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
     with local_model(model, exported) as whole_model:

@@ -49,6 +49,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("compile", "mallorn.cli.compile_and_bench:compile_model"),
     ("bench", "mallorn.cli.compile_and_bench:bench"),
     ("verify", "mallorn.cli.verify:verify"),
+    ("retune", "mallorn.cli.retune:retune"),
     ("profile", "mallorn.cli.profile_kernels:profile"),
     ("passes", "mallorn.cli.report_graph_passes:passes"),
     ("quantize", "mallorn.cli.quantize:quantize"),

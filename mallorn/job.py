@@ -14,6 +14,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.dataset import Record, TaskLookup
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
+from mallorn.core.values.finish_report import BenchResult
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
 from mallorn.dataframes import frame, history_frame
@@ -198,6 +199,15 @@ class Job:
         """
         # A false `auto` is left out, because older coordinators do not know it.
         return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
+
+    def bench(self, timeout_sec: float | None = None) -> BenchResult:
+        """Time the job's exported schedules again where it measured; return the latencies.
+
+        Raises Conflict if the job is not done or has no export, and what `wait` raises.
+        """
+        self._act("bench")
+        self.wait(timeout_sec)
+        return self._connection.value(BenchResult, f"/jobs/{self.id}/bench")
 
     def archive(self) -> JobStatus:
         """Hide an ended job from the list of jobs; all its data is kept."""

@@ -45,6 +45,13 @@ class Events(Repository):
         read."""
         return self.find_newest_by_job([job_id], kind).get(job_id)
 
+    def is_newer(self, job_id: str, kind: type[JobEvent], other: type[JobEvent]) -> bool:
+        """Return whether the last event of a kind came after the last of another kind."""
+        names = [each.model_fields["kind"].default for each in (kind, other)]
+        is_one = Event.job_id == job_id, Event.kind.in_(names)
+        query = select(Event.kind).where(*is_one).order_by(Event.seq.desc()).limit(1)
+        return bool(self.session.scalar(query) == names[0])
+
     def find_newest_by_job(self, job_ids: Sequence[str], kind: type[EventType]) -> dict[str, EventType]:
         """Return each job's last event of a kind; leave out jobs without a readable one."""
         name = kind.model_fields["kind"].default

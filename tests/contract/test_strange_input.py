@@ -51,7 +51,7 @@ def test_strange_ids_are_not_found_or_refused(coordinator: Coordinator) -> None:
             answer = coordinator.http.get(path.format(name))
             assert answer.status_code in (404, 422), (path, name)
             assert_ours(answer)
-        for verb in ("pause", "resume", "cancel", "archive", "unarchive"):
+        for verb in ("pause", "resume", "bench", "cancel", "archive", "unarchive"):
             assert_ours(coordinator.http.post(f"/jobs/{name}/{verb}"))
         for noun in ("jobs", "models"):
             assert_ours(coordinator.http.delete(f"/{noun}/{name}"))

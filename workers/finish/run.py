@@ -37,6 +37,7 @@ from mallorn.workers.finish.job_model import JobModel, TunedModel
 from mallorn.workers.finish.numeric_check import Checker, Unchecked, Verifier
 from mallorn.workers.finish.predict_tuning_gain import fill_trials_gain
 from mallorn.workers.finish.step_log import ReportDraft, StepLog
+from mallorn.workers.finish.time_again import is_bench_requested, time_again
 from mallorn.workers.hardware_probe.run import PROBES_SEC, ensure_machine, load_measured_machine
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.measure.measurer_interface import Measurer, Need
@@ -52,11 +53,11 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
-    """Lease a job that is ready to finish, and finish it. If its model was imported by
+    """Lease a job that is ready to finish, and finish it or only time it again. If its model was imported by
     other code than this worker's, send the job back to import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
         if stage is not None:
-            finish_stage(stage)
+            (time_again if is_bench_requested(stage) else finish_stage)(stage)
 
 
 def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:

@@ -9,7 +9,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.base import Value
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.expected_gain import Outlook
-from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.finish_report import BenchResult, FinishReport
 from mallorn.core.values.job import SuggestedOptions
 
 
@@ -164,6 +164,17 @@ class DoneEvent(JobEvent):
     report: FinishReport
 
 
+class BenchStartedEvent(JobEvent):
+    """An ended job's exported schedules are timed again."""
+
+    kind: Literal["bench_started"] = "bench_started"
+
+
+class BenchedEvent(JobEvent):
+    kind: Literal["benched"] = "benched"
+    result: BenchResult
+
+
 class FailedEvent(JobEvent):
     OLD_NAMES: ClassVar = {"why": "reason"}
 
@@ -211,6 +222,8 @@ KnownEvent = (
     | CheckedEvent
     | ExportedEvent
     | DoneEvent
+    | BenchStartedEvent
+    | BenchedEvent
     | FailedEvent
     | PausedEvent
     | ResumedEvent

@@ -120,9 +120,14 @@ def test_a_file_url_is_a_directory_here(tmp_path: Path) -> None:
 def test_what_fails_in_the_block_changes_nothing_there(memory: Any) -> None:
     url = "memory://team/schedules"
     memory.pipe_file("/team/schedules/a", b"1")
-    with pytest.raises(ZeroDivisionError), open_directory(url, writes=True) as folder:
-        (folder / "a").write_bytes(b"2")
-        raise ZeroDivisionError
+
+    def fail_after_a_change() -> None:
+        with open_directory(url, writes=True) as folder:
+            (folder / "a").write_bytes(b"2")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_after_a_change()
     assert memory.cat_file("/team/schedules/a") == b"1"
 
 
