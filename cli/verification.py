@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     SLOWER = 12
 
 
-class Kind(StrEnum):
+class CheckKind(StrEnum):
     """What a check is about."""
 
     APPLIED = "applied"
@@ -26,26 +26,26 @@ class Kind(StrEnum):
     LATENCY = "latency"
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     NOT_JUDGED = "not judged"
 
 
 FAILURES: Final = {
-    Kind.APPLIED: ExitCode.NOT_APPLIED,
-    Kind.NUMBERS: ExitCode.WRONG_NUMBERS,
-    Kind.LATENCY: ExitCode.SLOWER,
+    CheckKind.APPLIED: ExitCode.NOT_APPLIED,
+    CheckKind.NUMBERS: ExitCode.WRONG_NUMBERS,
+    CheckKind.LATENCY: ExitCode.SLOWER,
 }
-MARKS: Final = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.NOT_JUDGED: "⚪"}
+MARKS: Final = {CheckOutcome.PASSED: "✅", CheckOutcome.FAILED: "❌", CheckOutcome.NOT_JUDGED: "⚪"}
 
 
 class Check(Value):
     """One check: of a workload's schedule, of the model's numbers or of its latency."""
 
-    kind: Kind
+    kind: CheckKind
     name: str
-    outcome: Outcome
+    outcome: CheckOutcome
     text: str = ""
 
 
@@ -61,7 +61,7 @@ class Verification(Value):
     @property
     def exit_code(self) -> ExitCode:
         """The code of the first failed check, in the order of the checks."""
-        failed = (FAILURES[check.kind] for check in self.checks if check.outcome is Outcome.FAILED)
+        failed = (FAILURES[check.kind] for check in self.checks if check.outcome is CheckOutcome.FAILED)
         return next(failed, ExitCode.PASSED)
 
 
@@ -79,26 +79,26 @@ def judge_latency(tuned: ModelLatency, baseline: ModelLatency, tolerance: float)
     )
     if ratio > 1 + tolerance and not is_slower:
         text += ", and the difference is within the uncertainty of the timing"
-    outcome = Outcome.FAILED if is_slower else Outcome.PASSED
-    return Check(kind=Kind.LATENCY, name="latency", outcome=outcome, text=text)
+    outcome = CheckOutcome.FAILED if is_slower else CheckOutcome.PASSED
+    return Check(kind=CheckKind.LATENCY, name="latency", outcome=outcome, text=text)
 
 
 def to_junit(verification: Verification) -> str:
     """Return the checks as a JUnit test suite; a check that was not judged is skipped."""
-    counts = {outcome: _count(verification.checks, outcome) for outcome in Outcome}
+    counts = {outcome: _count(verification.checks, outcome) for outcome in CheckOutcome}
     suite = ElementTree.Element(
         "testsuite",
         name=f"mallorn verify {verification.model}",
         tests=str(len(verification.checks)),
-        failures=str(counts[Outcome.FAILED]),
-        skipped=str(counts[Outcome.NOT_JUDGED]),
+        failures=str(counts[CheckOutcome.FAILED]),
+        skipped=str(counts[CheckOutcome.NOT_JUDGED]),
         time=f"{verification.seconds:.1f}",
     )
     for check in verification.checks:
         case = ElementTree.SubElement(suite, "testcase", classname=check.kind, name=check.name)
-        if check.outcome is Outcome.FAILED:
+        if check.outcome is CheckOutcome.FAILED:
             ElementTree.SubElement(case, "failure", message=check.text)
-        elif check.outcome is Outcome.NOT_JUDGED:
+        elif check.outcome is CheckOutcome.NOT_JUDGED:
             ElementTree.SubElement(case, "skipped", message=check.text)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
@@ -106,8 +106,8 @@ def to_junit(verification: Verification) -> str:
 
 def to_markdown(verification: Verification) -> str:
     """Return a heading, and a table of all checks but passed ones of single workloads."""
-    applied = [check for check in verification.checks if check.kind is Kind.APPLIED]
-    passed = _count(applied, Outcome.PASSED)
+    applied = [check for check in verification.checks if check.kind is CheckKind.APPLIED]
+    passed = _count(applied, CheckOutcome.PASSED)
     lines = [
         f"### mallorn verify {verification.model}",
         "",
@@ -118,11 +118,11 @@ def to_markdown(verification: Verification) -> str:
         "|---|---|---|",
     ]
     for check in verification.checks:
-        if check.kind is not Kind.APPLIED or check.outcome is not Outcome.PASSED:
+        if check.kind is not CheckKind.APPLIED or check.outcome is not CheckOutcome.PASSED:
             text = check.text.replace("|", "\\|").replace("\n", " ")
             lines.append(f"| {MARKS[check.outcome]} | {check.name} | {text} |")
     return "\n".join(lines) + "\n"
 
 
-def _count(checks: Iterable[Check], outcome: Outcome) -> int:
+def _count(checks: Iterable[Check], outcome: CheckOutcome) -> int:
     return sum(check.outcome is outcome for check in checks)

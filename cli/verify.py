@@ -27,9 +27,9 @@ from mallorn.cli.schedule_directory import ScheduleDirectory, local_model, read_
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.cli.verification import (
     Check,
+    CheckKind,
+    CheckOutcome,
     ExitCode,
-    Kind,
-    Outcome,
     Verification,
     judge_latency,
     to_junit,
@@ -207,11 +207,13 @@ def _verify(
         if build.found:
             checks.append(_check_numbers(whole_model, library))
         latency_us: Mapping[str, ModelLatency] = {}
-        if any(check.outcome is Outcome.FAILED for check in checks):
+        if any(check.outcome is CheckOutcome.FAILED for check in checks):
             pass  # a model that is not as it was tuned is not timed
         elif rival is not None and _digests(rival) == _digests(exported):
             text = "the baseline has the same records, so there is nothing to time"
-            checks.append(Check(kind=Kind.LATENCY, name="latency", outcome=Outcome.PASSED, text=text))
+            checks.append(
+                Check(kind=CheckKind.LATENCY, name="latency", outcome=CheckOutcome.PASSED, text=text)
+            )
         else:
             libraries = {TUNED: library}
             if rival is not None:
@@ -235,31 +237,31 @@ def check_applied(build: "Compiled", exported: ScheduleDirectory) -> list[Check]
     """
     applied = set(build.applied)
     unmarked = build.of - len(build.missing) - len(applied)
-    checks = [_applied(name, Outcome.PASSED, "from a record") for name in build.applied]
+    checks = [_applied(name, CheckOutcome.PASSED, "from a record") for name in build.applied]
     if unmarked:
         text = f"{unmarked} workloads have a record, but their functions in the compiled module carry no mark"
-        checks.append(_applied("compiled module", Outcome.FAILED, text))
+        checks.append(_applied("compiled module", CheckOutcome.FAILED, text))
     for name in build.missing:
         is_known = name in exported.manifest.without_schedule
         text = "the job found no schedule" if is_known else "no record applies: mallorn retune DIR MODEL"
-        checks.append(_applied(name, Outcome.NOT_JUDGED if is_known else Outcome.FAILED, text))
+        checks.append(_applied(name, CheckOutcome.NOT_JUDGED if is_known else CheckOutcome.FAILED, text))
     for problem in build.problems:
         name = f"{exported.version.file(problem.file)}, line {problem.line}"
-        checks.append(_applied(name, Outcome.FAILED, problem.error))
+        checks.append(_applied(name, CheckOutcome.FAILED, problem.error))
     return checks
 
 
-def _applied(name: str, outcome: Outcome, text: str) -> Check:
-    return Check(kind=Kind.APPLIED, name=name, outcome=outcome, text=text)
+def _applied(name: str, outcome: CheckOutcome, text: str) -> Check:
+    return Check(kind=CheckKind.APPLIED, name=name, outcome=outcome, text=text)
 
 
 def _check_numbers(whole_model: "WholeModel", library: Path) -> Check:
     try:
         error = check_library_outputs(whole_model, library)
     except WrongNumbers as wrong:
-        return Check(kind=Kind.NUMBERS, name="numbers", outcome=Outcome.FAILED, text=wrong.message)
+        return Check(kind=CheckKind.NUMBERS, name="numbers", outcome=CheckOutcome.FAILED, text=wrong.message)
     text = f"relative error against the untuned model: {error:.1e}"
-    return Check(kind=Kind.NUMBERS, name="numbers", outcome=Outcome.PASSED, text=text)
+    return Check(kind=CheckKind.NUMBERS, name="numbers", outcome=CheckOutcome.PASSED, text=text)
 
 
 def _check_latency(
@@ -290,7 +292,7 @@ def _check_latency(
         else:
             return race.latency_us, judge_latency(tuned, kept, tolerance)
     not_judged = Check(
-        kind=Kind.LATENCY, name="latency", outcome=Outcome.NOT_JUDGED, text=f"{text}; {reason}"
+        kind=CheckKind.LATENCY, name="latency", outcome=CheckOutcome.NOT_JUDGED, text=f"{text}; {reason}"
     )
     return race.latency_us, not_judged
 
@@ -305,11 +307,11 @@ def read_kept_latency(exported: ScheduleDirectory) -> ModelLatency | None:
 
 
 def _print(verification: Verification) -> None:
-    applied = [check for check in verification.checks if check.kind is Kind.APPLIED]
-    count = sum(check.outcome is Outcome.PASSED for check in applied)
+    applied = [check for check in verification.checks if check.kind is CheckKind.APPLIED]
+    count = sum(check.outcome is CheckOutcome.PASSED for check in applied)
     stdout().print(f"{count} of {len(applied)} workloads of the compiled model come from a record")
     for check in verification.checks:
-        if check.kind is not Kind.APPLIED or check.outcome is not Outcome.PASSED:
+        if check.kind is not CheckKind.APPLIED or check.outcome is not CheckOutcome.PASSED:
             stdout().print(f"{check.outcome}: {check.name}: {check.text}", markup=False)
     code = verification.exit_code
     stdout().print("verified" if code is ExitCode.PASSED else f"not verified: {code.name} (exit code {code})")

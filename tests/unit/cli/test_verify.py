@@ -11,9 +11,9 @@ import pytest
 from mallorn.cli.schedule_directory import ScheduleDirectory, read_schedule_directory
 from mallorn.cli.verification import (
     Check,
+    CheckKind,
+    CheckOutcome,
     ExitCode,
-    Kind,
-    Outcome,
     Verification,
     judge_latency,
     to_junit,
@@ -46,14 +46,14 @@ def compiled(**changes: Any) -> Compiled:
     return Compiled(**{"inputs": [], "outputs": [], "bytes": 1, "seconds": 0.0, **values, **changes})
 
 
-def outcomes(checks: list[Check]) -> dict[str, Outcome]:
+def outcomes(checks: list[Check]) -> dict[str, CheckOutcome]:
     return {check.name: check.outcome for check in checks}
 
 
 def test_a_workload_passes_if_its_function_in_the_compiled_module_comes_from_a_record(
     exported: ScheduleDirectory,
 ) -> None:
-    assert outcomes(check_applied(compiled(), exported)) == dict.fromkeys("ab", Outcome.PASSED)
+    assert outcomes(check_applied(compiled(), exported)) == dict.fromkeys("ab", CheckOutcome.PASSED)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_does_not_come_from_a_record_fails(
     changes: dict[str, Any], failed: str, exported: ScheduleDirectory
 ) -> None:
     checks = check_applied(compiled(**changes), exported)
-    assert [check.name for check in checks if check.outcome is Outcome.FAILED] == [failed]
+    assert [check.name for check in checks if check.outcome is CheckOutcome.FAILED] == [failed]
     assert (
         Verification(model="m", schedules="s", checks=checks, latency_us={}).exit_code is ExitCode.NOT_APPLIED
     )
@@ -76,20 +76,20 @@ def test_what_does_not_come_from_a_record_fails(
 
 def test_a_workload_for_which_the_job_found_nothing_is_not_judged(exported: ScheduleDirectory) -> None:
     checks = check_applied(compiled(of=3, missing=["odd"]), exported)
-    assert outcomes(checks)["odd"] is Outcome.NOT_JUDGED
+    assert outcomes(checks)["odd"] is CheckOutcome.NOT_JUDGED
 
 
 @pytest.mark.parametrize(
     ("tuned", "outcome"),
     [
-        (latency(100), Outcome.PASSED),
-        (latency(109), Outcome.PASSED),
-        (latency(120), Outcome.FAILED),
-        (latency(120, spread=30), Outcome.PASSED),  # may be chance
+        (latency(100), CheckOutcome.PASSED),
+        (latency(109), CheckOutcome.PASSED),
+        (latency(120), CheckOutcome.FAILED),
+        (latency(120, spread=30), CheckOutcome.PASSED),  # may be chance
     ],
 )
 def test_slower_than_the_tolerance_fails_unless_it_may_be_chance(
-    tuned: ModelLatency, outcome: Outcome
+    tuned: ModelLatency, outcome: CheckOutcome
 ) -> None:
     assert judge_latency(tuned, latency(100), 0.1).outcome is outcome
 
@@ -99,16 +99,16 @@ FAILED = Verification(
     schedules="schedules",
     latency_us={},
     checks=[
-        Check(kind=Kind.APPLIED, name="a", outcome=Outcome.PASSED),
-        Check(kind=Kind.NUMBERS, name="numbers", outcome=Outcome.FAILED, text="1e-2 | <more>"),
-        Check(kind=Kind.LATENCY, name="latency", outcome=Outcome.NOT_JUDGED, text="elsewhere"),
+        Check(kind=CheckKind.APPLIED, name="a", outcome=CheckOutcome.PASSED),
+        Check(kind=CheckKind.NUMBERS, name="numbers", outcome=CheckOutcome.FAILED, text="1e-2 | <more>"),
+        Check(kind=CheckKind.LATENCY, name="latency", outcome=CheckOutcome.NOT_JUDGED, text="elsewhere"),
     ],
 )
 
 
 def test_the_first_failure_gives_the_exit_code() -> None:
     assert FAILED.exit_code is ExitCode.WRONG_NUMBERS
-    slower = FAILED.checks[2].model_copy(update={"outcome": Outcome.FAILED})
+    slower = FAILED.checks[2].model_copy(update={"outcome": CheckOutcome.FAILED})
     assert FAILED.model_copy(update={"checks": [slower]}).exit_code is ExitCode.SLOWER
 
 
