@@ -223,27 +223,24 @@ def bench(
                 hint=f"mallorn bench {model} --schedules DIR",
             )
         with connected_stack(*place) as stack:
-            _bench_job(stack.api.job(model), as_json)
+            bench_job(stack.api.job(model), as_json)
         return
-    _bench_model(
-        find_model_file(model), read_schedule_directory(schedules, target, version), untuned, as_json
-    )
+    bench_model(find_model_file(model), read_schedule_directory(schedules, target, version), untuned, as_json)
 
 
-def _bench_job(job: "Job", as_json: bool) -> None:
+def bench_job(job: "Job", as_json: bool) -> None:
     report = job.status.report
-    kept_us = {} if report is None else report.latency_us
+    reported_us = {} if report is None else report.latency_us
     print_note(f"timing the schedules of job {job.id} again on a device like the one that measured them")
     result = job.bench()
     if as_json:
         print_json(result)
         return
     stdout().print(table(latency_rows(result.latency_us), ENGINE_COLUMNS))
-    kept, tuned = kept_us.get(TUNED), result.latency_us.get(TUNED)
-    if kept is not None and tuned is not None:
-        print_note(
-            f"the job reported {kept.median:.0f} us; now it is {tuned.median / kept.median:.2f} times that"
-        )
+    reported, latency = reported_us.get(TUNED), result.latency_us.get(TUNED)
+    if reported is not None and latency is not None:
+        ratio = latency.median / reported.median
+        print_note(f"the job reported {reported.median:.0f} us; now it is {ratio:.2f} times that")
     if result.conditions is not None and result.conditions.note:
         print_note(f"beware: {result.conditions.note}")
     print_note(f"measured on {result.host_class or 'an unknown host'}, built by TVM {result.built_by}")
@@ -251,7 +248,7 @@ def _bench_job(job: "Job", as_json: bool) -> None:
         print_note(f"not done: {step.step}: {step.reason}")
 
 
-def _bench_model(model: Path, exported: ScheduleDirectory, untuned: bool, as_json: bool) -> None:
+def bench_model(model: Path, exported: ScheduleDirectory, untuned: bool, as_json: bool) -> None:
     from mallorn.workers.host.host_lock import HostLock
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
     from mallorn.workers.whole_model.engines import UNTUNED, Engines

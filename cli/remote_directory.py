@@ -25,15 +25,15 @@ def open_directory(place: str, *, writes: bool = False, create: bool = False) ->
         return
     with require_packages("server,worker"), TemporaryDirectory(prefix="mallorn-schedules-") as folder:
         fs, root = open_store(place)
-        copied = _download(fs, root, place, Path(folder))
-        if not copied and not create:
+        originals = download(fs, root, place, Path(folder))
+        if not originals and not create:
             raise NotFound(f"there are no files at {place}", hint=f"mallorn schedules export {place}")
         yield Path(folder)
         if writes:
-            _upload(fs, root, place, Path(folder), copied)
+            upload(fs, root, place, Path(folder), originals)
 
 
-def _download(fs: Any, root: str, place: str, folder: Path) -> dict[str, bytes]:
+def download(fs: Any, root: str, place: str, folder: Path) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
     try:
         names = [name[len(root) :].lstrip("/") for name in fs.find(root)] if fs.exists(root) else []
@@ -51,14 +51,14 @@ def _download(fs: Any, root: str, place: str, folder: Path) -> dict[str, bytes]:
     return contents
 
 
-def _upload(fs: Any, root: str, place: str, folder: Path, copied: dict[str, bytes]) -> None:
+def upload(fs: Any, root: str, place: str, folder: Path, originals: dict[str, bytes]) -> None:
     files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
     try:
         for name, path in files.items():
-            if (content := path.read_bytes()) != copied.get(name):
+            if (content := path.read_bytes()) != originals.get(name):
                 fs.makedirs(f"{root}/{name}".rpartition("/")[0], exist_ok=True)
                 fs.pipe_file(f"{root}/{name}", content)
-        for name in copied.keys() - files.keys():
+        for name in originals.keys() - files.keys():
             fs.rm_file(f"{root}/{name}")
     except Exception as error:  # each fsspec backend raises its own error classes
         raise _away(place, error) from error

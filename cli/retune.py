@@ -1,4 +1,4 @@
-"""`mallorn retune`: tune only what no longer replays or is new, and keep the other schedules."""
+"""`mallorn retune`: tune only what no longer applies or is new, and keep the other schedules."""
 
 from glob import escape
 from inspect import unwrap
@@ -33,26 +33,26 @@ def retune(
     as_json: JsonOption = False,
     place: Place,
 ) -> None:
-    """Tune only workloads whose schedule no longer replays or that are new, and update the directory."""
+    """Tune only workloads whose schedule no longer applies or that are new, and update the directory."""
     model, exported = find_model_file(model), read_schedule_directory(directory, None)
-    missing = find_missing(model, exported)
-    if not missing:
-        print_note(f"every workload has a schedule that replays: nothing to tune in {directory}")
+    tasks = find_missing(model, exported)
+    if not tasks:
+        print_note(f"every workload has a schedule that applies: nothing to tune in {directory}")
         if as_json:
             print_json({"missing": []})
         return
-    print_note(f"{len(missing)} workloads to tune: {', '.join(missing)}")
+    print_note(f"{len(tasks)} workloads to tune: {', '.join(tasks)}")
     if place.url:
         print_note(f"records of {directory} stay here: {place.url} reuses those in its own dataset")
     else:
-        _import_records(directory, place.data)
+        import_records(directory, place.data)
     target = exported.target.text if effort.target == LOCAL else effort.target
     unwrap(tune)(
         model,
         effort._replace(target=target),
         directory,
         True,  # the directory may be of an earlier version of the model
-        options=options_of(exported, missing) | options,
+        options=options_of(exported, tasks) | options,
         as_json=as_json,
         place=place,
     )
@@ -62,14 +62,14 @@ def find_missing(model: Path, exported: ScheduleDirectory) -> list[str]:
     """Return the names of the model's workloads for which no record in the directory applies."""
     with local_model(model, exported) as whole_model:
         records = exported.create_database_folder(whole_model.folder)
-        return whole_model.compile(records, whole_model.folder / "replayed.so").missing
+        return whole_model.compile(records, whole_model.folder / "tuned.so").missing
 
 
-def options_of(exported: ScheduleDirectory, missing: list[str]) -> OptionKwargs:
+def options_of(exported: ScheduleDirectory, tasks: list[str]) -> OptionKwargs:
     """Return job options that tune only these workloads, for the shapes of the manifest."""
     manifest, options = exported.manifest, OptionKwargs()
-    if len(missing) <= MOST_PATTERNS:
-        options["only"] = [escape(name) for name in missing]
+    if len(tasks) <= MOST_PATTERNS:
+        options["only"] = [escape(name) for name in tasks]
     if manifest.dynamic is not None:
         options["dynamic"] = {name: list(bounds) for name, bounds in manifest.dynamic.ranges.items()}
     elif manifest.input_shapes:
@@ -77,7 +77,7 @@ def options_of(exported: ScheduleDirectory, missing: list[str]) -> OptionKwargs:
     return options
 
 
-def _import_records(directory: Path, data: Path | None) -> None:
+def import_records(directory: Path, data: Path | None) -> None:
     """Add the directory's records to the dataset of the service here, which then reuses them."""
     tally = ImportTally()
     with dataset(data, None, create=True) as database:

@@ -92,12 +92,12 @@ def read_schedule_directory(
 
 @contextmanager
 def local_model(
-    model: Path, exported: ScheduleDirectory, threads: int | None = None, others: Sequence[Path] = ()
+    model: Path, exported: ScheduleDirectory, threads: int | None = None, readable_paths: Sequence[Path] = ()
 ) -> "Iterator[WholeModel]":
     """Yield the model as it was tuned; remove its processes and files on exit.
 
     The processes are sandboxed, because schedules may be untrusted and become machine code:
-    they read only the model, the schedules and the paths `others`.
+    they read only the model, the schedules and `readable_paths`.
     Engines run on `threads` threads, by default as many as the target has cores.
     """
     with require_packages("worker", "onnx", "tvm"):
@@ -112,7 +112,7 @@ def local_model(
         (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
         readable = tuple(
-            (str(path), READ) for path in (room, *model_files, *exported.compile_input_files, *others)
+            (str(path), READ) for path in (room, *model_files, *exported.compile_input_files, *readable_paths)
         )
         env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
@@ -128,7 +128,7 @@ def local_model(
                 threads=count,
                 env=search_env,
                 room=room,
-                reads=[*model_files, *others],
+                reads=[*model_files, *readable_paths],
             )
 
 

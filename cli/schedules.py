@@ -124,7 +124,7 @@ def find(
     """Find schedules by operator, shape, type and target; if none fits, say what the nearest differ in."""
     with open_reader(*place) as api:
         if job is not None:
-            _print_tasks(api.job(job).lookup(), as_json)
+            print_task_lookups(api.job(job).lookup(), as_json)
             return
         lookup = api.find_schedules(operator, shape or [], dtype, target, workload)
     if as_json:
@@ -136,7 +136,7 @@ def find(
         stdout().print(table(lookup.nearest, NEAREST_COLUMNS))
 
 
-def _print_tasks(tasks: list[TaskLookup], as_json: bool) -> None:
+def print_task_lookups(tasks: list[TaskLookup], as_json: bool) -> None:
     if as_json:
         print_json(tasks)
         return
@@ -157,14 +157,14 @@ def describe_differences(differences: Sequence[FieldDifference]) -> str:
 
 @app.command("diff")
 def diff(
-    before: Annotated[str, typer.Argument(metavar="A", help="A directory of schedules, or its URL.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="Another, to compare with it.")],
+    left: Annotated[str, typer.Argument(metavar="A", help="A directory of schedules, or its URL.")],
+    right: Annotated[str, typer.Argument(metavar="B", help="Another, to compare with it.")],
     as_json: JsonOption = False,
 ) -> None:
     """Compare two directories of schedules: workloads that were added, removed or changed."""
     with require_packages("worker"):
         from mallorn.research.shared_schedules.record_lines import compare_directories
-    with open_directory(before) as old, open_directory(after) as new:
+    with open_directory(left) as old, open_directory(right) as new:
         changes = compare_directories(old, new)
     print_rows(changes, CHANGE_COLUMNS, as_json, "the schedules are the same")
 

@@ -5,13 +5,15 @@ import os
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import IntEnum, StrEnum
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
+from xml.etree import ElementTree
 
 import typer
 
@@ -23,20 +25,12 @@ from mallorn.cli.compile_and_bench import (
     WrongNumbers,
     check_library_outputs,
 )
+from mallorn.cli.remote_directory import open_directory
 from mallorn.cli.schedule_directory import ScheduleDirectory, local_model, read_schedule_directory
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout
-from mallorn.cli.verification import (
-    Check,
-    CheckKind,
-    CheckOutcome,
-    ExitCode,
-    Verification,
-    judge_latency,
-    to_junit,
-    to_markdown,
-)
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.storable_json import read_json
+from mallorn.core.values.base import Value
 from mallorn.core.values.finish_report import FinishReport, ModelLatency
 from mallorn.core.values.manifest import DATABASE, MANIFEST, Version
 from mallorn.onnx_export import as_onnx, find_model_file
@@ -52,9 +46,123 @@ REPORT: Final = "report.json"
 ANOTHER_MACHINE: Final = "kept on another class of machine"
 
 
-def default_proofs() -> Path:
-    """Return the folder of kept proofs in the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mallorn" / "proofs"
+class ExitCode(IntEnum):
+    """Exit codes of `mallorn verify`; an error before the checks exits as all commands do."""
+
+    PASSED = 0
+    NOT_APPLIED = 10
+    WRONG_NUMBERS = 11
+    SLOWER = 12
+
+
+class CheckKind(StrEnum):
+    """Subject of a check."""
+
+    APPLIED = "applied"
+    NUMBERS = "numbers"
+    LATENCY = "latency"
+
+
+class CheckOutcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_JUDGED = "not judged"
+
+
+FAILURES: Final = {
+    CheckKind.APPLIED: ExitCode.NOT_APPLIED,
+    CheckKind.NUMBERS: ExitCode.WRONG_NUMBERS,
+    CheckKind.LATENCY: ExitCode.SLOWER,
+}
+MARKS: Final = {CheckOutcome.PASSED: "✅", CheckOutcome.FAILED: "❌", CheckOutcome.NOT_JUDGED: "⚪"}
+
+
+class Check(Value):
+    """Check of a workload's schedule, of the model's numbers or of its latency."""
+
+    kind: CheckKind
+    name: str
+    outcome: CheckOutcome
+    text: str = ""
+
+
+class Verification(Value):
+    """All checks of one run. It is kept as the proof for the same content."""
+
+    model: str
+    schedules: str
+    checks: list[Check]
+    latency_us: dict[str, ModelLatency]  # by engine: `tuned`, `baseline`
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The code of the first failed check, in the order of the checks."""
+        codes = (FAILURES[check.kind] for check in self.checks if check.outcome is CheckOutcome.FAILED)
+        return next(codes, ExitCode.PASSED)
+
+
+def judge_latency(latency: ModelLatency, baseline: ModelLatency, tolerance: float) -> Check:
+    """Return the check that compares two latencies of one sitting.
+
+    It fails if the tuned model's median is slower than the tolerance allows, and the two
+    confidence intervals show that this is no chance.
+    """
+    ratio = latency.median / baseline.median
+    is_slower = ratio > 1 + tolerance and latency.low > baseline.high
+    text = (
+        f"{latency.median:.0f} us, {ratio:.2f} times the baseline's {baseline.median:.0f} us; "
+        f"{1 + tolerance:.2f} times are allowed"
+    )
+    if ratio > 1 + tolerance and not is_slower:
+        text += ", and the difference is within the uncertainty of the timing"
+    outcome = CheckOutcome.FAILED if is_slower else CheckOutcome.PASSED
+    return _latency(outcome, text)
+
+
+def to_junit(verification: Verification) -> str:
+    """Return the checks as a JUnit test suite; a check that was not judged is skipped."""
+    counts = {outcome: _count(verification.checks, outcome) for outcome in CheckOutcome}
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"mallorn verify {verification.model}",
+        tests=str(len(verification.checks)),
+        failures=str(counts[CheckOutcome.FAILED]),
+        skipped=str(counts[CheckOutcome.NOT_JUDGED]),
+        time=f"{verification.seconds:.1f}",
+    )
+    for check in verification.checks:
+        case = ElementTree.SubElement(suite, "testcase", classname=check.kind, name=check.name)
+        if check.outcome is CheckOutcome.FAILED:
+            ElementTree.SubElement(case, "failure", message=check.text)
+        elif check.outcome is CheckOutcome.NOT_JUDGED:
+            ElementTree.SubElement(case, "skipped", message=check.text)
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def to_markdown(verification: Verification) -> str:
+    """Return a heading, and a table of all checks but passed ones of single workloads."""
+    workloads = [check for check in verification.checks if check.kind is CheckKind.APPLIED]
+    count = _count(workloads, CheckOutcome.PASSED)
+    lines = [
+        f"### mallorn verify {verification.model}",
+        "",
+        f"{count} of {len(workloads)} workloads of the compiled model come from a record "
+        f"of `{verification.schedules}`.",
+        "",
+        "| | check | result |",
+        "|---|---|---|",
+    ]
+    for check in verification.checks:
+        if check.kind is not CheckKind.APPLIED or check.outcome is not CheckOutcome.PASSED:
+            text = check.text.replace("|", "\\|").replace("\n", " ")
+            lines.append(f"| {MARKS[check.outcome]} | {check.name} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def _count(checks: Iterable[Check], outcome: CheckOutcome) -> int:
+    return sum(check.outcome is outcome for check in checks)
 
 
 def verify(
@@ -80,7 +188,7 @@ def verify(
         Path | None,
         typer.Option(metavar="DIR", help="Where passed runs are kept.   [default: ~/.cache/mallorn/proofs]"),
     ] = None,
-    again: Annotated[
+    ignores_proofs: Annotated[
         bool, typer.Option("--again", help="Check even if a kept proof says it passed.")
     ] = False,
     as_json: JsonOption = False,
@@ -92,12 +200,14 @@ def verify(
     """
     model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
     began_sec = time.monotonic()
-    with find_baseline(schedules, baseline) as kept:
-        key = proof_key(model, exported, kept, tolerance)
-        proof = (proofs or default_proofs()) / f"{key}.json"
-        verification = None if again else read_proof(proof)
+    with find_baseline(schedules, baseline) as rival_path:
+        key = proof_key(model, exported, rival_path, tolerance)
+        proof = (
+            proofs or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mallorn" / "proofs"
+        ) / f"{key}.json"
+        verification = None if ignores_proofs else read_proof(proof)
         if verification is None:
-            verification = _verify(model, exported, kept, tolerance)
+            verification = verify_model(model, exported, rival_path, tolerance)
             verification = verification.model_copy(update={"seconds": round(time.monotonic() - began_sec, 1)})
             if verification.exit_code is ExitCode.PASSED:
                 proof.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +220,7 @@ def verify(
     if as_json:
         print_json(verification.model_dump(mode="json") | {"exit_code": int(verification.exit_code)})
     else:
-        _print(verification)
+        print_verification(verification)
     raise typer.Exit(int(verification.exit_code))
 
 
@@ -125,11 +235,14 @@ def proof_key(model: Path, exported: ScheduleDirectory, baseline: Path | None, t
 
     with as_onnx(model) as file:
         model_id = model_id_of(file)
+    baseline_files = (
+        [] if baseline is None else [baseline, *(baseline / name for name in (MANIFEST, *DATABASE))]
+    )
     parts = [
         model_id,
         _digest(exported.directory / MANIFEST),
         *_digests(exported),
-        *(_digest(path) for path in _baseline_files(baseline)),
+        *map(_digest, baseline_files),
         code_digest(),
         read_host_facts()["host_class"],
         exported.target.text,
@@ -144,12 +257,6 @@ def _digests(exported: ScheduleDirectory) -> list[str]:
 
 def _digest(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest() if path.is_file() else "absent"
-
-
-def _baseline_files(baseline: Path | None) -> list[Path]:
-    if baseline is None:
-        return []
-    return [baseline] if baseline.is_file() else [baseline / name for name in (MANIFEST, *DATABASE)]
 
 
 def read_proof(path: Path) -> Verification | None:
@@ -170,6 +277,10 @@ def find_baseline(schedules: Path, baseline: str | None) -> Iterator[Path | None
     if baseline is None or Path(baseline).exists():
         yield None if baseline is None else Path(baseline)
         return
+    if "://" in baseline:
+        with open_directory(baseline) as folder:
+            yield folder
+        return
     # `git archive` in a subdirectory archives only that, with relative paths.
     command = ["git", "-C", str(schedules), "archive", "--format=tar", "--end-of-options", baseline]
     try:
@@ -181,13 +292,13 @@ def find_baseline(schedules: Path, baseline: str | None) -> Iterator[Path | None
         raise InvalidRequest(
             message, hint="--baseline DIR, FILE.so, or a revision such as origin/main"
         ) from None
-    with TemporaryDirectory(prefix="mallorn-baseline-") as folder:
+    with TemporaryDirectory(prefix="mallorn-baseline-") as scratch:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            tar.extractall(folder, filter="data")
-        yield Path(folder)
+            tar.extractall(scratch, filter="data")
+        yield Path(scratch)
 
 
-def _verify(
+def verify_model(
     model: Path, exported: ScheduleDirectory, baseline: Path | None, tolerance: float
 ) -> Verification:
     rival = None
@@ -199,21 +310,19 @@ def _verify(
     elif baseline is None:
         print_note("no --baseline: the latency is compared with the kept one, if it is of this machine")
     readable = () if baseline is None else (baseline,)
-    with local_model(model, exported, others=readable) as whole_model:
+    with local_model(model, exported, readable_paths=readable) as whole_model:
         library = whole_model.folder / "tuned.so"
         print_note(f"compiling for {exported.target}")
         build = whole_model.compile(exported.create_database_folder(whole_model.folder), library)
         checks = check_applied(build, exported)
         if build.found:
-            checks.append(_check_numbers(whole_model, library))
+            checks.append(check_numbers(whole_model, library))
         latency_us: Mapping[str, ModelLatency] = {}
         if any(check.outcome is CheckOutcome.FAILED for check in checks):
-            pass  # a model that is not as it was tuned is not timed
+            print_note("the model is not timed, because it is not as it was tuned")
         elif rival is not None and _digests(rival) == _digests(exported):
             text = "the baseline has the same records, so there is nothing to time"
-            checks.append(
-                Check(kind=CheckKind.LATENCY, name="latency", outcome=CheckOutcome.PASSED, text=text)
-            )
+            checks.append(_latency(CheckOutcome.PASSED, text))
         else:
             libraries = {TUNED: library}
             if rival is not None:
@@ -222,7 +331,7 @@ def _verify(
                 rival_model.compile(rival.create_database_folder(whole_model.folder), libraries[BASELINE])
             elif baseline is not None:
                 libraries[BASELINE] = baseline.absolute()
-            latency_us, latency_check = _check_latency(whole_model, libraries, exported, tolerance)
+            latency_us, latency_check = check_latency(whole_model, libraries, exported, tolerance)
             checks.append(latency_check)
     return Verification(
         model=model.name, schedules=str(exported.directory), checks=checks, latency_us=dict(latency_us)
@@ -235,8 +344,7 @@ def check_applied(build: "Compiled", exported: ScheduleDirectory) -> list[Check]
     The proof is the compiled module: TVM marks each function that it took from a record. A
     workload for which the job found no schedule, as the manifest says, is not judged.
     """
-    applied = set(build.applied)
-    unmarked = build.of - len(build.missing) - len(applied)
+    unmarked = build.of - len(build.missing) - len(build.applied)
     checks = [_applied(name, CheckOutcome.PASSED, "from a record") for name in build.applied]
     if unmarked:
         text = f"{unmarked} workloads have a record, but their functions in the compiled module carry no mark"
@@ -251,11 +359,15 @@ def check_applied(build: "Compiled", exported: ScheduleDirectory) -> list[Check]
     return checks
 
 
+def _latency(outcome: CheckOutcome, text: str) -> Check:
+    return Check(kind=CheckKind.LATENCY, name="latency", outcome=outcome, text=text)
+
+
 def _applied(name: str, outcome: CheckOutcome, text: str) -> Check:
     return Check(kind=CheckKind.APPLIED, name=name, outcome=outcome, text=text)
 
 
-def _check_numbers(whole_model: "WholeModel", library: Path) -> Check:
+def check_numbers(whole_model: "WholeModel", library: Path) -> Check:
     try:
         error = check_library_outputs(whole_model, library)
     except WrongNumbers as wrong:
@@ -264,7 +376,7 @@ def _check_numbers(whole_model: "WholeModel", library: Path) -> Check:
     return Check(kind=CheckKind.NUMBERS, name="numbers", outcome=CheckOutcome.PASSED, text=text)
 
 
-def _check_latency(
+def check_latency(
     whole_model: "WholeModel", libraries: Mapping[str, Path], exported: ScheduleDirectory, tolerance: float
 ) -> tuple[Mapping[str, ModelLatency], Check]:
     """Time the libraries in turn, and judge the tuned one by the baseline or the kept latency."""
@@ -276,25 +388,25 @@ def _check_latency(
         engines.load(libraries)
         with HostLock().hold_exclusive() as is_alone:
             race = engines.time_undisturbed(is_alone)
-    tuned = race.latency_us[TUNED]
+    latency = race.latency_us[TUNED]
     if BASELINE in libraries:
-        return race.latency_us, judge_latency(tuned, race.latency_us[BASELINE], tolerance)
-    kept = read_kept_latency(exported)
-    text = f"{tuned.median:.0f} us"
-    if kept is None:
+        return race.latency_us, judge_latency(latency, race.latency_us[BASELINE], tolerance)
+    report_latency = read_kept_latency(exported)
+    text = f"{latency.median:.0f} us"
+    if report_latency is None:
         reason = "no latency is kept beside the schedules"
     else:
         kept_class, own_class = exported.manifest.measured_on.host_class, read_host_facts()["host_class"]
         if kept_class != own_class:
-            reason = f"{kept.median:.0f} us were {ANOTHER_MACHINE}: {kept_class}, here {own_class}"
+            reason = f"{report_latency.median:.0f} us were {ANOTHER_MACHINE}: {kept_class}, here {own_class}"
         elif race.conditions.note:
-            reason = f"{kept.median:.0f} us are kept, but the timing was disturbed: {race.conditions.note}"
+            reason = f"{report_latency.median:.0f} us are kept, but now: {race.conditions.note}"
         else:
-            return race.latency_us, judge_latency(tuned, kept, tolerance)
-    not_judged = Check(
+            return race.latency_us, judge_latency(latency, report_latency, tolerance)
+    check = Check(
         kind=CheckKind.LATENCY, name="latency", outcome=CheckOutcome.NOT_JUDGED, text=f"{text}; {reason}"
     )
-    return race.latency_us, not_judged
+    return race.latency_us, check
 
 
 def read_kept_latency(exported: ScheduleDirectory) -> ModelLatency | None:
@@ -306,10 +418,10 @@ def read_kept_latency(exported: ScheduleDirectory) -> ModelLatency | None:
     return report.latency_us.get(TUNED) if exported.version is Version.ALONE else None
 
 
-def _print(verification: Verification) -> None:
-    applied = [check for check in verification.checks if check.kind is CheckKind.APPLIED]
-    count = sum(check.outcome is CheckOutcome.PASSED for check in applied)
-    stdout().print(f"{count} of {len(applied)} workloads of the compiled model come from a record")
+def print_verification(verification: Verification) -> None:
+    workloads = [check for check in verification.checks if check.kind is CheckKind.APPLIED]
+    count = sum(check.outcome is CheckOutcome.PASSED for check in workloads)
+    stdout().print(f"{count} of {len(workloads)} workloads of the compiled model come from a record")
     for check in verification.checks:
         if check.kind is not CheckKind.APPLIED or check.outcome is not CheckOutcome.PASSED:
             stdout().print(f"{check.outcome}: {check.name}: {check.text}", markup=False)

@@ -29,8 +29,8 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class WantedSchedule:
-    """What a look-up asks for; a field without a value fits all."""
+class ScheduleQuery:
+    """Fields of a look-up; one without a value fits all."""
 
     workload: str | None = None
     operator: str | None = None
@@ -45,22 +45,22 @@ class WantedSchedule:
 class ScheduleLookups(Repository):
     """Finds schedules and, where there is none, the nearest measured workloads."""
 
-    def find(self, owner: str | None, wanted: WantedSchedule, limit: int) -> ScheduleLookup:
+    def find(self, owner: str | None, query: ScheduleQuery, limit: int) -> ScheduleLookup:
         """Return the owner's schedules that fit or, if there is none, the nearest workloads."""
-        visible = self._visible(owner, wanted.operator) or self._visible(owner, None)
-        fitting = [workload.id for workload in visible if not _compare_workloads(wanted, workload)]
-        target = None if wanted.target is None else parse_target(wanted.target).key
+        visible = self._visible(owner, query.operator) or self._visible(owner, None)
+        fitting = [workload.id for workload in visible if not _compare_workloads(query, workload)]
+        target = None if query.target is None else parse_target(query.target).key
         page = Schedules(self.session).page(owner, workload_ids=fitting, target=target, limit=limit)
         if page.items:
             return ScheduleLookup(found=list(page.items))
-        return ScheduleLookup(nearest=self._nearest(wanted, visible))
+        return ScheduleLookup(nearest=self._nearest(query, visible))
 
     def of_job(self, job: Job) -> list[TaskLookup]:
         """Return for each task whether its workload was measured on the job's target."""
         target = Targets(self.session).get(job.target_id).text
         lookups = []
         for task, workload in Tasks(self.session).list_with_workloads(job.id):
-            wanted = WantedSchedule(
+            query = ScheduleQuery(
                 workload=workload.key,
                 operator=workload.op,
                 shapes=shapes_of(workload),
@@ -70,9 +70,9 @@ class ScheduleLookups(Repository):
                 name=workload.name,
                 tvm_version=workload.tvm_version,
             )
-            nearest = self._nearest(wanted, self._visible(job.owner, workload.op))
+            nearest = self._nearest(query, self._visible(job.owner, workload.op))
             is_known = any(
-                item.workload == workload.key and item.target == target and not _other_fields(item)
+                item.workload == workload.key and {each.field for each in item.differences} <= {"TVM version"}
                 for item in nearest
             )
             lookup = TaskLookup(
@@ -86,49 +86,49 @@ class ScheduleLookups(Repository):
 
     def _visible(self, owner: str | None, operator: str | None) -> Sequence[Workload]:
         """Return workloads of an operator that are shared or the owner's, newest first."""
-        query = select(Workload).order_by(Workload.id.desc()).limit(MOST_WORKLOADS)
+        rows = select(Workload).order_by(Workload.id.desc()).limit(MOST_WORKLOADS)
         if operator is not None:
-            query = query.where(Workload.op == operator)
+            rows = rows.where(Workload.op == operator)
         if owner is not None:
             own = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(is_owned_by(owner))
-            query = query.where(or_(Workload.kept_upto != KEPT, Workload.id.in_(own)))
-        return self.session.scalars(query).all()
+            rows = rows.where(or_(Workload.kept_upto != KEPT, Workload.id.in_(own)))
+        return self.session.scalars(rows).all()
 
-    def _nearest(self, wanted: WantedSchedule, workloads: Sequence[Workload]) -> list[NearestSchedule]:
-        ranked = sorted(workloads, key=lambda workload: _distance(wanted, workload))
+    def _nearest(self, query: ScheduleQuery, workloads: Sequence[Workload]) -> list[NearestSchedule]:
+        ranked = sorted(workloads, key=lambda workload: _distance(query, workload))
         items: list[NearestSchedule] = []
         for start in range(0, min(len(ranked), 10 * RANKED), RANKED):
             for workload in ranked[start : start + RANKED]:
-                items += self._measured(wanted, workload)
+                items += self._measured(query, workload)
             if len(items) >= NEAREST:
                 break
         items.sort(key=lambda item: len(item.differences))  # stable: the nearest workload first
         return items[:NEAREST]
 
-    def _measured(self, wanted: WantedSchedule, workload: Workload) -> list[NearestSchedule]:
+    def _measured(self, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
         """Return a workload's best measurement on each target and with each TVM."""
         is_timed: tuple[ColumnElement[bool], ...] = (
             Measurement.workload_id == workload.id,
             Measurement.latency_us.is_not(None),
             is_not_refuted(),
         )
-        query = (
+        times = (
             select(TargetRow.text, Context.tvm_version, func.min(Measurement.latency_us))
             .join(TargetRow, TargetRow.id == Measurement.target_id)
             .join(Context, Context.id == Measurement.context_id)
             .where(*is_timed)
             .group_by(TargetRow.text, Context.tvm_version)
-            .order_by(TargetRow.text != (wanted.target or ""), Context.tvm_version.desc())
+            .order_by(TargetRow.text != (query.target or ""), Context.tvm_version.desc())
             .limit(NEAREST)
         )
         items = []
-        for target, tvm_version, latency_us in self.session.execute(query):
-            differences = _compare_workloads(wanted, workload)
-            if wanted.target is not None and wanted.target != target:
-                differences.append(FieldDifference(field="target", wanted=wanted.target, stored=target))
-            if wanted.tvm_version is not None and wanted.tvm_version != tvm_version:
+        for target, tvm_version, latency_us in self.session.execute(times):
+            differences = _compare_workloads(query, workload)
+            if query.target is not None and query.target != target:
+                differences.append(FieldDifference(field="target", wanted=query.target, stored=target))
+            if query.tvm_version is not None and query.tvm_version != tvm_version:
                 differences.append(
-                    FieldDifference(field="TVM version", wanted=wanted.tvm_version, stored=tvm_version)
+                    FieldDifference(field="TVM version", wanted=query.tvm_version, stored=tvm_version)
                 )
             item = NearestSchedule(
                 workload=workload.key,
@@ -145,10 +145,6 @@ class ScheduleLookups(Repository):
         return items
 
 
-def _other_fields(item: NearestSchedule) -> bool:
-    return any(difference.field != "TVM version" for difference in item.differences)
-
-
 def shapes_of(workload: Workload) -> list[Shape]:
     """Return the shapes of the workload's tensors."""
     return [tuple(shape) for _, _, shape in workload.args.get("args", [])]
@@ -159,30 +155,30 @@ def dtypes_of(workload: Workload) -> list[str]:
     return sorted({dtype for _, dtype, _ in workload.args.get("args", [])})
 
 
-def _compare_workloads(wanted: WantedSchedule, workload: Workload) -> list[FieldDifference]:
+def _compare_workloads(query: ScheduleQuery, workload: Workload) -> list[FieldDifference]:
     """Return the fields of its program in which a workload differs from the wanted one."""
-    if wanted.workload == workload.key:
+    if query.workload == workload.key:
         return []
     differences: list[FieldDifference] = []
     shapes, dtypes = shapes_of(workload), "/".join(dtypes_of(workload))
 
-    def add(field: str, wanted_text: str, stored: str) -> None:
-        differences.append(FieldDifference(field=field, wanted=wanted_text, stored=stored))
+    def add(field: str, asked_text: str, stored_text: str) -> None:
+        differences.append(FieldDifference(field=field, wanted=asked_text, stored=stored_text))
 
-    if wanted.operator not in (None, workload.op):
-        add("operator", str(wanted.operator), workload.op)
-    if wanted.dtype is not None and not set(wanted.dtype.split("/")) <= set(dtypes.split("/")):
-        add("dtype", wanted.dtype, dtypes)
-    absent = [shape for shape in wanted.shapes if shape not in shapes]
+    if query.operator not in (None, workload.op):
+        add("operator", str(query.operator), workload.op)
+    if query.dtype is not None and not set(query.dtype.split("/")) <= set(dtypes.split("/")):
+        add("dtype", query.dtype, dtypes)
+    absent = [shape for shape in query.shapes if shape not in shapes]
     if absent:
         # The same sizes in another order of the axes are another layout, such as NHWC.
         sizes = {tuple(sorted(shape)) for shape in shapes}
         is_layout = all(tuple(sorted(shape)) in sizes for shape in absent)
-        add("layout" if is_layout else "shape", _shapes_text(wanted.shapes), _shapes_text(shapes))
-    if wanted.structure not in (None, workload.structure):
-        add("graph pass", wanted.name, workload.name)
-    if wanted.workload is not None and not differences:
-        add("workload", wanted.workload, workload.key)
+        add("layout" if is_layout else "shape", _shapes_text(query.shapes), _shapes_text(shapes))
+    if query.structure not in (None, workload.structure):
+        add("graph pass", query.name, workload.name)
+    if query.workload is not None and not differences:
+        add("workload", query.workload, workload.key)
     return differences
 
 
@@ -190,14 +186,10 @@ def _shapes_text(shapes: Sequence[Shape]) -> str:
     return ", ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
 
 
-def _distance(wanted: WantedSchedule, workload: Workload) -> tuple[int, float]:
+def _distance(query: ScheduleQuery, workload: Workload) -> tuple[int, float]:
     """Return the number of different fields, and the doublings between the shapes."""
     doublings = 0.0
-    for shape in wanted.shapes:
-        same_rank = [other for other in shapes_of(workload) if len(other) == len(shape)]
-        doublings += min((_doublings(shape, other) for other in same_rank), default=inf)
-    return len(_compare_workloads(wanted, workload)), doublings
-
-
-def _doublings(left: Shape, right: Shape) -> float:
-    return sum(abs(log2(a / b)) for a, b in zip(left, right, strict=True) if a > 0 and b > 0)
+    for shape in query.shapes:
+        pairs = [zip(shape, known, strict=True) for known in shapes_of(workload) if len(known) == len(shape)]
+        doublings += min((sum(abs(log2(a / b)) for a, b in pair if a and b) for pair in pairs), default=inf)
+    return len(_compare_workloads(query, workload)), doublings

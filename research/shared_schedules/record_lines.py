@@ -117,9 +117,9 @@ def read_records(root: Path) -> list[RecordLine]:
     return lines
 
 
-def compare_directories(before: Path, after: Path) -> list[ScheduleChange]:
+def compare_directories(left_root: Path, right_root: Path) -> list[ScheduleChange]:
     """Return the workloads, by target and name, whose fastest schedules differ."""
-    old, new = _fastest(read_records(before)), _fastest(read_records(after))
+    old, new = _fastest(read_records(left_root)), _fastest(read_records(right_root))
     changes = []
     for key in old.keys() | new.keys():
         left, right = old.get(key), new.get(key)
@@ -155,8 +155,8 @@ def find_prunable(root: Path, targets: Collection[str] = ()) -> list[Pruned]:
     keep; if it is empty, all are kept.
     """
     lines = read_records(root)
-    errors = _rebuild_errors(root)
-    pruned, remaining = [], []
+    errors = find_rebuild_errors(root)
+    pruned, remaining = list[Pruned](), list[RecordLine]()
     for line in lines:
         error = errors.get((line.directory, line.line))
         if targets and line.target not in targets:
@@ -178,7 +178,7 @@ def find_prunable(root: Path, targets: Collection[str] = ()) -> list[Pruned]:
     return sorted(pruned, key=lambda item: (item.record.directory, item.record.line))
 
 
-def _rebuild_errors(root: Path) -> dict[tuple[Path, int], str]:
+def find_rebuild_errors(root: Path) -> dict[tuple[Path, int], str]:
     errors: dict[tuple[Path, int], str] = {}
     with open_sandboxed_compiler(root) as graphs:
         for _, directory in iterate_directories(root):
@@ -198,22 +198,22 @@ def _rebuild_errors(root: Path) -> dict[tuple[Path, int], str]:
 def remove_records(pruned: Sequence[Pruned]) -> None:
     """Rewrite the directories without these records and without workloads that lost all."""
     for directory in sorted({item.record.directory for item in pruned}):
-        removed = {item.record.line for item in pruned if item.record.directory == directory}
+        numbers = {item.record.line for item in pruned if item.record.directory == directory}
         provenance = read_provenance(directory) if (directory / PROVENANCE).is_file() else None
         programs = (directory / WORKLOADS).read_text().splitlines()
         lines = enumerate((directory / RECORDS).read_text().splitlines(), 1)
-        kept = [(number, read_json(text)) for number, text in lines if number not in removed]
-        used = sorted({record[0] for _, record in kept})
-        places = {old: new for new, old in enumerate(used)}
-        if not kept:
+        records = [(number, read_json(text)) for number, text in lines if number not in numbers]
+        indices = sorted({record[0] for _, record in records})
+        places = {old: new for new, old in enumerate(indices)}
+        if not records:
             for name in (RECORDS, WORKLOADS, PROVENANCE):
                 (directory / name).unlink(missing_ok=True)
             continue
-        _write_lines(directory / WORKLOADS, [programs[index] for index in used])
-        records = [json.dumps([places[index], record], separators=(",", ":")) for _, (index, record) in kept]
-        _write_lines(directory / RECORDS, records)
+        _write_lines(directory / WORKLOADS, [programs[index] for index in indices])
+        texts = [json.dumps([places[index], record], separators=(",", ":")) for _, (index, record) in records]
+        _write_lines(directory / RECORDS, texts)
         if provenance is not None:
-            write_provenance(directory, [provenance[number - 1] for number, _ in kept])
+            write_provenance(directory, [provenance[number - 1] for number, _ in records])
 
 
 def _write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import ScheduleLookup, TaskLookup, VerifiedSchedule, WholeSchedule
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.schedule_lookup import ScheduleLookups, WantedSchedule
+from mallorn.db.repositories.schedule_lookup import ScheduleLookups, ScheduleQuery
 from mallorn.db.repositories.schedules import Schedules
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
@@ -67,7 +67,7 @@ def find_schedules(
     limit: LimitQuery = 100,
 ) -> ScheduleLookup:
     """Find schedules that fit or, if there is none, the nearest measured workloads and why they differ."""
-    wanted = WantedSchedule(
+    query = ScheduleQuery(
         workload=workload,
         operator=operator,
         shapes=[tuple(map(int, text.split("x"))) for text in shape or ()],
@@ -75,7 +75,7 @@ def find_schedules(
         target=parse_target(target).text if target else None,
     )
     with parts.patient.session() as session:
-        return ScheduleLookups(session).find(owner, wanted, limit)
+        return ScheduleLookups(session).find(owner, query, limit)
 
 
 @router.get("/jobs/{job_id}/lookup", dependencies=[FewAtOnce])

@@ -1,4 +1,4 @@
-"""`action.yml`: the script that it runs calls `mallorn verify` with options that exist, and keeps its exit code."""
+"""The script of `action.yml` calls `mallorn verify` with options that exist, and keeps its exit code."""
 
 import os
 import subprocess

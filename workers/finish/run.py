@@ -1,4 +1,4 @@
-"""Finish a job: run all steps between its last round of trials and its report."""
+"""Finish a job: run all steps between its last round and its report; or time it again."""
 
 import time
 from collections import Counter
@@ -8,14 +8,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from mallorn.core.artifact_uris import open_artifact
 from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.event import DoneEvent, FinishingEvent
-from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds
+from mallorn.core.values.event import BenchedEvent, BenchStartedEvent, DoneEvent, FinishingEvent
+from mallorn.core.values.finish_report import BenchResult, Conditions, Limits, StepSeconds
+from mallorn.core.values.manifest import DATABASE
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.search_and_finish_states import FinishSteps
 from mallorn.db.repositories.workers import StageRuns
@@ -36,8 +39,8 @@ from mallorn.workers.finish.guess_inside_model import decide_by_first_guesses
 from mallorn.workers.finish.job_model import JobModel, TunedModel
 from mallorn.workers.finish.numeric_check import Checker, Unchecked, Verifier
 from mallorn.workers.finish.predict_tuning_gain import fill_trials_gain
+from mallorn.workers.finish.shape_dispatch import dispatch_to_next_size
 from mallorn.workers.finish.step_log import ReportDraft, StepLog
-from mallorn.workers.finish.time_again import is_bench_requested, time_again
 from mallorn.workers.hardware_probe.run import PROBES_SEC, ensure_machine, load_measured_machine
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.measure.measurer_interface import Measurer, Need
@@ -46,9 +49,11 @@ from mallorn.workers.process.leased_stage import StageContext, StageFolder, leas
 from mallorn.workers.process.match_devices_and_builder import ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildError
+from mallorn.workers.tvm.code_digest import current_builder_name
 from mallorn.workers.whole_model.compiled_model import IdleEngines
 from mallorn.workers.whole_model.engines import TUNED
 
+COMPILE_EXPORT: Final = "compile the model with the exported schedules"
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
 
 
@@ -285,3 +290,60 @@ def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: s
     gflops = flop / tuned_us / 1e3
     peak_gflops = max(peak_gflops, gflops)  # no measured peak can be below what was reached
     return Limits(flop=flop, peak_gflops=peak_gflops, peak_share=gflops / peak_gflops)
+
+
+def is_bench_requested(stage: StageContext) -> bool:
+    """Return whether the job is only to be timed again: a bench began and has not ended."""
+    with stage.runtime.database.session() as session:
+        return Events(session).is_newer(stage.job.id, BenchStartedEvent, BenchedEvent)
+
+
+def time_again(stage: StageContext) -> None:
+    """Compile an ended job's export, time it as its finish did, and end the job again.
+
+    The report and the export stay as they are; the result is an event. A step that fails
+    is part of the result.
+    """
+    job = stage.job
+    with (
+        stage.runtime.stage_run(StageKind.FINISH, job.id, f"timing job {job.id} again"),
+        stage_folder(stage.runtime, "bench-") as folder,
+        stage.start_model_compiler(folder) as graphs,
+        IdleEngines() as idle,
+    ):
+        step_log, report = StepLog(stage), ReportDraft()
+        model = JobModel.of(stage, graphs, folder, idle)
+        built = step_log.attempt(COMPILE_EXPORT, partial(compile_export, model))
+        if built is not None:
+            compare_and_time_engines(model, built, step_log, report)
+    with stage.runtime.database.transaction() as session:
+        result = BenchResult(
+            latency_us=report.latency_us,
+            points=report.points,
+            conditions=report.conditions,
+            error_vs_untuned=report.error_vs_untuned,
+            error_vs_onnxruntime=report.error_vs_onnxruntime,
+            host_class="" if job.context_id is None else Contexts(session).get(job.context_id).host_class,
+            built_by=current_builder_name(),
+            measured_at=read_clock(session),
+            skipped_steps=step_log.entries,
+        )
+        stage.end_stage(session, JobState.DONE, job.tuning_ended, BenchedEvent(result=result))
+
+
+def compile_export(model: JobModel) -> TunedModel:
+    uri = model.stage.job.export_uri
+    if uri is None:
+        raise Unavailable(
+            "the job's export was deleted", hint=f"mallorn resume {model.stage.job.id} --trials 1"
+        )
+    directory = model.whole_model.folder / "bench"
+    directory.mkdir()
+    with open_artifact(uri) as (store, root):
+        for name in DATABASE:
+            store.get_file(f"{root}/{name}", str(directory / name))
+    # Not from the cache of libraries, which is keyed by winners.
+    dynamic = model.stage.graph_report.dynamic
+    whole_model = replace(model.whole_model, dynamic=dispatch_to_next_size(dynamic) if dynamic else None)
+    library = directory.with_suffix(".so")
+    return TunedModel((), directory, library, whole_model.compile(directory, library))

@@ -42,7 +42,7 @@ def test_only_what_has_no_schedule_is_tuned_for_the_directorys_target(
 ) -> None:
     missing(monkeypatch, "fused[0]", "new")
     imported: list[Path] = []
-    monkeypatch.setattr("mallorn.cli.retune._import_records", lambda *given: imported.append(given[0]))
+    monkeypatch.setattr("mallorn.cli.retune.import_records", lambda *given: imported.append(given[0]))
     result = mallorn("retune", write(tmp_path), model, "--search", "random")
     assert result.exit_code == 0, result.stderr
     [given] = tuned
@@ -64,7 +64,7 @@ def test_a_service_elsewhere_gets_no_records_from_here(
     tmp_path: Path, model: Path, tuned: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing(monkeypatch, "new")
-    monkeypatch.setattr("mallorn.cli.retune._import_records", lambda *_: pytest.fail("imported"))
+    monkeypatch.setattr("mallorn.cli.retune.import_records", lambda *_: pytest.fail("imported"))
     result = mallorn("retune", write(tmp_path), model, "--url", "https://tuner.example")
     assert "stay here" in result.stderr
     assert len(tuned) == 1

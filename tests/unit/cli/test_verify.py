@@ -9,17 +9,21 @@ from xml.etree import ElementTree
 import pytest
 
 from mallorn.cli.schedule_directory import ScheduleDirectory, read_schedule_directory
-from mallorn.cli.verification import (
+from mallorn.cli.verify import (
     Check,
     CheckKind,
     CheckOutcome,
     ExitCode,
     Verification,
+    check_applied,
+    find_baseline,
     judge_latency,
+    proof_key,
+    read_kept_latency,
+    read_proof,
     to_junit,
     to_markdown,
 )
-from mallorn.cli.verify import check_applied, find_baseline, proof_key, read_kept_latency, read_proof
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.manifest import RECORDS
