@@ -45,9 +45,9 @@ class Events(Repository):
         read."""
         return self.find_newest_by_job([job_id], kind).get(job_id)
 
-    def is_newer(self, job_id: str, kind: type[JobEvent], other: type[JobEvent]) -> bool:
+    def is_newer(self, job_id: str, kind: type[JobEvent], rival: type[JobEvent]) -> bool:
         """Return whether the last event of a kind came after the last of another kind."""
-        names = [each.model_fields["kind"].default for each in (kind, other)]
+        names = [event.model_fields["kind"].default for event in (kind, rival)]
         is_one = Event.job_id == job_id, Event.kind.in_(names)
         query = select(Event.kind).where(*is_one).order_by(Event.seq.desc()).limit(1)
         return bool(self.session.scalar(query) == names[0])

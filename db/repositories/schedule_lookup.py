@@ -72,7 +72,8 @@ class ScheduleLookups(Repository):
             )
             nearest = self._nearest(query, self._visible(job.owner, workload.op))
             is_known = any(
-                item.workload == workload.key and {each.field for each in item.differences} <= {"TVM version"}
+                item.workload == workload.key
+                and {difference.field for difference in item.differences} <= {"TVM version"}
                 for item in nearest
             )
             lookup = TaskLookup(
@@ -95,17 +96,17 @@ class ScheduleLookups(Repository):
         return self.session.scalars(rows).all()
 
     def _nearest(self, query: ScheduleQuery, workloads: Sequence[Workload]) -> list[NearestSchedule]:
-        ranked = sorted(workloads, key=lambda workload: _distance(query, workload))
+        workloads_by_distance = sorted(workloads, key=lambda workload: _distance(query, workload))
         items: list[NearestSchedule] = []
-        for start in range(0, min(len(ranked), 10 * RANKED), RANKED):
-            for workload in ranked[start : start + RANKED]:
-                items += self._measured(query, workload)
+        for start in range(0, min(len(workloads_by_distance), 10 * RANKED), RANKED):
+            for workload in workloads_by_distance[start : start + RANKED]:
+                items += self.list_measurements(query, workload)
             if len(items) >= NEAREST:
                 break
         items.sort(key=lambda item: len(item.differences))  # stable: the nearest workload first
         return items[:NEAREST]
 
-    def _measured(self, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
+    def list_measurements(self, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
         """Return a workload's best measurement on each target and with each TVM."""
         is_timed: tuple[ColumnElement[bool], ...] = (
             Measurement.workload_id == workload.id,
@@ -190,6 +191,10 @@ def _distance(query: ScheduleQuery, workload: Workload) -> tuple[int, float]:
     """Return the number of different fields, and the doublings between the shapes."""
     doublings = 0.0
     for shape in query.shapes:
-        pairs = [zip(shape, known, strict=True) for known in shapes_of(workload) if len(known) == len(shape)]
+        pairs = [
+            zip(shape, stored_shape, strict=True)
+            for stored_shape in shapes_of(workload)
+            if len(stored_shape) == len(shape)
+        ]
         doublings += min((sum(abs(log2(a / b)) for a, b in pair if a and b) for pair in pairs), default=inf)
     return len(_compare_workloads(query, workload)), doublings

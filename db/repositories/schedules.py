@@ -3,7 +3,7 @@ measurements."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, Select, exists, func, select, tuple_
 from sqlalchemy.orm import aliased, defer
@@ -20,8 +20,9 @@ from mallorn.db.repositories.measuring_contexts import is_inside_model
 from mallorn.db.repositories.trials import select_trials, trial_of
 from mallorn.db.tables import Context, Job, Measurement, Schedule, SourceDataset, TargetRow, Workload
 
-# A schedule, its workload's key and name, target, whether its time is a bound, evaluator.
-Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]
+# A schedule, its workload's key and name, target, whether its time is a bound, evaluator,
+# its workload's operator and arguments.
+Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None, str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Schedules(Repository):
 def _select_named_schedules(owner: str | None) -> Select[*Named]:
     query = (
         select(Schedule, Workload.key, Workload.name, TargetRow.text, Measurement.bound_us.is_not(None))
-        .add_columns(Context.evaluator)
+        .add_columns(Context.evaluator, Workload.op, Workload.args)
         .outerjoin(Context, Context.id == Schedule.context_id)
         .join(Workload, Workload.id == Schedule.workload_id)
         .join(TargetRow, TargetRow.id == Schedule.target_id)
@@ -130,10 +131,13 @@ def _page_position(row: Row[*Named]) -> tuple[str | float, ...]:
 
 
 def _verified(row: Row[*Named]) -> VerifiedSchedule:
-    schedule, workload, name, target, is_bound, evaluator = row
-    names = {"workload": workload, "workload_name": name, "target": target}
+    schedule, workload, name, target, is_bound, evaluator, operator, arguments = row
+    names = {"workload": workload, "workload_name": name, "operator": operator, "target": target}
+    shapes = [list(shape) for _, _, shape in arguments.get("args", [])]
     inside_model = evaluator is not None and is_inside_model(evaluator)
-    return VerifiedSchedule.from_row(schedule, **names, is_bound=is_bound, inside_model=inside_model)
+    return VerifiedSchedule.from_row(
+        schedule, **names, shapes=shapes, is_bound=is_bound, inside_model=inside_model
+    )
 
 
 _AGAIN: Final = (MeasurementKind.FINISH, MeasurementKind.FOREIGN_FINISH)

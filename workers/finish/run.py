@@ -313,9 +313,9 @@ def time_again(stage: StageContext) -> None:
     ):
         step_log, report = StepLog(stage), ReportDraft()
         model = JobModel.of(stage, graphs, folder, idle)
-        built = step_log.attempt(COMPILE_EXPORT, partial(compile_export, model))
-        if built is not None:
-            compare_and_time_engines(model, built, step_log, report)
+        tuned_model = step_log.attempt(COMPILE_EXPORT, partial(compile_export, model))
+        if tuned_model is not None:
+            compare_and_time_engines(model, tuned_model, step_log, report)
     with stage.runtime.database.transaction() as session:
         result = BenchResult(
             latency_us=report.latency_us,

@@ -152,7 +152,6 @@ def compile_model(
         hits, misses = stock.partition_tasks_by_schedule(mods, scratch, tvm_target)
         ranges = None if dynamic is None else dynamic.model_dump(mode="json")
         scheduled_mod = stock.apply_schedules(mods, ranges, steps_after, tvm_target, scratch)
-        applied = list_applied_tasks(scheduled_mod, hits)
         if stock.is_cpu(tvm_target):
             export_kernels(scheduled_mod, out_so, tvm_target)
         else:
@@ -166,7 +165,7 @@ def compile_model(
         problems=problems,
         inputs=inputs,
         outputs=outputs,
-        applied=applied,
+        applied=list_applied_tasks(scheduled_mod, hits),
         bytes=Path(out_so).stat().st_size,
         seconds=time.monotonic() - started_sec,
     )

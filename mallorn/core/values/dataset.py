@@ -58,6 +58,8 @@ class VerifiedSchedule(Value):
     job_id: str | None = None
     workload: Annotated[str, Field(description="The workload's key.")] = ""
     workload_name: str = ""
+    operator: str = ""
+    shapes: Annotated[list[list[int]], Field(description="Of its arguments.")] = []
     target: Annotated[str, Field(description="Canonical JSON.")] = ""
     context_id: Annotated[int | None, Field(description="Times compare only within one context.")] = None
     latency_us: Annotated[float, Field(description="Median, measured again in turns with its rivals.")]

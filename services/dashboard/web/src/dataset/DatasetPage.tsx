@@ -71,7 +71,7 @@ function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
       </Facts>
       <div className="toolbar">
         <Choice label="Target" value={wanted} options={targets} onChoose={(target) => choose({ target })} />
-        <TextField label="Find" type="search" value={text} placeholder="workload" onText={(q) => choose({ q })} />
+        <TextField label="Find" type="search" value={text} placeholder="workload, operator or 1x56x56x64" onText={(q) => choose({ q })} />
         <span className="count" role="status">
           {count(shown.length)} of {count(items.length)}
         </span>
