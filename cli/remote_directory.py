@@ -20,10 +20,16 @@ def open_directory(place: str, *, writes: bool = False, create: bool = False) ->
     """
     if "://" not in place:
         if not create and not Path(place).is_dir():
-            raise NotFound(f"there is no folder {place}", hint="mallorn schedules export DIR   (makes one)")
+            raise NotFound(
+                f"there is no folder {place}",
+                hint="mallorn schedules export DIR   (makes one)",
+            )
         yield Path(place)
         return
-    with require_packages("server,worker"), TemporaryDirectory(prefix="mallorn-schedules-") as folder:
+    with (
+        require_packages("server,worker"),
+        TemporaryDirectory(prefix="mallorn-schedules-") as folder,
+    ):
         fs, root = open_store(place)
         originals = download(fs, root, place, Path(folder))
         if not originals and not create:

@@ -10,7 +10,11 @@ import typer
 from mallorn.cli.compile_and_bench import ModelArgument
 from mallorn.cli.dataset_import import ImportTally, import_logs
 from mallorn.cli.dataset_options import dataset
-from mallorn.cli.schedule_directory import ScheduleDirectory, local_model, read_schedule_directory
+from mallorn.cli.schedule_directory import (
+    ScheduleDirectory,
+    local_model,
+    read_schedule_directory,
+)
 from mallorn.cli.terminal.job_options import EffortOptions, JobFlags
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note
@@ -24,7 +28,8 @@ from mallorn.onnx_export import find_model_file
 @expand_option_groups
 def retune(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The directory that `mallorn tune` wrote; it is updated.")
+        Path,
+        typer.Argument(metavar="DIR", help="The directory that `mallorn tune` wrote; it is updated."),
     ],
     model: ModelArgument,
     effort: EffortOptions,

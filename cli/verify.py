@@ -26,7 +26,11 @@ from mallorn.cli.compile_and_bench import (
     check_library_outputs,
 )
 from mallorn.cli.remote_directory import open_directory
-from mallorn.cli.schedule_directory import ScheduleDirectory, local_model, read_schedule_directory
+from mallorn.cli.schedule_directory import (
+    ScheduleDirectory,
+    local_model,
+    read_schedule_directory,
+)
 from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.storable_json import read_json
@@ -74,7 +78,11 @@ FAILURES: Final = {
     CheckKind.NUMBERS: ExitCode.WRONG_NUMBERS,
     CheckKind.LATENCY: ExitCode.SLOWER,
 }
-MARKS: Final = {CheckOutcome.PASSED: "✅", CheckOutcome.FAILED: "❌", CheckOutcome.NOT_JUDGED: "⚪"}
+MARKS: Final = {
+    CheckOutcome.PASSED: "✅",
+    CheckOutcome.FAILED: "❌",
+    CheckOutcome.NOT_JUDGED: "⚪",
+}
 
 
 class Check(Value):
@@ -178,7 +186,8 @@ def verify(
         ),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Accepted slowdown against the baseline; 0.1 is 10 %.")
+        float,
+        typer.Option(min=0, help="Accepted slowdown against the baseline; 0.1 is 10 %."),
     ] = 0.1,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the checks as JUnit XML.")] = None,
     markdown: Annotated[
@@ -186,7 +195,10 @@ def verify(
     ] = None,
     proofs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where passed runs are kept.   [default: ~/.cache/mallorn/proofs]"),
+        typer.Option(
+            metavar="DIR",
+            help="Where passed runs are kept.   [default: ~/.cache/mallorn/proofs]",
+        ),
     ] = None,
     ignores_proofs: Annotated[
         bool, typer.Option("--again", help="Check even if a kept proof says it passed.")
@@ -198,7 +210,10 @@ def verify(
     Exits with 0 if so, 10 if a workload has no schedule that applies, 11 for wrong numbers,
     12 if the model is slower than the baseline, and 1 if it could not be checked.
     """
-    model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
+    model, exported = (
+        find_model_file(model),
+        read_schedule_directory(schedules, target, version),
+    )
     began_sec = time.monotonic()
     with find_baseline(schedules, baseline) as rival_path:
         key = proof_key(model, exported, rival_path, tolerance)
@@ -214,7 +229,10 @@ def verify(
                 proof.write_text(verification.model_dump_json() + "\n")
         else:
             print_note(f"nothing changed since the kept proof {proof}; to check again   --again")
-    for path, text in ((junit, to_junit(verification)), (markdown, to_markdown(verification))):
+    for path, text in (
+        (junit, to_junit(verification)),
+        (markdown, to_markdown(verification)),
+    ):
         if path is not None:
             path.write_text(text)
     if as_json:
@@ -282,7 +300,15 @@ def find_baseline(schedules: Path, baseline: str | None) -> Iterator[Path | None
             yield folder
         return
     # `git archive` in a subdirectory archives only that, with relative paths.
-    command = ["git", "-C", str(schedules), "archive", "--format=tar", "--end-of-options", baseline]
+    command = [
+        "git",
+        "-C",
+        str(schedules),
+        "archive",
+        "--format=tar",
+        "--end-of-options",
+        baseline,
+    ]
     try:
         archive = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
@@ -334,7 +360,10 @@ def verify_model(
             latency_us, latency_check = check_latency(whole_model, libraries, exported, tolerance)
             checks.append(latency_check)
     return Verification(
-        model=model.name, schedules=str(exported.directory), checks=checks, latency_us=dict(latency_us)
+        model=model.name,
+        schedules=str(exported.directory),
+        checks=checks,
+        latency_us=dict(latency_us),
     )
 
 
@@ -371,13 +400,21 @@ def check_numbers(whole_model: "WholeModel", library: Path) -> Check:
     try:
         error = check_library_outputs(whole_model, library)
     except WrongNumbers as wrong:
-        return Check(kind=CheckKind.NUMBERS, name="numbers", outcome=CheckOutcome.FAILED, text=wrong.message)
+        return Check(
+            kind=CheckKind.NUMBERS,
+            name="numbers",
+            outcome=CheckOutcome.FAILED,
+            text=wrong.message,
+        )
     text = f"relative error against the untuned model: {error:.1e}"
     return Check(kind=CheckKind.NUMBERS, name="numbers", outcome=CheckOutcome.PASSED, text=text)
 
 
 def check_latency(
-    whole_model: "WholeModel", libraries: Mapping[str, Path], exported: ScheduleDirectory, tolerance: float
+    whole_model: "WholeModel",
+    libraries: Mapping[str, Path],
+    exported: ScheduleDirectory,
+    tolerance: float,
 ) -> tuple[Mapping[str, ModelLatency], Check]:
     """Time the libraries in turn, and judge the tuned one by the baseline or the kept latency."""
     from mallorn.workers.device.detect_host import read_host_facts
@@ -396,7 +433,10 @@ def check_latency(
     if report_latency is None:
         reason = "no latency is kept beside the schedules"
     else:
-        kept_class, own_class = exported.manifest.measured_on.host_class, read_host_facts()["host_class"]
+        kept_class, own_class = (
+            exported.manifest.measured_on.host_class,
+            read_host_facts()["host_class"],
+        )
         if kept_class != own_class:
             reason = f"{report_latency.median:.0f} us were {ANOTHER_MACHINE}: {kept_class}, here {own_class}"
         elif race.conditions.note:
@@ -404,7 +444,10 @@ def check_latency(
         else:
             return race.latency_us, judge_latency(latency, report_latency, tolerance)
     check = Check(
-        kind=CheckKind.LATENCY, name="latency", outcome=CheckOutcome.NOT_JUDGED, text=f"{text}; {reason}"
+        kind=CheckKind.LATENCY,
+        name="latency",
+        outcome=CheckOutcome.NOT_JUDGED,
+        text=f"{text}; {reason}",
     )
     return race.latency_us, check
 

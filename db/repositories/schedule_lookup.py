@@ -175,7 +175,11 @@ def _compare_workloads(query: ScheduleQuery, workload: Workload) -> list[FieldDi
         # The same sizes in another order of the axes are another layout, such as NHWC.
         sizes = {tuple(sorted(shape)) for shape in shapes}
         is_layout = all(tuple(sorted(shape)) in sizes for shape in absent)
-        add("layout" if is_layout else "shape", _shapes_text(query.shapes), _shapes_text(shapes))
+        add(
+            "layout" if is_layout else "shape",
+            _shapes_text(query.shapes),
+            _shapes_text(shapes),
+        )
     if query.structure not in (None, workload.structure):
         add("graph pass", query.name, workload.name)
     if query.workload is not None and not differences:
@@ -196,5 +200,8 @@ def _distance(query: ScheduleQuery, workload: Workload) -> tuple[int, float]:
             for stored_shape in shapes_of(workload)
             if len(stored_shape) == len(shape)
         ]
-        doublings += min((sum(abs(log2(a / b)) for a, b in pair if a and b) for pair in pairs), default=inf)
+        doublings += min(
+            (sum(abs(log2(a / b)) for a, b in pair if a and b) for pair in pairs),
+            default=inf,
+        )
     return len(_compare_workloads(query, workload)), doublings

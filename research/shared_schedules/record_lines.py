@@ -77,7 +77,10 @@ def iterate_directories(root: Path) -> Iterator[tuple[Target, Path]]:
     """
     records = sorted(root.rglob(RECORDS))
     if not records:
-        raise NotFound(f"{root} holds no schedules: no {RECORDS} in it", hint="mallorn tune MODEL --out DIR")
+        raise NotFound(
+            f"{root} holds no schedules: no {RECORDS} in it",
+            hint="mallorn tune MODEL --out DIR",
+        )
     for directory in (path.parent for path in records):
         if (directory / MANIFEST).is_file():
             yield parse_target(read_manifest(directory / MANIFEST).target), directory
@@ -107,12 +110,24 @@ def read_records(root: Path) -> list[RecordLine]:
                 raise InvalidRequest(message, hint="git checkout FILE   (or: mallorn tune MODEL)") from None
             name, measured_on = workload, manifest.measured_on if manifest else MeasuredOn()
             if len(provenance) >= number:
-                name, measured_on = provenance[number - 1].name, provenance[number - 1].measured_on
+                name, measured_on = (
+                    provenance[number - 1].name,
+                    provenance[number - 1].measured_on,
+                )
             elif manifest and len(manifest.workloads) == len(programs):
                 name = manifest.workloads[index].task
             schedule = sha256(json.dumps(trace).encode()).hexdigest()[:12]
             lines.append(
-                RecordLine(directory, number, target.text, workload, name, schedule, us, measured_on)
+                RecordLine(
+                    directory,
+                    number,
+                    target.text,
+                    workload,
+                    name,
+                    schedule,
+                    us,
+                    measured_on,
+                )
             )
     return lines
 
@@ -173,7 +188,10 @@ def find_prunable(root: Path, targets: Collection[str] = ()) -> list[Pruned]:
         for line in members:
             if (winner := best[line.target, line.workload]) is not line:
                 pruned.append(
-                    Pruned(line, f"line {winner.line} of {winner.directory / RECORDS} is as fast or faster")
+                    Pruned(
+                        line,
+                        f"line {winner.line} of {winner.directory / RECORDS} is as fast or faster",
+                    )
                 )
     return sorted(pruned, key=lambda item: (item.record.directory, item.record.line))
 
