@@ -1,4 +1,4 @@
-"""`mallorn retune`: tune only what no longer applies or is new, and keep the other schedules."""
+"""`mallorn retune`: tune only workloads without a schedule that applies."""
 
 from glob import escape
 from inspect import unwrap
@@ -29,7 +29,7 @@ from mallorn.onnx_export import find_model_file
 def retune(
     directory: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="The directory that `mallorn tune` wrote; it is updated."),
+        typer.Argument(metavar="DIR", help="What `mallorn tune` wrote; it is updated."),
     ],
     model: ModelArgument,
     effort: EffortOptions,
@@ -38,17 +38,17 @@ def retune(
     as_json: JsonOption = False,
     place: Place,
 ) -> None:
-    """Tune only workloads whose schedule no longer applies or that are new, and update the directory."""
+    """Tune only workloads that are new or whose schedule no longer applies; update DIR."""
     model, exported = find_model_file(model), read_schedule_directory(directory, None)
     tasks = find_missing(model, exported)
     if not tasks:
-        print_note(f"every workload has a schedule that applies: nothing to tune in {directory}")
+        print_note(f"every schedule applies: nothing to tune in {directory}")
         if as_json:
             print_json({"missing": []})
         return
     print_note(f"{len(tasks)} workloads to tune: {', '.join(tasks)}")
     if place.url:
-        print_note(f"records of {directory} stay here: {place.url} reuses those in its own dataset")
+        print_note(f"records of {directory} stay here; {place.url} has its own")
     else:
         import_records(directory, place.data)
     target = exported.target.text if effort.target == LOCAL else effort.target
@@ -64,7 +64,7 @@ def retune(
 
 
 def find_missing(model: Path, exported: ScheduleDirectory) -> list[str]:
-    """Return the names of the model's workloads for which no record in the directory applies."""
+    """Return the names of the model's workloads to which no record applies."""
     with local_model(model, exported) as whole_model:
         records = exported.create_database_folder(whole_model.folder)
         return whole_model.compile(records, whole_model.folder / "tuned.so").missing
@@ -83,7 +83,7 @@ def options_of(exported: ScheduleDirectory, tasks: list[str]) -> OptionKwargs:
 
 
 def import_records(directory: Path, data: Path | None) -> None:
-    """Add the directory's records to the dataset of the service here, which then reuses them."""
+    """Add the records to the dataset of the service here, which then reuses them."""
     tally = ImportTally()
     with dataset(data, None, create=True) as database:
         import_logs(database, directory, tally)

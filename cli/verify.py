@@ -51,7 +51,7 @@ ANOTHER_MACHINE: Final = "kept on another class of machine"
 
 
 class ExitCode(IntEnum):
-    """Exit codes of `mallorn verify`; an error before the checks exits as all commands do."""
+    """Exit codes of `mallorn verify`; an error before the checks exits with 1."""
 
     PASSED = 0
     NOT_APPLIED = 10
@@ -182,7 +182,7 @@ def verify(
         str | None,
         typer.Option(
             metavar="DIR|FILE.so|REF",
-            help="Schedules, a library, or a git revision of DIR to time in turn with these.",
+            help="Schedules, a library or a git revision of DIR, timed in turn.",
         ),
     ] = None,
     tolerance: Annotated[
@@ -205,7 +205,7 @@ def verify(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove that every schedule is applied, that the numbers are right and that nothing is slower.
+    """Prove that schedules are applied, that numbers are right and that nothing is slower.
 
     Exits with 0 if so, 10 if a workload has no schedule that applies, 11 for wrong numbers,
     12 if the model is slower than the baseline, and 1 if it could not be checked.
@@ -228,7 +228,7 @@ def verify(
                 proof.parent.mkdir(parents=True, exist_ok=True)
                 proof.write_text(verification.model_dump_json() + "\n")
         else:
-            print_note(f"nothing changed since the kept proof {proof}; to check again   --again")
+            print_note(f"nothing changed since {proof}; to check again   --again")
     for path, text in (
         (junit, to_junit(verification)),
         (markdown, to_markdown(verification)),
@@ -331,10 +331,10 @@ def verify_model(
     if baseline is not None and baseline.is_dir():
         rival = read_schedule_directory(baseline, None, exported.version)
         if rival.target != exported.target:
-            message = f"the baseline is for target {rival.target}, not for {exported.target}"
-            raise InvalidRequest(message, hint="--baseline with schedules of the same target")
+            message = f"the baseline is for {rival.target}, not for {exported.target}"
+            raise InvalidRequest(message, hint="--baseline of the same target")
     elif baseline is None:
-        print_note("no --baseline: the latency is compared with the kept one, if it is of this machine")
+        print_note("no --baseline: the latency is compared with the report's")
     readable = () if baseline is None else (baseline,)
     with local_model(model, exported, readable_paths=readable) as whole_model:
         library = whole_model.folder / "tuned.so"
@@ -376,11 +376,11 @@ def check_applied(build: "Compiled", exported: ScheduleDirectory) -> list[Check]
     unmarked = build.of - len(build.missing) - len(build.applied)
     checks = [_applied(name, CheckOutcome.PASSED, "from a record") for name in build.applied]
     if unmarked:
-        text = f"{unmarked} workloads have a record, but their functions in the compiled module carry no mark"
+        text = f"{unmarked} workloads have a record that was not applied"
         checks.append(_applied("compiled module", CheckOutcome.FAILED, text))
     for name in build.missing:
         is_known = name in exported.manifest.without_schedule
-        text = "the job found no schedule" if is_known else "no record applies: mallorn retune DIR MODEL"
+        text = "the job found no schedule" if is_known else "no record applies"
         checks.append(_applied(name, CheckOutcome.NOT_JUDGED if is_known else CheckOutcome.FAILED, text))
     for problem in build.problems:
         name = f"{exported.version.file(problem.file)}, line {problem.line}"
@@ -416,7 +416,7 @@ def check_latency(
     exported: ScheduleDirectory,
     tolerance: float,
 ) -> tuple[Mapping[str, ModelLatency], Check]:
-    """Time the libraries in turn, and judge the tuned one by the baseline or the kept latency."""
+    """Time the libraries in turn; judge the tuned one by the baseline or the report."""
     from mallorn.workers.device.detect_host import read_host_facts
     from mallorn.workers.host.host_lock import HostLock
     from mallorn.workers.whole_model.engines import Engines
@@ -453,7 +453,7 @@ def check_latency(
 
 
 def read_kept_latency(exported: ScheduleDirectory) -> ModelLatency | None:
-    """Return the tuned model's latency of the report beside the schedules; None if unknown."""
+    """Return the latency in the report beside the schedules; None if unknown."""
     try:
         report = FinishReport.model_validate(read_json((exported.directory / REPORT).read_bytes()))
     except (OSError, ValueError):
@@ -464,7 +464,7 @@ def read_kept_latency(exported: ScheduleDirectory) -> ModelLatency | None:
 def print_verification(verification: Verification) -> None:
     workloads = [check for check in verification.checks if check.kind is CheckKind.APPLIED]
     count = sum(check.outcome is CheckOutcome.PASSED for check in workloads)
-    stdout().print(f"{count} of {len(workloads)} workloads of the compiled model come from a record")
+    stdout().print(f"{count} of {len(workloads)} workloads come from a record")
     for check in verification.checks:
         if check.kind is not CheckKind.APPLIED or check.outcome is not CheckOutcome.PASSED:
             stdout().print(f"{check.outcome}: {check.name}: {check.text}", markup=False)

@@ -37,7 +37,7 @@ class ScheduleQuery:
     shapes: Sequence[Shape] = ()  # each must be the shape of an argument
     dtype: str | None = None
     target: str | None = None
-    structure: str | None = None  # the loops of a job's task, which depend on the graph passes
+    structure: str | None = None  # of a task's loops; graph passes change it
     name: str = ""
     tvm_version: str | None = None
 
@@ -46,7 +46,7 @@ class ScheduleLookups(Repository):
     """Finds schedules and, where there is none, the nearest measured workloads."""
 
     def find(self, owner: str | None, query: ScheduleQuery, limit: int) -> ScheduleLookup:
-        """Return the owner's schedules that fit or, if there is none, the nearest workloads."""
+        """Return the owner's schedules that fit, or else the nearest workloads."""
         visible = self._visible(owner, query.operator) or self._visible(owner, None)
         fitting = [workload.id for workload in visible if not _compare_workloads(query, workload)]
         target = None if query.target is None else parse_target(query.target).key
@@ -103,7 +103,7 @@ class ScheduleLookups(Repository):
                 items += self.list_measurements(query, workload)
             if len(items) >= NEAREST:
                 break
-        items.sort(key=lambda item: len(item.differences))  # stable: the nearest workload first
+        items.sort(key=lambda item: len(item.differences))
         return items[:NEAREST]
 
     def list_measurements(self, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:

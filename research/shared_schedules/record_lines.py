@@ -94,7 +94,7 @@ def iterate_directories(root: Path) -> Iterator[tuple[Target, Path]]:
 
 
 def read_records(root: Path) -> list[RecordLine]:
-    """Return all records under `root`. Raises InvalidRequest for a line that is no record."""
+    """Return all records under `root`. Raises InvalidRequest for any other line."""
     lines: list[RecordLine] = []
     for target, directory in iterate_directories(root):
         provenance = read_provenance(directory) if (directory / PROVENANCE).is_file() else []
@@ -150,7 +150,7 @@ def compare_directories(left_root: Path, right_root: Path) -> list[ScheduleChang
 
 
 def _fastest(lines: Sequence[RecordLine]) -> dict[tuple[str, str], RecordLine]:
-    """Return each workload's record that TVM would use: the fastest, the first of equals."""
+    """Return each workload's record that TVM uses: the fastest, the first of equals."""
     fastest: dict[tuple[str, str], RecordLine] = {}
     for line in lines:
         best = fastest.get(key := (line.target, line.workload))
