@@ -20,6 +20,7 @@ NASTY = ["%00", "a%00b", "%ED%A0%80", "..%2F..", "%F0%9F%8C%B3", "x" * 5000, "';
 QUERIES = {
     "/records": ("workload", "target", "cursor", "job", "limit"),
     "/schedules": ("workload", "target", "beaten", "cursor"),
+    "/schedules/lookup": ("workload", "target", "operator", "shape", "dtype"),
     "/fleet/activity": ("minutes",),
     "/jobs": ("state", "archived", "cursor"),
     "/models": ("cursor",),
