@@ -28,7 +28,7 @@ positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409",
 """
 STRICT: Final = """
 [[operations]]
-exclude-path-regex = "^/api/v1/(jobs|models|records|schedules|schedules/lookup|costmodels|audit|jobs/.*/rounds)$"
+exclude-path-regex = "^/api/v1/(jobs|models|records|schedules(/lookup)?|costmodels|audit|jobs/.*/rounds)$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409"]
 """
 
