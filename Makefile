@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page wheel run test test-all test-page torch picture hours lint format typecheck layers house checks bases lock audit clean
+.PHONY: help setup page wheel runtime run test test-all test-page cross torch picture hours lint format typecheck layers house checks bases lock audit clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -28,6 +28,7 @@ ZIGLANG := ziglang==0.16.0
 UV := uv==0.13.8
 BUILD := build==1.6.1 twine==7.0.0 cyclonedx-bom==7.5.0
 PIP_AUDIT := pip-audit==2.10.1
+CMAKE := cmake==4.4.5
 
 # TVM links its kernels with the first of g++, gcc, clang and cc on PATH: .venv/bin/cc is there where the system has none.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -60,7 +61,7 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 	echo 'Installing requirements/lock.txt into .venv (some minutes the first time)'
 	pip='.venv/bin/python -m pip --disable-pip-version-check --quiet'
 	$$pip install -r requirements/lock.txt
-	$$pip install --no-deps --no-build-isolation -e .
+	$$pip install --no-deps --no-build-isolation -e . -e ./runtime
 	if ! command -v cc g++ gcc clang >/dev/null; then
 	  $$pip install $(ZIGLANG)
 	  printf '#!/bin/sh\nexec "$$(dirname "$$0")/python" -m ziglang cc "$$@"\n' > .venv/bin/cc
@@ -75,13 +76,14 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 page: ## build the web page, with Node 20.19 or newer or, where there is none, with Node from PyPI
 	@services/dashboard/node.sh build
 
-wheel: setup page ## build dist/: a wheel and an sdist with the page inside, and their list of components (SBOM)
+wheel: setup page ## build dist/: wheel and sdist with the page inside, a list of components (SBOM), mallorn-runtime
 	@test -x build/wheel/bin/twine || {
 	  $(PYTHON) -m venv build/wheel
 	  build/wheel/bin/python -m pip --disable-pip-version-check --quiet install $(BUILD)
 	}
 	rm -rf dist
 	build/wheel/bin/python -m build --outdir dist . > build/wheel.log 2>&1 || { tail -n 20 build/wheel.log; exit 1; }
+	$(MAKE) --no-print-directory runtime
 	version=$$(python -c 'from mallorn.core.version import VERSION; print(VERSION)')
 	PYTHONWARNINGS=ignore build/wheel/bin/cyclonedx-py requirements requirements/lock.txt --pyproject pyproject.toml --mc-type application \
 	  --output-file dist/mallorn-$$version.cdx.json
@@ -119,6 +121,21 @@ test-%: setup ## one folder of tests: unit, simulation, integration, contract, m
 
 test-edges: setup ## what waits more than it computes, side by side: contract, migration and faults
 	@$(PYTEST) tests/contract tests/migration tests/faults $(PYTEST_ARGS)
+
+test-outside test-acceptance: .venv/cmake cross
+
+.venv/cmake: .venv/ready
+	@command -v cmake >/dev/null || .venv/bin/python -m pip --disable-pip-version-check --quiet install $(CMAKE)
+	touch $@
+
+cross: setup ## the linker and TVM's runtime for aarch64, on which tests run what was compiled for it
+	@if [ ! -d build/aarch64/tvm ]; then
+	  pip='.venv/bin/python -m pip --disable-pip-version-check --quiet'
+	  $$pip install $(ZIGLANG) && $$pip download --no-deps --only-binary=:all: --platform manylinux_2_28_aarch64 \
+	    -d build/aarch64/wheels $$(grep -oE '^apache-tvm(-ffi)?==[^ ;]+' requirements/lock.txt) || \
+	    { echo 'Not fetched; the test that needs it says so.'; exit 0; }
+	  for wheel in build/aarch64/wheels/*.whl; do .venv/bin/python -m zipfile -e $$wheel build/aarch64; done
+	fi
 
 test-outside: setup ## the service from outside: acceptance and hours
 	@$(PYTEST) tests/acceptance tests/hours $(PYTEST_ARGS)
@@ -165,6 +182,7 @@ format: setup ## let ruff mend and format the code
 typecheck: setup ## mypy, strict
 	@mypy
 	mypy examples
+	mypy runtime/mallorn_runtime
 
 layers: setup ## import-linter: who may import whom; and make house
 	@failed=0
@@ -174,6 +192,11 @@ layers: setup ## import-linter: who may import whom; and make house
 
 house: setup ## figures of the house against their budgets in house.toml
 	@python -m benchmarks.house_budget
+
+runtime: setup ## build the wheel of mallorn-runtime into dist, with TVM's runtime out of .venv
+	@rm -rf runtime/build
+	python -m pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir dist ./runtime
+	ls dist/mallorn_runtime-*.whl
 
 bases: setup ## fit anew the bases that come along, from the measurements that do (docs/knowledge.md)
 	@python -m benchmarks.ship
@@ -202,5 +225,5 @@ audit: ## compare requirements/lock.txt with the vulnerabilities that PyPI knows
 	build/audit/bin/pip-audit --requirement requirements/lock.txt --no-deps --disable-pip --progress-spinner off
 
 clean: ## remove what was built and the caches, but not .venv
-	@rm -rf build dist services/dashboard/static services/dashboard/web/node_modules ./*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf build dist runtime/build services/dashboard/static services/dashboard/web/node_modules ./*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -16,9 +16,9 @@ from benchmarks.house_tree import Tree
 
 # Keyed by the beginning of the module's name; starts that a tree lacks are skipped.
 STARTS: Final = {
-    "mallorn.client": {"Client.upload", "Client.tune"},
+    "mallorn.client": {"Client.upload", "Client.submit"},
     "mallorn.job": {"Job.wait", "Job.schedules"},
-    "mallorn.services.coordinator": {"put_model", "submit_job", "job_schedules"},
+    "mallorn.services.coordinator": {"upload_model", "submit_job", "download_job_schedules"},
     "mallorn.services.control.celery_tasks": {"plan"},
     "mallorn.workers.celery_tasks": {"import_model", "run_round", "train_cost_model", "finish_job"},
 }

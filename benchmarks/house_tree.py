@@ -17,6 +17,7 @@ ROOMS: Final = (
     "graphc",
     "db",
 )
+WHEEL: Final = "runtime/mallorn_runtime"  # a package that has a wheel of its own
 MOST_LINES: Final = 4  # lines of a small helper
 LEFT_OUT: Final = {"migrations", "node_modules"}
 
@@ -61,7 +62,7 @@ class Tree:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for room in ROOMS:
+    for room in (*ROOMS, WHEEL):
         for path in sorted((root / room).rglob("*.py")):
             if not LEFT_OUT & set(path.relative_to(root).parts):
                 yield path
@@ -70,4 +71,6 @@ def _files(root: Path) -> Iterator[Path]:
 def _name(path: Path) -> str:
     """Return the name by which code imports a file: `mallorn` has links to the folders beside it."""
     parts = path.with_suffix("").parts
+    if parts[0] == Path(WHEEL).parts[0]:
+        return ".".join(parts[1:]).removesuffix(".__init__")
     return ".".join(parts if parts[0] == ROOMS[0] else (ROOMS[0], *parts)).removesuffix(".__init__")

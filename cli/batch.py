@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer.core import TyperGroup
 
 from mallorn.cli.run_service_part import check_tables, require_packages
+from mallorn.cli.terminal.option_groups import command_group
 from mallorn.cli.terminal.output import JobArgument, JsonOption, print_json, print_note
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import settings
@@ -21,12 +23,9 @@ UNITS: Final = {"K": 1000, "M": 1000**2, "G": 1000**3}
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="The data directory of `mallorn up`.  [MALLORN_DATA_DIR]")
 ]
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
-
-
-@app.callback()
-def batch() -> None:
-    """Transfer candidates to a device that no worker can reach, and their times back, as files."""
+app = command_group(
+    "Transfer candidates to a device that no worker can reach, and their times back, as files.", TyperGroup
+)
 
 
 @app.command("next")
@@ -44,7 +43,7 @@ def batch_next(
     """
     number, unit = (limit[:-1], limit[-1:]) if limit[-1:] in UNITS else (limit, "")
     if not number.isdecimal():
-        raise InvalidRequest(f"{limit!r} is no size", hint="--limit 60M")
+        raise InvalidRequest(f"{limit!r} is not a size", hint="--limit 60M")
     if not out.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no folder {str(out.absolute().parent)!r}", hint="-o FILE")
     runtime = _runtime(data)

@@ -34,7 +34,7 @@ def check(
     *,
     address: Address,
 ) -> None:
-    """Check that this machine, and a model, have what tuning needs. Exits with code 1 if not."""
+    """Check that this machine, and a model, have what tuning needs. Exits with code 9 if not."""
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
     with checks.tvm_process() as graphs:

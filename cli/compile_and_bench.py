@@ -22,14 +22,14 @@ from mallorn.cli.schedule_directory import (
 )
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
-from mallorn.core.errors import InvalidRequest, MallornError
+from mallorn.core.errors import ExitCode, InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
 from mallorn.local_service import connected_stack
 from mallorn.onnx_export import find_model_file
 from mallorn.results.speedup import TUNED, compare_with_rival
-from mallorn.wording.describe_results import ENGINE_COLUMNS, latency_rows
+from mallorn.wording.describe_results import engine_columns, latency_rows
 
 if TYPE_CHECKING:
     from mallorn.job import Job
@@ -140,6 +140,8 @@ VersionOption = Annotated[
 class WrongNumbers(MallornError):
     """The compiled model does not compute what the untuned one does."""
 
+    exit_code = ExitCode.CHECK_FAILED
+
 
 def compile_model(
     model: ModelArgument,
@@ -147,6 +149,15 @@ def compile_model(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.so", help="The library to write.")],
     target: TargetOption = None,
     version: VersionOption = Version.ALONE,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="TARGET",
+            help="Compile for another CPU: `aarch64`, `x86-64` or a JSON target. Schedules with "
+            "instructions that it may lack are left out.",
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Compare its outputs with the untuned model's.")
     ] = False,
@@ -154,6 +165,12 @@ def compile_model(
 ) -> None:
     """Compile a model with its schedules."""
     model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
+    if machine is not None:
+        exported = exported.for_target(machine)
+        if check and exported.is_for_another:
+            raise InvalidRequest(
+                "--check runs the model, which is for another machine", hint="without --check"
+            )
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with local_model(model, exported) as whole_model:
@@ -236,7 +253,7 @@ def bench_job(job: "Job", as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    stdout().print(table(latency_rows(result.latency_us), ENGINE_COLUMNS))
+    stdout().print(table(latency_rows(result.latency_us), engine_columns(result.latency_us)))
     reported, latency = reported_us.get(TUNED), result.latency_us.get(TUNED)
     if reported is not None and latency is not None:
         ratio = latency.median / reported.median
@@ -269,8 +286,9 @@ def bench_model(model: Path, exported: ScheduleDirectory, untuned: bool, as_json
         timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
         print_json(to_jsonable_python(build) | to_jsonable_python(timings))
         return
-    stdout().print(table(latency_rows(race_result.latency_us), ENGINE_COLUMNS))
-    if (race := compare_with_rival(race_result.latency_us)) is not None:
+    latency_us = race_result.latency_us
+    stdout().print(table(latency_rows(latency_us), engine_columns(latency_us)))
+    if (race := compare_with_rival(latency_us)) is not None:
         print_note(f"the tuned model is {race.full_text}")
     if race_result.conditions.note:
         print_note(f"beware: {race_result.conditions.note}")
@@ -281,7 +299,7 @@ def bench_model(model: Path, exported: ScheduleDirectory, untuned: bool, as_json
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
     """Compile a model; warn if tasks lack a schedule. Raises InvalidRequest if all do."""
     print_note(f"compiling for {exported.target}")
-    build = model.compile(exported.create_database_folder(model.folder), library)
+    build = model.compile(exported.create_database_folder(model.folder), library, exported.manifest)
     for problem in build.problems[:PROBLEMS_SHOWN]:
         line = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {line} cannot be used and is left out: {problem.error}")

@@ -34,23 +34,16 @@ COLUMNS: Final = (
     Column[CostModelVersion]("SNAPSHOT", lambda version: version.snapshot),
     Column[CostModelVersion]("TARGET", lambda version: version.target, cut=True),
 )
-NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn pretrain"
+NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn costmodels pretrain"
 #: Cost models that order fewer pairs right than MetaSchedule's on every split (docs/costmodels.md).
 BEHIND: Final = frozenset({"gnn", "tlp", "tree-lstm"})
 LIST: Final = "mallorn costmodels list"
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
+    str, typer.Argument(metavar="COSTMODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
 ]
 TargetOption = Annotated[str | None, typer.Option("--target", help="Only models for this target.")]
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.callback()
-def main() -> None:
-    """Look at trained cost models, and go back to earlier versions."""
-
-
-@app.command("list")
 @expand_option_groups
 def list_models(
     family: Annotated[str | None, typer.Option(help="Only models of this family.")] = None,
@@ -74,7 +67,6 @@ def list_models(
         )
 
 
-@app.command()
 @expand_option_groups
 def show(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, place: Place
@@ -105,7 +97,6 @@ def show(
     stdout().print(fact_table("MODEL", version.full_name, facts))
 
 
-@app.command()
 @expand_option_groups
 def activate(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, address: Address
@@ -124,7 +115,6 @@ def _say_active(version: CostModelVersion, as_json: bool) -> None:
     print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
 
 
-@app.command()
 @expand_option_groups
 def rollback(
     model: Annotated[
@@ -139,14 +129,15 @@ def rollback(
     *,
     address: Address,
 ) -> None:
-    """Make new rounds use an earlier version and training continue from it; later versions are kept."""
+    """Make new rounds use an earlier version and training continue from it; later
+    versions are kept."""
     with client(*address) as api:
         version = _find_version(api, model, target)
         if not model.isdecimal() and "@" not in model:  # the version before the active one
             versions = api.cost_models(family=version.family, name=version.name, target=version.target)
             older = [row for row in versions if row.version < version.version]
             if not older:
-                raise Conflict(f"{version.full_name} has no version before it", hint=LIST)
+                raise Conflict(f"{version.full_name} has no earlier version", hint=LIST)
             version = max(older, key=lambda row: row.version)
         version = api.activate_cost_model(version.id)
     _say_active(version, as_json)
@@ -163,7 +154,7 @@ def _find_version(api: Client, model: str, target: str | None) -> CostModelVersi
         raise NotFound(f"there is no cost model {model}", hint=LIST)
     if len(versions) > 1:
         targets = ", ".join(row.target for row in versions)
-        message = f"{model} is there for {len(versions)} targets: {targets}"
+        message = f"the cost model {model} exists for {len(versions)} targets: {targets}"
         raise Conflict(message, hint=f"add   --target '{versions[0].target}'")
     return versions[0]
 

@@ -1,19 +1,23 @@
 """`mallorn dataset`: statistics, snapshots, export and import of measurements."""
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from typer.core import TyperGroup
 
 from mallorn.cli.dataset_generate import generate
 from mallorn.cli.dataset_import import import_datasets
 from mallorn.cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, to_selection
+from mallorn.cli.find_client_and_job import open_reader
 from mallorn.cli.run_service_part import require_packages
-from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     Address,
     JsonOption,
+    Place,
     client,
     print_json,
     print_note,
@@ -23,9 +27,10 @@ from mallorn.cli.terminal.output import (
 )
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
+from mallorn.core.outcomes import Outcome
 from mallorn.core.values.base import Value
-from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
-from mallorn.wording.format_values import Column, format_moment
+from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount, Record
+from mallorn.wording.format_values import Column, first_line, format_moment
 
 
 class TakenSnapshot(Value):
@@ -59,12 +64,20 @@ COLUMNS: Final = (
     Column[TakenSnapshot]("DIGEST", lambda row: row.digest[:12]),
 )
 NO_SNAPSHOTS: Final = "no snapshots yet; take one with   mallorn dataset snapshot NAME"
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-
-
-@app.callback()
-def main() -> None:
-    """Show the dataset, freeze it, export it, and import other datasets."""
+ERROR_SHOWN: Final = 100
+JOB_ID_CHARS: Final = 16
+RECORD_COLUMNS: Final = (
+    Column[Record]("ID", lambda row: row.id),
+    Column[Record]("JOB", lambda row: row.job_id),
+    Column[Record]("TASK", lambda row: row.workload_name),
+    Column[Record]("OUTCOME", lambda row: row.outcome),
+    Column[Record]("LATENCY (us)", lambda row: row.latency_us),
+    Column[Record]("AT MOST", lambda row: row.bound_us),
+    Column[Record]("PREDICTED", lambda row: row.predicted),
+    Column[Record]("ORIGIN", lambda row: row.origin),
+    Column[Record]("ERROR", lambda row: first_line(row.error or "")[:ERROR_SHOWN] or None),
+)
+app = command_group("Show the dataset and its records, freeze it, export it, import others.", TyperGroup)
 
 
 @app.command()
@@ -113,7 +126,7 @@ def snapshot(
                 with database.session() as session:
                     snapshot_row = Snapshots(session).get(name)
                 if not check_snapshot(database, snapshot_row, progress):
-                    message = f"the rows of {name} are not those that were frozen"
+                    message = f"rows of snapshot {name} changed after it was taken"
                     raise Conflict(message, hint="restore a backup")
             else:
                 snapshot_row = take_snapshot(database, name, to_selection(database, rows), progress)
@@ -132,7 +145,7 @@ def export(
 ) -> None:
     """Write measurements, with their workloads and sketches, as Parquet files."""
     if snapshot_name is not None and rows != RowFilter():
-        message = "a snapshot has its own filter"
+        message = "a snapshot has a filter already; other filters cannot be added"
         raise InvalidRequest(message, hint=f"mallorn dataset export {out} --snapshot {snapshot_name}")
     with dataset(*place) as database:
         with require_packages("server"):
@@ -205,3 +218,24 @@ def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
     if statistics.days:
         console.print()
         console.print(table(statistics.days[-SHOWN:], DAY_COLUMNS))
+
+
+@app.command()
+@expand_option_groups
+def records(
+    job: Annotated[str | None, typer.Option(help="Only measurements of this job.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only measurements of this workload key.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only measurements for this target.")] = None,
+    outcome: Annotated[Outcome | None, typer.Option(help="Only candidates with this outcome.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 50,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """List measurements of the dataset, newest first."""
+    with open_reader(*place) as api:
+        # A complete id is not looked up: a deleted job's measurements still exist.
+        job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
+        measurements = api.records(job, workload, target, outcome, page_size=min(limit, 500))
+        rows = list(itertools.islice(measurements, limit))
+    print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")

@@ -99,7 +99,7 @@ def generate(
     unknown = sorted(set(kind or ()) - {task_kind.name for task_kind in kinds})
     if unknown:
         names = ", ".join(task_kind.name for task_kind in kinds)
-        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {names}")
+        raise InvalidRequest(f"the rules have no task kind {unknown[0]!r}", hint=f"known: {names}")
     random_tasks = draw([task_kind for task_kind in kinds if not kind or task_kind.name in kind], tasks, seed)
     batches = [random_tasks[start : start + per_job] for start in range(0, len(random_tasks), per_job)]
     if dry_run:
@@ -132,7 +132,7 @@ def generate(
         print_rows(rows, JOB_COLUMNS, as_json, "")
         info = None if stack.data is None else stack.data.read_stack()
         if info is None or not info.until_unused:
-            note = "they are worked off when nobody else needs the devices; look at them with   mallorn jobs"
+            note = "these jobs run when no other job needs the devices; list them with   mallorn jobs"
             print_note(note)
             return
         for number, job in enumerate(jobs, 1):

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from mallorn.cli.dataset_options import DAY
-from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     Address,
     JsonOption,
@@ -45,15 +45,13 @@ WORKER_COLUMNS: Final = (
     Column[WorkerStatus]("SANDBOX", lambda row: summarise_sandbox(row.info.sandbox)),
 )
 MINUTE: Final = "%Y-%m-%dT%H:%M"
-app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = command_group("List the devices that measure, or withdraw a device's measurements.")
 
 
-@app.callback()
+@app.command("list")
 @expand_option_groups
-def devices(ctx: typer.Context, as_json: JsonOption = False, *, address: Address) -> None:
+def devices(as_json: JsonOption = False, *, address: Address) -> None:
     """List the devices that measure."""
-    if ctx.invoked_subcommand is not None:
-        return
     with client(*address) as api:
         rows = api.devices()
         separate = () if as_json else find_unshared_locks(rows, api.workers())

@@ -37,7 +37,7 @@ def doctor(
     """Check for damage: data directory, database, models, exports, cost models, leftovers, sandbox.
 
     If a service runs there or is named, its parts are checked, too; if one is named and there are no data
-    here, only its parts. Changes nothing without --repair, for which no service may run. Exits with code 1
+    here, only its parts. Changes nothing without --repair, for which no service may run. Exits with code 9
     if something is bad.
     """
     config = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())

@@ -57,7 +57,7 @@ def explain(
         handle = find_job(api, job)
         rounds, tasks, status = handle.explain(), handle.tasks(), handle.refresh()
     if task is not None and task not in {row.index for row in tasks}:
-        raise NotFound(f"job {handle.id} has no task {task}", hint=f"mallorn tasks {handle.id}")
+        raise NotFound(f"job {handle.id} has no task {task}", hint=f"mallorn jobs tasks {handle.id}")
     task_rounds = [row for row in rounds if task is None or row.task_index == task]
     log = task_rounds[-last:] if last else task_rounds
     summary = summarise(status, tasks, rounds)
@@ -98,7 +98,7 @@ def compare(
 ) -> None:
     """Compare jobs: latency, trials and seconds, latency at equal effort, and task by task."""
     if len(jobs) < 2:
-        raise InvalidRequest("one job has nothing to be compared with", hint="mallorn compare JOB OTHER")
+        raise InvalidRequest("a comparison needs at least two jobs", hint="mallorn jobs compare JOB OTHER")
     with open_reader(*place) as api:
         comparison = compared(
             [Side.of(job.status, job.tasks(), list(job.rounds())) for job in map(api.job, jobs)]
@@ -177,7 +177,7 @@ def report(
         handle = find_job(api, job)
         rounds, tasks, status = list(handle.rounds(order="oldest")), handle.tasks(), handle.refresh()
         outcomes = map(Outcome, status.progress.failures)
-        failed = [row for name in outcomes for row in islice(handle.measurements(name), FAILURES_READ)]
+        failed = [row for name in outcomes for row in islice(handle.records(name), FAILURES_READ)]
     story = ReportData.of(status, tasks, rounds, failed)
     file = out or Path(f"mallorn-{story.job.id}.html")
     try:

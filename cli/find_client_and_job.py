@@ -81,7 +81,7 @@ def find_job(api: Client, job: str | None) -> Job:
 def check_ended_job_has_service(origin: ReadFrom, job: Job) -> None:
     """Raise Conflict if the job has ended and no service runs that would say so."""
     if origin.still is not None and job.status.state.is_final:
-        raise Conflict(f"job {job.id} has ended: {job.status.state}", hint=f"mallorn show {job.id}")
+        raise Conflict(f"job {job.id} has ended already: {job.status.state}", hint=f"mallorn show {job.id}")
 
 
 def check_active_job_has_service(origin: ReadFrom, job: Job) -> None:

@@ -23,6 +23,7 @@ CPUS: Final = Path("/sys/devices/system/cpu")
 SLOW: Final = 0.85  # share of the fastest core's clock; a CPU's preferred cores differ by less
 WAYS_TO_FULL: Final = (
     ("MALLORN_SANDBOX", "unset MALLORN_SANDBOX"),
+    ("seccomp filter supports", "use a machine with an x86_64 or aarch64 CPU"),
     (
         "seccomp",
         "a container runtime that lets seccomp(2) through: docker run without --security-opt seccomp=FILE",
@@ -86,9 +87,9 @@ def check_kernel(target: Target) -> str:
             with CandidateCompiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
                 [run] = runner.time_probes(folder, [maker.build_one_probe(target.text, folder)])
         except ChildError as error:
-            message = f"no kernel for {target} is built and run here: {error.message}"
+            message = f"no kernel for {target} can be built and run here: {error.message}"
             raise HostFault(message, hint="mallorn doctor") from None
-    return f"one was built and ran, in {run.mean_sec * 1e6:.1f} us"
+    return f"a kernel was built and ran in {run.mean_sec * 1e6:.1f} us"
 
 
 def resolve_target(text: str, is_elsewhere: bool) -> tuple[Target, str]:
@@ -141,7 +142,7 @@ def check_sandbox_level(mode: str) -> str:
     if level == WHOLE:
         return "full: Landlock, seccomp and limits close around what runs models and candidates"
     way = next((way for word, way in WAYS_TO_FULL if word in level), "mallorn doctor")
-    raise HostFault(f"{level}; serve nobody's models but your own so", hint=way)
+    raise HostFault(f"the sandbox is {level}; until that is mended, run only models that you trust", hint=way)
 
 
 def check_core_speeds(cpus: Path = CPUS) -> str:
@@ -156,14 +157,14 @@ def check_core_speeds(cpus: Path = CPUS) -> str:
     if len(fast) == len(clocks):
         return f"{len(clocks)} of one kind"
     slow, these = len(clocks) - len(fast), ",".join(map(str, fast))
-    message = f"{slow} of {len(clocks)} are slow ones, and each is given an equal part of the work"
+    message = f"{slow} of {len(clocks)} cores are slow, and each core gets an equal part of the work"
     raise HostFault(message, hint=f"start the service with   taskset -c {these} mallorn up")
 
 
 def check_onnxruntime() -> str:
     """Raise MissingPackage if onnxruntime, to compare results with, is not installed."""
     if find_spec("onnxruntime") is None:
-        raise MissingPackage("not installed: nothing to compare results with", hint="pip install onnxruntime")
+        raise MissingPackage("onnxruntime, the reference, is not installed", hint="pip install onnxruntime")
     return "installed: results are compared with it"
 
 

@@ -1,10 +1,12 @@
-"""Commands on jobs: submit, list, show, follow, pause, cancel, archive and delete them."""
+"""Commands on jobs: submit, list, show, follow, pause, cancel, label, archive and delete them."""
 
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import typer
 
@@ -18,7 +20,7 @@ from mallorn.cli.find_client_and_job import (
 )
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_fetch, print_result, print_verdict
-from mallorn.cli.terminal.job_options import EffortOptions, JobFlags
+from mallorn.cli.terminal.job_options import EffortOptions, JobFlags, LabelOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import (
     JobArgument,
@@ -29,6 +31,7 @@ from mallorn.cli.terminal.output import (
     client,
     confirm_or_exit,
     fact_table,
+    print_error,
     print_json,
     print_json_line,
     print_note,
@@ -38,7 +41,8 @@ from mallorn.cli.terminal.output import (
     table,
 )
 from mallorn.cli.terminal.progress_bars import upload_with_bar
-from mallorn.core.errors import NotFound
+from mallorn.core.errors import Conflict, ExitCode, NotFound
+from mallorn.core.labels import format_labels, parse_labels
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
@@ -46,7 +50,6 @@ from mallorn.progress_lines import FirstVersion
 from mallorn.results.speedup import compare_with_onnxruntime
 from mallorn.wording.describe_results import (
     ANSWER_COLUMNS,
-    ENGINE_COLUMNS,
     FAMILY_COLUMNS,
     POINT_COLUMNS,
     describe_failures,
@@ -54,6 +57,7 @@ from mallorn.wording.describe_results import (
     describe_skipped_steps,
     describe_stock_comparison,
     describe_warnings,
+    engine_columns,
     latency_rows,
     list_family_rows,
     task_columns,
@@ -70,6 +74,7 @@ from mallorn.wording.format_values import (
     format_spent_trials,
 )
 
+T = TypeVar("T")
 JOB_COLUMNS: Final = (
     Column[JobStatus]("JOB", lambda job: job.id),
     Column[JobStatus]("NAME", lambda job: job.name),
@@ -86,6 +91,8 @@ JOB_COLUMNS: Final = (
 )
 
 OWNER_COLUMN: Final = Column[JobStatus]("OWNER", lambda job: job.owner)
+LABEL_COLUMN: Final = Column[JobStatus]("LABELS", lambda job: format_labels(job.labels))
+TIMES: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M"]
 
 
 @expand_option_groups
@@ -96,6 +103,7 @@ def submit(
     effort: EffortOptions,
     name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
+    label: LabelOption = None,
     *,
     options: JobFlags,
     as_json: JsonOption = False,
@@ -104,8 +112,10 @@ def submit(
     """Submit a model to be tuned, and return at once."""
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
+    labels = parse_labels(label or ())
     with client(*place) as api:
-        job = api.tune(upload_with_bar(api, model), *effort, job_name, priority, **options)
+        model_id = upload_with_bar(api, model)
+        job = api.tune(model_id, *effort, job_name, priority, labels=labels, **options)
     if as_json:
         print_json(job.body)
         return
@@ -115,7 +125,28 @@ def submit(
 
 @expand_option_groups
 def jobs(
-    state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
+    state: Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state; repeatable.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Only jobs with this in their name, or at the start of their id.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY[=VALUE]", help="Only jobs with this label; repeatable: with all of them."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only jobs of the model whose id begins so.")
+    ] = None,
+    owner: Annotated[str | None, typer.Option(help="Only jobs of this owner; for admins.")] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(metavar="TIME", formats=TIMES, help="Only jobs submitted from this time on, UTC."),
+    ] = None,
+    end_time: Annotated[
+        datetime | None,
+        typer.Option(
+            "--before", metavar="TIME", formats=TIMES, help="Only jobs submitted before this time, UTC."
+        ),
+    ] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Only archived jobs.")] = False,
     all_owners: Annotated[bool, typer.Option("--all-owners", help="Jobs of all owners; for admins.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
@@ -125,14 +156,32 @@ def jobs(
 ) -> None:
     """List jobs, newest first."""
     with open_reader(*place) as api:
-        handles = list(islice(api.jobs(state, archived, all_owners), limit))
+        matching_jobs = api.jobs(
+            state,
+            archived,
+            all_owners,
+            owner=owner,
+            name=name,
+            labels=label or (),
+            model=model,
+            created_after=_to_seconds(since),
+            created_before=_to_seconds(end_time),
+        )
+        handles = list(islice(matching_jobs, limit))
     if as_json:
         print_json([job.body for job in handles])
         return
-    kind = state or ("archived" if archived else None)
+    is_filtered = any((name, label, model, owner, since, end_time, len(state or ()) > 1))
+    kind = state[0] if state else ("archived" if archived else None)
     empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
-    columns = (OWNER_COLUMN, *JOB_COLUMNS) if all_owners else JOB_COLUMNS
-    print_rows([job.status for job in handles], columns, False, empty)
+    columns = (OWNER_COLUMN, *JOB_COLUMNS) if all_owners or owner else JOB_COLUMNS
+    if any(job.status.labels for job in handles):
+        columns = (*columns[:-1], LABEL_COLUMN, columns[-1])
+    print_rows([job.status for job in handles], columns, False, "no such jobs" if is_filtered else empty)
+
+
+def _to_seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
 
 
 @expand_option_groups
@@ -153,6 +202,7 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
         "name": status.name,
         "state": status.state,
         "reason": status.reason,
+        "labels": format_labels(status.labels),
         "model": status.model_id,
         "target": status.target,
         "trials": format_spent_trials(status),
@@ -167,7 +217,7 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
     }
     tables = [fact_table("JOB", status.id, facts)]
     if engines := latency_rows(report.latency_us):
-        tables.append(table(engines, ENGINE_COLUMNS))
+        tables.append(table(engines, engine_columns(report.latency_us)))
     if report.points:
         tables.append(table(report.points, POINT_COLUMNS))
     if report.unmeasured_schedules:
@@ -223,10 +273,10 @@ def watch(
                 show_until_ended(handle, stderr(), first, verbose=True)
         except KeyboardInterrupt:
             print_note(
-                f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{origin.data_option}"
+                f"job {handle.id} goes on; stop it with   mallorn jobs cancel {handle.id}{origin.data_option}"
             )
             print_fetch(handle.status, origin.data_option)
-            raise typer.Exit(130) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
         handle.refresh()
         handle.raise_for_state()
         if not as_json:
@@ -234,41 +284,88 @@ def watch(
             print_fetch(handle.status, origin.data_option)
 
 
-@expand_option_groups
-def pause(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
-    """Pause a job: rounds in progress end, and no more are planned."""
-    with open_source(*place) as origin:
-        handle = origin.api.job(job)
-        check_ended_job_has_service(origin, handle)
-        check_active_job_has_service(origin, handle)
-        handle.pause()
-    _print_job(handle, as_json, f"paused; go on with   mallorn resume {handle.id}{origin.data_option}")
+JobsArgument = Annotated[
+    list[str], typer.Argument(metavar="JOB...", help="Ids of jobs, or their beginnings.")
+]
+
+
+def for_each_job(jobs: Sequence[T], act: Callable[[T], None]) -> None:
+    """Act on each job. After a refusal of one of several, print it, go on, and exit with 1."""
+    refusals = 0
+    for job in jobs:
+        try:
+            act(job)
+        except (Conflict, NotFound) as error:
+            if len(jobs) == 1:
+                raise
+            print_error(error.message, error.hint)
+            refusals += 1
+    if refusals:
+        print_note(f"{refusals} of {len(jobs)} jobs stay as they are")
+        raise typer.Exit(1)
 
 
 @expand_option_groups
-def cancel(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
-    """End a job now; its measurements stay in the dataset."""
+def pause(jobs: JobsArgument, as_json: JsonOption = False, *, place: Place) -> None:
+    """Pause jobs: rounds in progress end, and no more are planned."""
     with open_source(*place) as origin:
-        handle = origin.api.job(job)
-        check_ended_job_has_service(origin, handle)
-        handle.cancel()
-    _print_job(
-        handle,
-        as_json,
-        f"cancelled; what it measured stays: mallorn records --job {handle.id}{origin.data_option}",
-    )
-    if not as_json:
-        print_fetch(handle.status, origin.data_option)
+
+        def pause_job(job: str) -> None:
+            handle = origin.api.job(job)
+            check_ended_job_has_service(origin, handle)
+            check_active_job_has_service(origin, handle)
+            handle.pause()
+            _print_job(
+                handle, as_json, f"paused; go on with   mallorn resume {handle.id}{origin.data_option}"
+            )
+
+        for_each_job(jobs, pause_job)
+
+
+@expand_option_groups
+def cancel(jobs: JobsArgument, as_json: JsonOption = False, *, place: Place) -> None:
+    """End jobs now; their measurements stay in the dataset."""
+    with open_source(*place) as origin:
+
+        def cancel_job(job: str) -> None:
+            handle = origin.api.job(job)
+            check_ended_job_has_service(origin, handle)
+            handle.cancel()
+            records = f"mallorn dataset records --job {handle.id}{origin.data_option}"
+            _print_job(handle, as_json, f"cancelled; what it measured stays: {records}")
+            if not as_json:
+                print_fetch(handle.status, origin.data_option)
+
+        for_each_job(jobs, cancel_job)
+
+
+@expand_option_groups
+def label(
+    job: JobArgument,
+    labels: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY[=VALUE]]...", help="Labels to set.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Remove the label with this key; repeatable.")
+    ] = None,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Set or remove labels of a job, by which `mallorn jobs --label` lists it."""
+    changes = dict.fromkeys(remove or ()) | parse_labels(labels or ())
+    with client(*place) as api:
+        handle = api.job(job)
+        handle.change_labels(changes)
+    _print_job(handle, as_json, f"labels of {handle.id}: {format_labels(handle.status.labels) or 'none'}")
 
 
 def _print_job(job: Job, as_json: bool, note: str) -> None:
+    """Print a job as JSON, or a note about it; several JSON documents follow one another."""
     if as_json:
         print_json(job.body)
     else:
         print_note(note)
-
-
-JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")]
 
 
 @expand_option_groups
@@ -281,18 +378,23 @@ def rm(
     *,
     place: Place,
 ) -> None:
-    """Delete jobs that have ended, with their logs and exported files. Their measurements are kept."""
+    """Delete jobs that have ended, with their logs and exported files. Their
+    measurements are kept."""
     subject, words = ("the exported files of ", "--export ") if export else ("", "")
+    note = (
+        "the job stays: mallorn show" if export else "what it measured stays: mallorn dataset records --job"
+    )
     with client(*place) as api:
-        handles = [api.job(job) for job in jobs]
-        names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in handles)
-        confirm_or_exit(
-            f"Delete {subject}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{place.data_option}", yes
-        )
-        note = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
-        for job in handles:
+
+        def delete(job: Job) -> None:
             job.delete_export() if export else job.delete()
             print_note(f"deleted {subject}{job.id}; {note} {job.id}{place.data_option}")
+
+        handles = [api.job(job) for job in jobs]  # if one id is mistyped, none is deleted
+        names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in handles)
+        command = f"mallorn jobs rm {words}{' '.join(jobs)} --yes{place.data_option}"
+        confirm_or_exit(f"Delete {subject}{names}?", command, yes)
+        for_each_job(handles, delete)
 
 
 @expand_option_groups
@@ -304,13 +406,21 @@ def archive(
     place: Place,
 ) -> None:
     """Hide jobs that have ended from the list. All their data is kept."""
+    handles: list[Job] = []
     with client(*place) as api:
-        handles = [api.job(job) for job in jobs]
-        for job in handles:
+
+        def change(name: str) -> None:
+            job = api.job(name)
             job.unarchive() if undo else job.archive()
-    if as_json:
-        print_json([job.body for job in handles])
-        return
-    for job in handles:
-        note = "is in the list again: mallorn jobs" if undo else "is archived: mallorn jobs --archived"
-        print_note(f"{job.id} {note}{place.data_option}")
+            handles.append(job)
+            if not as_json:
+                note = (
+                    "is in the list again: mallorn jobs" if undo else "is archived: mallorn jobs --archived"
+                )
+                print_note(f"{job.id} {note}{place.data_option}")
+
+        try:
+            for_each_job(jobs, change)
+        finally:
+            if as_json:
+                print_json([job.body for job in handles])

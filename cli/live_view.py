@@ -128,7 +128,7 @@ class WholeView:
             visible = select_slowest_tasks(self._tasks, row_count)
             parts.append(table(visible, TASK_COLUMNS))
             if hidden_count := len(self._tasks) - len(visible):
-                note = f"{hidden_count} more that weigh less; all with   mallorn tasks {self._job.id}"
+                note = f"{hidden_count} more that weigh less; all with   mallorn jobs tasks {self._job.id}"
                 parts.append(Text(note, style="dim"))
         return Group(*parts)
 

@@ -1,12 +1,14 @@
 """The command `mallorn`: its subcommands, and how errors are printed."""
 
+import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from itertools import chain
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import typer
 from typer.core import TyperGroup
@@ -14,67 +16,103 @@ from typer.main import get_command
 
 from mallorn import __version__
 from mallorn.cli.terminal.explain_error import MISTAKES, explain_error
+from mallorn.cli.terminal.option_groups import ListUnlessNamed, command_group
 from mallorn.cli.terminal.output import print_error
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.redaction import redact
 
+UsageError: Final[Any] = typer.BadParameter.__mro__[1]  # typer does not export it
 # A command's module is imported to run the command or show help; it must not import large packages.
-COMMANDS: Final[list[tuple[str, str]]] = [
-    ("tune", "mallorn.cli.tune_and_resume:tune"),
-    ("submit", "mallorn.cli.jobs:submit"),
-    ("jobs", "mallorn.cli.jobs:jobs"),
-    ("show", "mallorn.cli.jobs:show"),
-    ("tasks", "mallorn.cli.jobs:tasks"),
-    ("explain", "mallorn.cli.explain_and_compare:explain"),
-    ("compare", "mallorn.cli.explain_and_compare:compare"),
-    ("report", "mallorn.cli.explain_and_compare:report"),
-    ("watch", "mallorn.cli.jobs:watch"),
-    ("pause", "mallorn.cli.jobs:pause"),
-    ("resume", "mallorn.cli.tune_and_resume:resume"),
-    ("cancel", "mallorn.cli.jobs:cancel"),
-    ("archive", "mallorn.cli.jobs:archive"),
-    ("rm", "mallorn.cli.jobs:rm"),
-    ("check", "mallorn.cli.check:check"),
-    ("models", "mallorn.cli.models:app"),
-    ("schedules", "mallorn.cli.schedules:app"),
-    ("records", "mallorn.cli.records:records"),
-    ("record", "mallorn.cli.record_measurements:record"),
-    ("dataset", "mallorn.cli.dataset:app"),
-    ("costmodels", "mallorn.cli.costmodels:app"),
-    ("evaluate", "mallorn.cli.train_and_evaluate:evaluate"),
-    ("pretrain", "mallorn.cli.train_and_evaluate:pretrain"),
-    ("batch", "mallorn.cli.batch:app"),
-    ("devices", "mallorn.cli.devices_and_workers:app"),
-    ("workers", "mallorn.cli.devices_and_workers:workers"),
-    ("compile", "mallorn.cli.compile_and_bench:compile_model"),
-    ("bench", "mallorn.cli.compile_and_bench:bench"),
-    ("verify", "mallorn.cli.verify:verify"),
-    ("retune", "mallorn.cli.retune:retune"),
-    ("profile", "mallorn.cli.profile_kernels:profile"),
-    ("passes", "mallorn.cli.report_graph_passes:passes"),
-    ("quantize", "mallorn.cli.quantize:quantize"),
-    ("up", "mallorn.cli.up:up"),
-    ("serve", "mallorn.cli.run_service_part:serve"),
-    ("worker", "mallorn.cli.run_service_part:worker"),
-    ("control", "mallorn.cli.run_service_part:control"),
-    ("tracker", "mallorn.cli.run_service_part:tracker"),
-    ("device", "mallorn.cli.serve_device:device"),
-    ("keys", "mallorn.cli.owners_and_keys:keys_app"),
-    ("owners", "mallorn.cli.owners_and_keys:owners_app"),
-    ("audit", "mallorn.cli.owners_and_keys:audit"),
-    ("doctor", "mallorn.cli.doctor:doctor"),
-    ("migrate", "mallorn.cli.run_service_part:migrate"),
-]
+SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Tune a model": {
+        "tune": "mallorn.cli.tune_and_resume:tune",
+        "submit": "mallorn.cli.jobs:submit",
+        "resume": "mallorn.cli.tune_and_resume:resume",
+        "check": "mallorn.cli.check:check",
+        "quantize": "mallorn.cli.quantize:quantize",
+        "compile": "mallorn.cli.compile_and_bench:compile_model",
+        "bench": "mallorn.cli.compile_and_bench:bench",
+        "verify": "mallorn.cli.verify:verify",
+        "retune": "mallorn.cli.retune:retune",
+        "fetch": "mallorn.cli.schedules:fetch",
+    },
+    "Look at jobs and results": {
+        "jobs": "mallorn.cli.main:jobs_app",
+        "show": "mallorn.cli.jobs:show",
+        "watch": "mallorn.cli.jobs:watch",
+        "profile": "mallorn.cli.profile_kernels:profile",
+    },
+    "Share with a team": {
+        "login": "mallorn.cli.login:login",
+        "logout": "mallorn.cli.login:logout",
+        "models": "mallorn.cli.models:app",
+        "schedules": "mallorn.cli.schedules:app",
+        "dataset": "mallorn.cli.dataset:app",
+    },
+    "Operate a service": {
+        "up": "mallorn.cli.up:up",
+        "serve": "mallorn.cli.run_service_part:serve",
+        "worker": "mallorn.cli.run_service_part:worker",
+        "device": "mallorn.cli.serve_device:device",
+        "control": "mallorn.cli.run_service_part:control",
+        "tracker": "mallorn.cli.run_service_part:tracker",
+        "migrate": "mallorn.cli.run_service_part:migrate",
+        "doctor": "mallorn.cli.doctor:doctor",
+        "devices": "mallorn.cli.devices_and_workers:app",
+        "workers": "mallorn.cli.devices_and_workers:workers",
+        "batch": "mallorn.cli.batch:app",
+        "keys": "mallorn.cli.owners_and_keys:keys_app",
+        "owners": "mallorn.cli.owners_and_keys:owners_app",
+    },
+    "Research": {
+        "costmodels": "mallorn.cli.main:costmodels_app",
+        "passes": "mallorn.cli.report_graph_passes:passes",
+        "record": "mallorn.cli.record_measurements:record",
+    },
+}
+JOB_COMMANDS: Final[Mapping[str, str]] = {
+    "list": "mallorn.cli.jobs:jobs",
+    "show": "mallorn.cli.jobs:show",
+    "watch": "mallorn.cli.jobs:watch",
+    "tasks": "mallorn.cli.jobs:tasks",
+    "explain": "mallorn.cli.explain_and_compare:explain",
+    "compare": "mallorn.cli.explain_and_compare:compare",
+    "report": "mallorn.cli.explain_and_compare:report",
+    "pause": "mallorn.cli.jobs:pause",
+    "resume": "mallorn.cli.tune_and_resume:resume",
+    "cancel": "mallorn.cli.jobs:cancel",
+    "label": "mallorn.cli.jobs:label",
+    "archive": "mallorn.cli.jobs:archive",
+    "rm": "mallorn.cli.jobs:rm",
+}
+COST_MODEL_COMMANDS: Final[Mapping[str, str]] = {
+    "list": "mallorn.cli.costmodels:list_models",
+    "show": "mallorn.cli.costmodels:show",
+    "activate": "mallorn.cli.costmodels:activate",
+    "rollback": "mallorn.cli.costmodels:rollback",
+    "evaluate": "mallorn.cli.train_and_evaluate:evaluate",
+    "pretrain": "mallorn.cli.train_and_evaluate:pretrain",
+}
+# Names of earlier versions, which work and are not shown.
+OLD_JOB_COMMANDS: Final = ("tasks", "explain", "compare", "report", "pause", "cancel", "archive", "rm")
+OLD_NAMES: Final[Mapping[str, str]] = {
+    **{name: JOB_COMMANDS[name] for name in OLD_JOB_COMMANDS},
+    "records": "mallorn.cli.dataset:records",
+    **{name: COST_MODEL_COMMANDS[name] for name in ("evaluate", "pretrain")},
+    "audit": "mallorn.cli.owners_and_keys:audit",
+}
 
 
 class LazyGroup(TyperGroup):
-    """Imports a command's module when it is used; prints errors with the next command."""
+    """Imports a command's module when it is used."""
+
+    locations: ClassVar[Mapping[str, str]] = {}
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name, _ in COMMANDS]
+        return list(self.locations)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        location = dict(COMMANDS).get(cmd_name)
+        location = self.locations.get(cmd_name)
         if location is None:
             return None
         module, _, attribute = location.partition(":")
@@ -85,13 +123,42 @@ class LazyGroup(TyperGroup):
         single.command(cmd_name)(function)
         return get_command(single)
 
+
+class JobGroup(LazyGroup, ListUnlessNamed):
+    locations: ClassVar = JOB_COMMANDS
+
+
+class CostModelGroup(LazyGroup, ListUnlessNamed):
+    locations: ClassVar = COST_MODEL_COMMANDS
+
+
+class MallornGroup(LazyGroup):
+    """All commands, shown in sections; prints errors with the next command or as JSON."""
+
+    locations: ClassVar = dict(chain(*(section.items() for section in SECTIONS.values()), OLD_NAMES.items()))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if (command := super().get_command(ctx, cmd_name)) is not None:
+            command.hidden = cmd_name in OLD_NAMES
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = formatter.width - 6 - max(map(len, self.locations))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                rows = [(name, self.get_command(ctx, name).get_short_help_str(width)) for name in names]
+                formatter.write_dl(rows, col_max=width, col_spacing=2)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.obj = "--json" in args  # an error is then JSON, too
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         sys.excepthook = _show_fault  # replaces typer's, which prints secrets, too
         try:
             return super().invoke(ctx)
         except MallornError as error:
-            print_error(error.message, error.hint)
-            raise typer.Exit(1) from None
+            raise _exit_with(error, ctx.obj) from None
         except BrokenPipeError:
             # The reader (head, less) closed the pipe; discard what is still buffered.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -99,8 +166,22 @@ class LazyGroup(TyperGroup):
         except MISTAKES as error:
             if (explanation := explain_error(error)) is None:
                 raise
-            print_error(explanation.message, explanation.hint)
-            raise typer.Exit(1) from None
+            raise _exit_with(explanation, ctx.obj) from None
+        except UsageError as error:
+            if not ctx.obj:
+                raise
+            raise _exit_with(InvalidRequest(error.format_message()), True) from None
+
+
+def _exit_with(error: MallornError, as_json: bool) -> typer.Exit:
+    """Print an error, and return the exception that ends the program with its exit code."""
+    if as_json:
+        facts = {"kind": error.code, "message": error.message, "hint": error.hint}
+        identity = {"request_id": error.request_id} if error.request_id else {}
+        sys.stderr.write(json.dumps({**facts, "exit_code": error.exit_code, **identity}) + "\n")
+    else:
+        print_error(error.message, error.hint)
+    return typer.Exit(error.exit_code)
 
 
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -114,7 +195,11 @@ def _print_version(is_requested: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=MallornGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+jobs_app = command_group("List jobs, show one, stop or delete some.", JobGroup)
+costmodels_app = command_group("Look at trained cost models, evaluate and pretrain them.", CostModelGroup)
 
 
 @app.callback()

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from mallorn.cli.find_client_and_job import open_reader
-from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     JsonOption,
     Place,
@@ -26,31 +26,38 @@ COLUMNS: Final = (
     Column[UploadedModel]("NAME", lambda model: model.name),
     Column[UploadedModel]("BYTES", lambda model: model.size_bytes),
 )
-NONE_YET: Final = "no models yet; `mallorn tune` uploads one, and so does   mallorn models --upload FILE"
-app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+NONE_YET: Final = "no models yet; `mallorn tune` uploads one, and so does   mallorn models upload FILE"
+app = command_group("List, upload or delete models.")
 
 
-@app.callback()
+@app.command("list")
 @expand_option_groups
 def models(
-    ctx: typer.Context,
-    upload: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Upload a model and print its id.")
-    ] = None,
+    file: Annotated[str | None, typer.Option("--upload", hidden=True)] = None,
     as_json: JsonOption = False,
     *,
     place: Place,
 ) -> None:
-    """List the uploaded models, or upload one."""
-    if ctx.invoked_subcommand is not None:
+    """List the uploaded models."""
+    if file is not None:  # the form of earlier versions
+        upload(model=file, as_json=as_json, **place._asdict())
         return
-    if upload is None:
-        with open_reader(*place) as api:
-            rows = list(api.models())
-        print_rows(rows, COLUMNS, as_json, NONE_YET)
-        return
+    with open_reader(*place) as api:
+        rows = list(api.models())
+    print_rows(rows, COLUMNS, as_json, NONE_YET)
+
+
+@app.command()
+@expand_option_groups
+def upload(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The file to upload.")],
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Upload a model and print its id."""
     with client(*place) as api:
-        model_id = upload_with_bar(api, upload)
+        model_id = upload_with_bar(api, model)
     if as_json:
         print_json({"id": model_id})
     else:

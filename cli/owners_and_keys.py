@@ -9,7 +9,7 @@ import typer
 
 from mallorn.cli.dataset_options import dataset
 from mallorn.cli.find_client_and_job import open_reader
-from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     JsonOption,
     Place,
@@ -36,15 +36,13 @@ KEY_COLUMNS: Final = (
     Column[ApiKey]("MADE", lambda key: _since(key.created_at)),
 )
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The key's id, as the list shows it.")]
-keys_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+keys_app = command_group("List, create, rotate or revoke API keys.")
 
 
-@keys_app.callback()
+@keys_app.command("list")
 @expand_option_groups
-def keys(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
+def keys(as_json: JsonOption = False, *, place: Place) -> None:
     """List your API keys; an admin sees those of all owners."""
-    if ctx.invoked_subcommand is not None:
-        return
     with client(*place) as api:
         rows = api.api_keys()
     print_rows(rows, KEY_COLUMNS, as_json, NONE_YET)
@@ -142,16 +140,15 @@ OwnerArgument = Annotated[
     str, typer.Argument(metavar="OWNER", help="The owner's name, as in the lists of keys and jobs.")
 ]
 HereOption = Annotated[bool, typer.Option("--here", help="Change this host's database, without a key.")]
-owners_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+owners_app = command_group("List owners, what they changed, and who is banned; sign out, ban or readmit one.")
 
 
-@owners_app.callback()
+@owners_app.command("list")
 @expand_option_groups
-def owners(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
+def owners(as_json: JsonOption = False, *, place: Place) -> None:
     """List all owners, and who is banned."""
-    if ctx.invoked_subcommand is None:
-        with client(*place) as api:
-            print_rows(api.owners(), OWNER_COLUMNS, as_json, "no owners yet")
+    with client(*place) as api:
+        print_rows(api.owners(), OWNER_COLUMNS, as_json, "no owners yet")
 
 
 def _add_owner_command(
@@ -207,6 +204,7 @@ AUDIT_COLUMNS: Final = (
 )
 
 
+@owners_app.command()
 @expand_option_groups
 def audit(
     limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
@@ -214,7 +212,8 @@ def audit(
     *,
     place: Place,
 ) -> None:
-    """List requests that changed something or tried to, newest first. An admin sees those of all owners."""
+    """List requests that changed something or tried to, newest first. An admin sees
+    those of all owners."""
     with open_reader(*place) as api:
         rows = list(itertools.islice(api.audit(page_size=min(limit, 500)), limit))
     print_rows(rows, AUDIT_COLUMNS, as_json, "nobody has changed anything yet")

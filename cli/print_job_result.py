@@ -2,15 +2,18 @@
 
 import shlex
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from rich.text import Text
 
 from mallorn.cli.terminal.output import print_next, print_note, stdout, table
+from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
+from mallorn.core.values.manifest import LIBRARY
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.wording.describe_results import ENGINE_COLUMNS, describe_result, latency_rows
+from mallorn.wording.describe_results import describe_result, engine_columns, latency_rows
 from mallorn.wording.format_values import insert_option
 
 OF_FILES: Final = ("mallorn bench", "mallorn profile")
@@ -25,16 +28,28 @@ def print_tuned_job(job: JobStatus, directory: Path, model: str, resume_options:
     print_result(
         job, "".join(f" {shlex.quote(word)}" for word in resume_options), f"{model} --schedules {directory}"
     )
+    print_library(job.report, directory / LIBRARY)
     print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
     print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
     print_note(f"  python {directory / 'apply.py'} {model} --check")
 
 
+def print_library(report: FinishReport | None, file: Path) -> None:
+    """Print where a job's library is and the command that calls it, or why there is none."""
+    if report is not None and report.library is not None:
+        print_note(f"{file} is the compiled model ({report.library.bytes / 1e6:.1f} MB). Load it with")
+        print_note(f"""  python -c 'from mallorn_runtime import Session; print(Session("{file}").inputs)'""")
+        if find_spec("mallorn_runtime") is None:
+            print_note("after   pip install mallorn-runtime   (a wheel that lies beside Mallorn's)")
+    elif report is not None and report.no_library_reason:
+        print_note(f"There is no {file.name}. {report.no_library_reason}")
+
+
 def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
     """Print a finished job's figures and verdict; for `words` and `files` see `typed`."""
-    rows = latency_rows(job.report.latency_us) if job.report else []
-    if rows:
-        stdout().print(table(rows, ENGINE_COLUMNS))
+    latency_us = job.finish_report.latency_us
+    if rows := latency_rows(latency_us):
+        stdout().print(table(rows, engine_columns(latency_us)))
     for line in describe_result(job):
         stdout().print(line, markup=False)
     print_verdict(job.verdict, words, files)

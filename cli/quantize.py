@@ -59,19 +59,19 @@ def quantize(
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     if output.exists() and output.samefile(model):
-        raise InvalidRequest(f"{output} is the model itself", hint="choose another -o")
+        raise InvalidRequest(f"the output {output} is the input", hint="choose another -o")
     if weights is None:
         if data is None:
-            message = "scales follow samples, and none are given"
+            message = "quantising activations needs samples, and --data names none"
             raise InvalidRequest(message, hint="--data samples.npz   or   --weights 8")
         print_note(f"quantising {model} with onnxruntime")
         result = write_quantised_model(model, data, output)
     else:
         if weights not in BITS:
-            raise InvalidRequest(f"weights of {weights} bits are not made", hint="--weights 4 or --weights 8")
+            raise InvalidRequest(f"weights cannot have {weights} bits", hint="--weights 4 or --weights 8")
         if group not in GROUPS:
             sizes = ", ".join(map(str, GROUPS))
-            raise InvalidRequest(f"groups of {group} weights are not made", hint=f"--group takes {sizes}")
+            raise InvalidRequest(f"{group} is not a size of groups", hint=f"--group takes {sizes}")
         print_note(f"rounding the weights of {model} to {weights} bits")
         result = write_narrow_weights(model, data, output, weights, group)
     if as_json:

@@ -49,7 +49,7 @@ def read_network(model: Path) -> Any:
     try:
         network = onnx.load(str(model))
     except (DecodeError, OSError, onnx.checker.ValidationError) as error:
-        raise InvalidModel(f"{model} is no ONNX model: {error}", hint="give an .onnx file") from None
+        raise InvalidModel(f"{model} is not an ONNX model: {error}", hint="give an .onnx file") from None
     if any(word in node.op_type for node in network.graph.node for word in QUANTISED):
         raise InvalidModel(f"{model} is quantised already", hint=f"mallorn tune {model}")
     return network
@@ -63,16 +63,16 @@ def read_samples(network: Any, data: Path) -> Iterator[Sample]:
         with np.load(data, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError, zipfile.BadZipFile, AttributeError):
-        raise InvalidRequest(f"{data} is no .npz file of arrays", hint=HINT) from None
+        raise InvalidRequest(f"{data} is not an .npz file of arrays", hint=HINT) from None
     names = [value.name for value in inputs]
     if set(names) != set(arrays):
         expected_names, actual = ", ".join(names), ", ".join(arrays) or "nothing"
-        raise InvalidRequest(f"{data} has {actual}; the model takes {expected_names}", hint=HINT)
+        raise InvalidRequest(f"{data} has {actual}; the model's inputs are {expected_names}", hint=HINT)
     cut = {value.name: _split_into_batches(value, arrays[value.name]) for value in inputs}
     counts = {len(pieces) for pieces in cut.values()}
     if len(counts) != 1 or not max(counts):
         counts_text = ", ".join(f"{len(pieces)} of {name}" for name, pieces in cut.items())
-        message = f"{data} has samples {counts_text}; it needs as many of each, and one at least"
+        message = f"{data} has samples {counts_text}; every input needs the same number, at least one"
         raise InvalidRequest(message, hint=HINT)
     for i in range(counts.pop()):
         yield {name: pieces[i] for name, pieces in cut.items()}
@@ -127,8 +127,8 @@ def write_quantised_model(model: Path, data: Path, output: Path) -> Quantised:
     )
     if opset < OLDEST_OPSET:
         raise InvalidModel(
-            f"{model} is of opset {opset}; scales of each channel came with {OLDEST_OPSET}",
-            hint="export it as a newer one, e.g. torch.onnx.export(..., opset_version=17)",
+            f"{model} has opset {opset}; scales per channel need {OLDEST_OPSET} or newer",
+            hint="export with a newer opset, e.g. torch.onnx.export(..., opset_version=17)",
         )
     samples = list(read_samples(network, data))
     with TemporaryDirectory(prefix="mallorn-quantize-") as folder:
@@ -164,8 +164,8 @@ def _quantise(real: Path, quantised_file: Path, samples: Sequence[Sample]) -> No
     products = sum(node.op_type in PRODUCTS for node in nodes.node) - len(loose)
     convolutions = sum(node.op_type == "Conv" for node in nodes.node)
     if not products + convolutions:
-        message = "the model has no convolution and no product with constant weights"
-        raise InvalidModel(message, hint="there is nothing to gain")
+        message = "the model has neither a convolution nor a product with constant weights"
+        raise InvalidModel(message, hint="tune the model as it is")
     # onnxruntime's quantiser logs advice for its own users on the root logger.
     root = logging.getLogger()
     root.addFilter(_is_error)
@@ -202,7 +202,7 @@ def write_narrow_weights(model: Path, data: Path | None, output: Path, bits: int
     old_bytes = _weight_bytes(network)
     if not _narrow(network, bits, group):
         message = f"the model has no product with constant weights of {group} rows or more"
-        raise InvalidModel(message, hint="there is nothing to gain")
+        raise InvalidModel(message, hint="tune the model as it is")
     new_bytes = _weight_bytes(network)
     onnx.save(network, output, save_as_external_data=new_bytes > MOST_BYTES, location=f"{output.name}.data")
     errors = errors_of(model, output, samples) if samples else {}

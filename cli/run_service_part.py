@@ -101,7 +101,7 @@ def migrate() -> None:
         typer.echo(f"The database as it was is kept in {backup}.", err=True)
     upgrade(settings().database_url)
     if settings().shipped and (rows := load_bundled_models(settings().database_url)):
-        typer.echo(f"{rows:,} measurements and the bases that learned from them came along.", err=True)
+        typer.echo(f"{rows:,} bundled measurements, and the bases trained on them, were added.", err=True)
     typer.echo("The database is up to date.", err=True)
 
 

@@ -1,24 +1,32 @@
 """A directory of schedules, and its model, for commands that need no service."""
 
+import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Self
 
 from mallorn.cli.run_service_part import require_packages
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import Target, parse_target
-from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest
+from mallorn.core.values.manifest import DATABASE, MANIFEST, RECORDS, Manifest, Version, read_manifest
 from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import as_onnx
 from mallorn.stack.supervised_process import search_path
 
 if TYPE_CHECKING:
     from mallorn.workers.whole_model.compiled_model import WholeModel
+
+
+# Targets by the names of `mallorn compile --for`: what every CPU of that architecture runs.
+GENERIC: Final[dict[str, dict[str, object]]] = {
+    "aarch64": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"},
+    "x86-64": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64"},
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,7 @@ class ScheduleDirectory:
     target: Target
     manifest: Manifest
     version: Version = Version.ALONE
+    is_for_another: bool = False  # whether `target` replaces the one that the schedules are for
 
     def file(self, name: str) -> Path:
         """Return the path of this version's file for TVM's database file `name`."""
@@ -41,13 +50,32 @@ class ScheduleDirectory:
 
     def create_database_folder(self, scratch: Path) -> Path:
         """Return a folder with this version's database under TVM's usual file names."""
-        if self.version is Version.ALONE:
+        if self.version is Version.ALONE and not self.is_for_another:
             return self.directory.absolute()
         folder = scratch / self.version
         folder.mkdir(exist_ok=True)
         for name in DATABASE:
             shutil.copyfile(self.file(name), folder / name)
+        if self.is_for_another:
+            records = []
+            for line in self.file(RECORDS).read_text().splitlines():
+                # Tensor instructions are those of the schedules' own CPU. Torn lines are left out, too.
+                with suppress(ValueError, LookupError, TypeError):
+                    workload, (trace, seconds, _, arguments) = json.loads(line)
+                    if '"Tensorize"' not in line:
+                        records.append(json.dumps([workload, [trace, seconds, self.target.attrs, arguments]]))
+            (folder / RECORDS).write_text("".join(f"{record}\n" for record in records))
         return folder
+
+    def for_target(self, text: str) -> Self:
+        """Return the same schedules for another CPU: `aarch64`, `x86-64` or a target."""
+        attrs = GENERIC.get(text)
+        cores = {"num-cores": self.target.num_cores}
+        target = parse_target(text if attrs is None else attrs | cores)
+        if not (self.target.is_cpu and target.is_cpu):
+            message = f"schedules for {self.target} cannot be used for {target}"
+            raise InvalidRequest(message, hint="mallorn tune MODEL --target TARGET --out OTHER_DIR")
+        return replace(self, target=target, is_for_another=target != self.target)
 
 
 def read_schedule_directory(
@@ -83,8 +111,8 @@ def read_schedule_directory(
         )
     if version is not Version.ALONE and not all(exported.file(name).is_file() for name in DATABASE):
         raise InvalidRequest(
-            f"{directory} has no version {version}: the job had no --contention, or no other schedules were "
-            "faster beside other programs",
+            f"{directory} has no schedules for --version {version}: its job ran without --contention, or the "
+            "ordinary schedules were the fastest on a busy host too",
             hint="leave --version out, or   mallorn tune MODEL --contention --out OTHER_DIR",
         )
     return exported
@@ -114,7 +142,8 @@ def local_model(
         readable = tuple(
             (str(path), READ) for path in (room, *model_files, *exported.compile_input_files, *readable_paths)
         )
-        env = {"TVM_NUM_THREADS": str(count), **search_env}
+        (zig := folder / "zig").mkdir()  # the linker for other CPUs keeps its files there
+        env = {"TVM_NUM_THREADS": str(count), "ZIG_GLOBAL_CACHE_DIR": str(zig), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
             yield WholeModel(
                 path=file.absolute(),

@@ -1,4 +1,4 @@
-"""`mallorn schedules`: list, find, download, compare, prune, export or import schedules."""
+"""`mallorn schedules` and `mallorn fetch`: list, find, download, compare, prune or share schedules."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +10,26 @@ from typer.core import TyperGroup
 from mallorn.cli.dataset_import import ImportTally
 from mallorn.cli.dataset_options import DatasetPlace, dataset
 from mallorn.cli.find_client_and_job import FIRST_STEP, open_reader
+from mallorn.cli.print_job_result import print_library
 from mallorn.cli.remote_directory import open_directory
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import ForceOption
-from mallorn.cli.terminal.option_groups import expand_option_groups
-from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout, table
+from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
+from mallorn.cli.terminal.output import (
+    JobArgument,
+    JsonOption,
+    Place,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+    table,
+)
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import FieldDifference, NearestSchedule, TaskLookup, VerifiedSchedule
+from mallorn.core.values.manifest import LIBRARY
 from mallorn.refuse_to_overwrite import check_model, check_target
 from mallorn.wording.format_values import Column
 
@@ -56,14 +67,7 @@ class GetUnlessNamed(TyperGroup):
         return super().parse_args(ctx, args if is_command else [GET, *args])
 
 
-app = typer.Typer(
-    cls=GetUnlessNamed, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
-
-@app.callback()
-def main() -> None:
-    """List the best known schedules, download a job's, or share them as a folder."""
+app = command_group("List the best known schedules, download a job's, or share them.", GetUnlessNamed)
 
 
 @app.command(GET)
@@ -99,6 +103,35 @@ def schedules(
     print_note(
         f"{len(files)} files; apply them with   mallorn compile MODEL --schedules {directory} -o model.so"
     )
+
+
+@expand_option_groups
+def fetch(
+    job: JobArgument,
+    library: Annotated[bool, typer.Option("--library", help="Only the compiled model, model.so.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Directory for the files; default: ./mallorn-JOB.")
+    ] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Download a job's schedules and its compiled model."""
+    with open_reader(*place) as api:
+        handle = api.job(job)
+        directory = folder or Path(f"mallorn-{handle.id}")
+        if library:
+            handle.library(directory / LIBRARY)
+        else:
+            check_model(directory, lambda: handle.status.model_id, force)
+            check_target(directory, handle.status.target, force)
+            handle.fetch(directory)
+    if as_json:
+        print_json({"directory": str(directory), "library": (directory / LIBRARY).is_file()})
+        return
+    stdout().print(str(directory / LIBRARY if library else directory))
+    print_library(handle.status.report, directory / LIBRARY)
 
 
 @app.command("find")
@@ -214,7 +247,8 @@ def export(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the best known record of every workload into a folder that git and stock TVM can read."""
+    """Write the best known record of every workload into a folder that git and stock
+    TVM can read."""
     parsed_target = None if target is None else parse_target(target)
     with require_packages("worker"):
         from mallorn.research.shared_schedules.export_best_records import export_schedules
@@ -227,7 +261,7 @@ def export(
         places = [f"{directory.rstrip('/')}/{export.directory.relative_to(folder)}" for export in exports]
     if not exports:
         of_target = f" of {parsed_target}" if parsed_target else ""
-        message = f"nothing was measured{of_target} yet"
+        message = f"the dataset has no measurements{of_target} yet"
         raise NotFound(message, hint="mallorn tune MODEL   (or: mallorn dataset stats)")
     rows = [
         {"directory": name, "records": export.records, "left_out": export.left_out}

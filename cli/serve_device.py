@@ -58,7 +58,7 @@ def device(
     is_local = target in LOCAL_WORDS
     drives_gpu = not is_local and (target == CUDA or parse_target(target).kind == CUDA)
     if gpu and not drives_gpu:
-        raise InvalidRequest(f"{target} runs on no GPU", hint=f"mallorn device --target cuda --gpu {gpu}")
+        raise InvalidRequest(f"{target} is not for GPUs", hint=f"mallorn device --target cuda --gpu {gpu}")
     gpus = visible_gpus() if drives_gpu else []
     if len(gpus) > 1 and not gpu:
         serve_each(gpus, name)

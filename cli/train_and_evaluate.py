@@ -54,7 +54,7 @@ def open_training_data(
     if data is not None and is_parquet(data):
         if url or snapshot or target or op:
             raise InvalidRequest(
-                f"{data} is taken whole; --database, --snapshot, --target and --op are about a database",
+                f"--database, --snapshot, --target and --op are for databases; {data} is read as a whole",
                 hint="mallorn dataset export DIR --op OP   (then --data DIR)",
             )
         yield Taught(read_parquet(data), None)
@@ -157,18 +157,19 @@ def pretrain(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a base model per operator and target; it proposes first rounds, and other models build on it."""
+    """Fit a base model per operator and target; it proposes first rounds, and other
+    models build on it."""
     check_name("cost_model", model)
     target_of = None if home is None else parse_target(home)
     if source is not None and (snapshot or target or op):
-        message = f"{source} is taken whole; --snapshot, --target and --op are about a database"
+        message = f"--snapshot, --target and --op select from a database; {source} is used as a whole"
         raise InvalidRequest(message, hint="mallorn dataset export DIR --op OP   (then --from DIR)")
     if foreign and home is None:
-        message = "records of other tuners name no cores, so that no job has their targets"
-        raise InvalidRequest(message, hint=f"mallorn pretrain {model} --foreign --for TARGET")
+        message = "records of other tuners do not name the number of cores: name the target with --for"
+        raise InvalidRequest(message, hint=f"mallorn costmodels pretrain {model} --foreign --for TARGET")
     if choose is not None and not 0 < choose <= 1:
-        message = f"a share of the rows is above 0 and at most 1, and {choose:g} is not"
-        raise InvalidRequest(message, hint=f"mallorn pretrain {model} --choose 0.25")
+        message = f"a share of the rows must be above 0 and at most 1, not {choose:g}"
+        raise InvalidRequest(message, hint=f"mallorn costmodels pretrain {model} --choose 0.25")
     with require_packages("worker"):
         from mallorn.research.pretraining.pretrain import WORTH_PAIRS, is_trained_on_foreign_only
         from mallorn.research.pretraining.pretrain import pretrain as fit_bases
@@ -188,7 +189,7 @@ def pretrain(
         print_note(f"too few measurements to learn from: {', '.join(too_small)}")
     stored_bases = [base for base in bases if base.name is not None]
     if not stored_bases:
-        message = f"none of {len(bases)} operators has enough measurements for a base"
+        message = f"none of {len(bases)} operators has enough measurements to train on"
         raise InvalidRequest(message, hint="mallorn dataset stats   (then tune, or import, some more)")
     if as_json:
         print_json(

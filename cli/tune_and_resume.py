@@ -12,14 +12,15 @@ import typer
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
 from mallorn.cli.print_job_result import print_tuned_job
-from mallorn.cli.terminal.job_options import EffortOptions, ForceOption, JobFlags
+from mallorn.cli.terminal.job_options import EffortOptions, ForceOption, JobFlags, LabelOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
 from mallorn.cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.cli.wait_until_tuned import interrupt_on_signals
 from mallorn.core.check_option_kwargs import check_option_kwargs
 from mallorn.core.check_plugin_classes import list_user_classes
-from mallorn.core.errors import Conflict, MallornError
+from mallorn.core.errors import Conflict, ExitCode, MallornError
+from mallorn.core.labels import parse_labels
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
@@ -59,6 +60,7 @@ def tune(
         Path | None, typer.Option(help="Directory for the schedules; default: MODEL-tuned.")
     ] = None,
     force: ForceOption = False,
+    label: LabelOption = None,
     *,
     options: JobFlags,
     verbose: VerboseOption = False,
@@ -68,6 +70,7 @@ def tune(
     """Tune a model and fetch its schedules. Starts the service here if no coordinator is named."""
     model = find_model_file(model) if model.is_dir() else model
     # Refuse a misspelt target before anything is started.
+    labels = parse_labels(label or ())
     effort = effort._replace(target=resolve_requested_target(effort.target, not place.url))
     directory = out or default_directory(model.stem)
     if not place.url:
@@ -80,7 +83,8 @@ def tune(
             ending = Ending(directory, str(model), verbose, as_json, resume_options, stack.check_runs)
             model_id = upload_with_bar(stack.api, str(file))
             target = resolve_target_to_submit(stack, effort.target)
-            job = stack.api.tune(model_id, *effort._replace(target=target), model.stem, **options)
+            resolved = effort._replace(target=target)
+            job = stack.api.tune(model_id, *resolved, model.stem, labels=labels, **options)
             with ending.pause_on_interrupt(job):
                 check_job(directory, job, force)
                 print_note(f"job {job.id}: {describe_budget(job.status)} for {model} on {effort.target}")
@@ -103,7 +107,8 @@ def resume(
     *,
     place: Place,
 ) -> None:
-    """Continue a job where it stopped; nothing is measured again. For a done job, fetch its schedules."""
+    """Continue a job where it stopped; nothing is measured again. For a done job, fetch
+    its schedules."""
     with interrupt_on_signals(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or default_directory(_stem(handle))
@@ -147,11 +152,11 @@ class Ending:
             print_note(f"its page: {job.page}")
             for seam, name in list_user_classes(job.status.options):
                 print_note(
-                    f"the {WORDS[seam]} {name} is none of Mallorn's: the service imports and runs it as it is"
+                    f"the {WORDS[seam]} {name} is not part of Mallorn: the service imports and runs it"
                 )
             show_until_ended(job, stderr(), FirstVersion(job, self.directory), self.verbose, self.check_runs)
         job.raise_for_state()
-        job.schedules(self.directory)
+        job.fetch(self.directory)
         if self.as_json:
             print_json({**job.body, "directory": str(self.directory)})
         else:
@@ -178,4 +183,4 @@ class Ending:
             if holds_schedules_of(self.directory, job.id):
                 check = f"python {self.directory / 'apply.py'} {self.model} --check"
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")
-            raise typer.Exit(130) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from mallorn.cli.terminal.progress_bars import bar
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import JobFailed
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
 from mallorn.job import Job
@@ -18,8 +18,8 @@ SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
 OPEN: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 
 
-class NotTuned(MallornError):
-    """A job whose trials are wanted did not get through its budget."""
+class NotTuned(JobFailed):
+    """A job ended before it spent its budget of trials."""
 
 
 def wait_until_tuned(job: Job, hint: str) -> None:

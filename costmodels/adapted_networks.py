@@ -164,7 +164,7 @@ class MTLTLP(TLP, ManyDomains):
         """Train a head per domain. Raises InvalidRequest if no row belongs to `home`."""
         if len(domains) != len(labels):
             raise InvalidRequest(
-                f"{len(labels)} rows have {len(domains)} domains", hint="give every row one domain"
+                f"there are {len(labels)} rows but {len(domains)} domains", hint="give every row one domain"
             )
         names, heads = np.unique([*domains, home], return_inverse=True)
         distinct = tuple(str(name) for name in names)
@@ -206,7 +206,7 @@ class TCL(OnNetwork):
     """A student network, trained on measured labels blended with a teacher's scores.
 
     After TCL (2026): base models are trained on actively selected rows
-    (`mallorn pretrain --choose`) and distilled into a model of another platform, which then
+    (`mallorn costmodels pretrain --choose`) and distilled into a model of another platform, which then
     needs few measurements of its own.
 
     Differences: the paper distils into networks that are trained on one target after

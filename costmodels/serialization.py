@@ -44,7 +44,7 @@ def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
         with zipfile.ZipFile(BytesIO(blob)) as archive:
             unpacked_bytes = sum(member.file_size for member in archive.infolist())
         if unpacked_bytes > MOST_BYTES:
-            raise ValueError(f"it holds {unpacked_bytes} bytes, more than {MOST_BYTES}")
+            raise ValueError(f"the stored model unpacks to {unpacked_bytes} bytes, more than {MOST_BYTES}")
         with np.load(BytesIO(blob), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(HEADER).tobytes())

@@ -88,14 +88,14 @@ ROUNDING = 1e-4
 
 
 class WrongRows(InvalidRequest):
-    """The rows are of another view than the model's."""
+    """The feature rows are of another view than the one that the model reads."""
 
 
 def check_rows(features: Matrix, labels: Vector, groups: Groups) -> None:
     """Raise InvalidRequest unless each row has one group and one finite label of at most 0."""
     if not len(features) == len(labels) == len(groups):
         raise InvalidRequest(
-            f"{len(features)} rows have {len(labels)} labels and {len(groups)} groups",
+            f"there are {len(features)} rows but {len(labels)} labels and {len(groups)} groups",
             hint="give every row one label and one group",
         )
     wrong = ~np.isfinite(labels) | (labels > ROUNDING)

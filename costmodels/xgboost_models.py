@@ -150,6 +150,6 @@ class XGBoost(CostModel):
             raise unreadable(KIND, str(error)) from error
         ends = list(accumulate(lengths, initial=struct.calcsize(f"<dI{count}Q")))
         if ends[-1] != len(content):
-            raise unreadable(KIND, f"there are {len(content)} bytes, but their header names {ends[-1]}")
+            raise unreadable(KIND, f"the model has {len(content)} bytes, the header names {ends[-1]}")
         model._boosters = [from_bytes(content[start:end], KIND) for start, end in pairwise(ends)]
         return model

@@ -69,7 +69,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
             if time.monotonic() < deadline_sec:
                 raise
             self.close()
-            raise psycopg.OperationalError(f"no answer within {limit_sec:g} s") from error
+            raise psycopg.OperationalError(f"the database did not answer within {limit_sec:g} s") from error
 
 
 def parse_url(url: str) -> URL:
@@ -87,7 +87,7 @@ def parse_url(url: str) -> URL:
         message = f"cannot use the database {backend!r}"
         raise InvalidRequest(message, hint="use sqlite:///FILE or postgresql://...")
     if address.database in (None, "", ":memory:"):
-        raise InvalidRequest("SQLite needs a file", hint="write sqlite:////path/to/mallorn.db")
+        raise InvalidRequest("the SQLite URL names no file", hint="write sqlite:////path/to/mallorn.db")
     return address
 
 
@@ -188,8 +188,10 @@ _POSTGRES_QUERY_CANCELED = "57014"
 _POSTGRES_UNREACHABLE = ("08", "25P03", "25P04", "53", "55P03", "57", "40001", "40P01")
 _RESTORE = "mallorn doctor   (then docs/runbook.md, Damage)"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
-_PRIMARY = "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, What is behind it)"
-_LOOK = "ask for less; if small queries take as long, find what else loads the database"
+_PRIMARY = (
+    "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, Database, broker and store)"
+)
+_LOOK = "request fewer rows; if small queries are slow too, check the database's load"
 
 
 @contextmanager
@@ -209,7 +211,7 @@ def translate_database_errors(
         name = getattr(error.orig, "sqlite_errorname", "")
         is_timeout = getattr(error.orig, "sqlstate", None) == _POSTGRES_QUERY_CANCELED
         if is_timeout and answer_sec is not None:
-            message = f"this query takes longer than {answer_sec:g} s on this database"
+            message = f"the query took longer than {answer_sec:g} s and was ended"
             translation = Unavailable(message, hint=_LOOK)
         else:
             translation = _translation(error.orig, is_invalidated=error.connection_invalidated)

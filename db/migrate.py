@@ -23,7 +23,7 @@ class NewerTables(Conflict):
 
 
 class OldTables(Conflict):
-    """The database is not at this version's tables."""
+    """The tables of the database are of another version."""
 
 
 def upgrade(url: str, revision: str = "head") -> None:
@@ -89,7 +89,7 @@ def _refuse_unknown_revision(connection: Connection) -> None:
     if revision.isdigit():
         raise Conflict(
             f"the database was written by a development version before 0.1.0 (revision {revision})",
-            hint="mallorn dataset import DIR --data NEW   (DIR: what its own `dataset export` wrote)",
+            hint="mallorn dataset import DIR --data NEW   (DIR: from `dataset export` of the old version)",
         )
     message = f"the database was written by a newer Mallorn (revision {revision})"
     raise NewerTables(message, hint=pip_upgrade_command())

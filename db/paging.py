@@ -41,7 +41,7 @@ def decode_cursor(cursor: str, *types: type) -> list[Any]:
         position = None
     if not isinstance(position, list) or [type(part) for part in position] != list(types):
         message = "this cursor was not made by Mallorn"
-        raise InvalidRequest(message, hint="leave it out to start from the first page")
+        raise InvalidRequest(message, hint="leave the cursor out for the first page")
     return position
 
 

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from mallorn.core import errors
 from mallorn.core.errors import MallornError
 from mallorn.core.version import VERSION
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from mallorn.onnx_export import to_onnx
     from mallorn.tune_model import tune
 
-__all__ = ["Client", "Job", "MallornError", "__version__", "to_onnx", "tune"]
+__all__ = ["Client", "Job", "MallornError", "__version__", "errors", "to_onnx", "tune"]
 
 __version__ = VERSION
 # Imported on first use: every process of the service imports this package, but few use HTTP.

@@ -1,7 +1,7 @@
 """Python client of a coordinator, the service's REST server."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from urllib.parse import quote
@@ -20,7 +20,8 @@ from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
 from mallorn.http import Connection
 from mallorn.job import Job
-from mallorn.model_upload import ModelUpload, Progress, UploadStream
+from mallorn.logins import current_url, key_of
+from mallorn.model_upload import ModelUpload, Progress, Uploader
 from mallorn.onnx_export import as_onnx
 from mallorn.wording.format_values import short_name
 
@@ -35,8 +36,9 @@ Wanted = str | TargetAttrs
 class Client:
     """Client of one coordinator: `Client().tune("model.onnx", trials=200).wait()`.
 
-    The URL defaults to MALLORN_URL, else to the address of `mallorn up`; the key to
-    MALLORN_API_KEY. Raises NotYours if another user of this machine listens at that address.
+    The URL defaults to MALLORN_URL, else to the service of `mallorn login`, else to the
+    address of `mallorn up`; the key to MALLORN_API_KEY, else to the one kept for that URL.
+    Raises NotYours if another user of this machine listens at the address of `mallorn up`.
     """
 
     def __init__(
@@ -45,7 +47,8 @@ class Client:
         config = settings()
         if api_key is None and config.api_key is not None:
             api_key = config.api_key.get_secret_value()
-        self.connection = Connection(url or config.url or check_own_service(DEFAULT_URL), api_key, transport)
+        url = url or config.url or current_url() or check_own_service(DEFAULT_URL)
+        self.connection = Connection(url, key_of(url) if api_key is None else api_key, transport)
 
     def __enter__(self) -> Self:
         return self
@@ -65,16 +68,17 @@ class Client:
     ) -> UploadedModel:
         """Upload a model; the `id` of the result is the SHA-256 of the uploaded bytes.
 
+        Nothing is sent if the coordinator has these bytes of yours. An upload of a large
+        model that broke is resumed by the same call.
         An ONNX file is streamed from disk as it is, or in a tar if its weights are in other
         files. Any other model that `tune` accepts is first converted to ONNX here.
         """
         with as_onnx(model, example_inputs, dynamic_shapes) as file:
-            upload = ModelUpload.of(file)
-            stream = UploadStream(upload.chunks(), upload.size_bytes, progress)
-            answer = stream.put(self.connection, short_name(file.name))
+            uploader = Uploader(self.connection, ModelUpload.of(file), progress)
+            answer = uploader.upload(short_name(file.name))
         return self.connection.parse_as(UploadedModel, answer)
 
-    def tune(
+    def submit(
         self,
         model: Model,
         target: Wanted = LOCAL,
@@ -86,6 +90,7 @@ class Client:
         progress: Progress | None = None,
         example_inputs: Any = None,
         dynamic_shapes: Any = None,
+        labels: Mapping[str, str] | None = None,
         **options: Unpack[OptionKwargs],
     ) -> Job:
         """Submit a tuning job for a model: a model's id, or a model to upload first.
@@ -93,7 +98,8 @@ class Client:
         Without `trials` the job runs as many trials as are worth their time, or as fit into
         `minutes`. A Keras file, a TFLite file or a `torch.nn.Module` is converted to ONNX
         on this machine. A module needs `example_inputs`, and also `dynamic_shapes`, as
-        torch.export takes them, if the option `dynamic` gives ranges.
+        torch.export takes them, if the option `dynamic` gives ranges. `labels` are values
+        by key, empty for a label without a value.
         """
         is_id = isinstance(model, str) and is_model_id(model)
         body = {
@@ -105,19 +111,43 @@ class Client:
             "name": None if name is None else short_name(name),
             "priority": priority,
             "options": options,
-        }
+        } | ({"labels": dict(labels)} if labels else {})  # older coordinators do not know labels
         return Job(self.connection, self.connection.post("/jobs", body, is_repeatable=True))
+
+    #: The same under the name of earlier versions. It returns at once, unlike `mallorn.tune`.
+    tune = submit
 
     def job(self, job_id: str) -> Job:
         """Return the job whose id is, or begins with, `job_id`, if only one id does."""
         return Job(self.connection, self.connection.get(f"/jobs/{job_id}"))
 
     def jobs(
-        self, state: str | None = None, archived: bool = False, all_owners: bool = False
+        self,
+        state: str | Sequence[str] | None = None,
+        archived: bool = False,
+        all_owners: bool = False,
+        *,
+        owner: str | None = None,
+        name: str | None = None,
+        labels: Sequence[str] = (),
+        model: str | None = None,
+        created_after: float | None = None,
+        created_before: float | None = None,
     ) -> Iterator[Job]:
-        """Iterate over jobs, newest first: archived ones if `archived`, else the others."""
+        """Iterate over jobs, newest first: archived ones if `archived`, else the others.
+
+        Only jobs with all `labels` (`key` or `key=value`), with `name` in the name, of the
+        model whose id begins with `model`, and in one of the states if several are given.
+        Times are in seconds since the epoch. `owner` and `all_owners` need an admin's key.
+        """
         # False is left out, because older coordinators do not know these parameters.
-        filters = {"state": state, "archived": archived or None, "all_owners": all_owners or None}
+        filters: dict[str, object] = {
+            "state": state,
+            "archived": archived or None,
+            "all_owners": all_owners or None,
+        }
+        filters |= {"owner": owner, "name": name, "label": list(labels) or None, "model": model}
+        filters |= {"created_after": created_after, "created_before": created_before}
         return (Job(self.connection, body) for body in self.connection.iterate_json("/jobs", **filters))
 
     def newest_job(self) -> Job | None:

@@ -6,6 +6,8 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from hashlib import file_digest
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -22,6 +24,7 @@ from mallorn.core.version import API, VERSION
 TIMEOUT_SEC: Final = 30.0
 RETRIES: Final = 3  # of a GET request that the coordinator throttles
 POST_RETRIES: Final = 2  # of a repeatable POST request that got no answer
+DOWNLOAD_RETRIES: Final = 5  # of a download that broke off without having received anything more
 RECONNECTS: Final = 12  # of an event stream, which take some two minutes
 RETRY_SEC: Final = 0.5  # the first pause; each later one is twice as long
 LONGEST_RETRY_SEC: Final = 15.0
@@ -162,14 +165,24 @@ class Connection:
             except Unavailable as error:
                 retries.pause_after(error)
 
+    def patch(self, path: str, body: Any) -> Any:
+        return self._json("PATCH", path, json=body)
+
     def delete(self, path: str) -> Any:
         """Send a DELETE request; return the JSON of what remains, such as a job, or None."""
         return self._json("DELETE", path)
 
-    def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: str) -> Any:
+    def put(
+        self,
+        path: str,
+        content: Iterator[bytes],
+        size_bytes: int,
+        timeout_sec: float | None = None,
+        **params: str,
+    ) -> Any:
         # Given the length, the coordinator can reject an upload that is too large at once.
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
-        return self._json("PUT", path, content=content, params=params, headers=headers, timeout=None)
+        return self._json("PUT", path, content=content, params=params, headers=headers, timeout=timeout_sec)
 
     @contextmanager
     def stream(
@@ -185,6 +198,42 @@ class Connection:
                 response.read()
                 raise error_from(response)
             yield response
+
+    def download(self, path: str, file: Path) -> None:
+        """Download a file whose ETag is its SHA-256; do nothing if `file` is the same.
+
+        The rest is fetched after a broken connection. The file is replaced only once the
+        digest of all bytes is right. Raises Unavailable if it is wrong or the connection
+        keeps breaking.
+        """
+        part, etag, retries = file.with_name(f".{file.name}.part"), "", Retries(DOWNLOAD_RETRIES)
+        own_etag = f'"{sha256_of(file)}"' if file.is_file() else None
+        with part.open("wb") as part_file:
+            try:
+                while True:
+                    headers = {"Range": f"bytes={part_file.tell()}-", "If-Range": etag} if etag else {}
+                    headers |= {} if own_etag is None else {"If-None-Match": own_etag}
+                    try:
+                        with self.stream(path, headers) as response:
+                            if response.status_code == httpx.codes.NOT_MODIFIED:
+                                return
+                            if response.status_code != httpx.codes.PARTIAL_CONTENT:
+                                part_file.seek(0)
+                                part_file.truncate()
+                            etag = response.headers.get("ETag", "")
+                            for chunk in response.iter_bytes():
+                                part_file.write(chunk)
+                                retries.failures = 0
+                        break
+                    except AnswerLost as error:
+                        retries.pause_after(error)
+                part_file.flush()
+                if etag != f'"{sha256_of(part)}"':
+                    message = f"what {self.url} sent of {path} is damaged: its digest is wrong"
+                    raise Unavailable(message, hint="type the command again")
+                part.replace(file)
+            finally:
+                part.unlink(missing_ok=True)
 
     def events(
         self, path: str, is_over: Callable[[], bool], after_id: int = 0, deadline_sec: float = math.inf
@@ -250,11 +299,17 @@ class Connection:
                 raise
             raise Unavailable(
                 f"this connection to {self.url} is closed",
-                hint="mallorn up   (and in Python: mallorn.Client().job(ID))",
+                hint="mallorn up   (in Python: mallorn.Client().job(ID))",
             ) from error
         except httpx.TransportError as error:
             message = f"the connection to {self.url} broke: {str(error) or type(error).__name__}"
             raise AnswerLost(message, hint=f"curl {self.url}/readyz") from None
+
+
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with file.open("rb") as content:
+        return file_digest(content, "sha256").hexdigest()
 
 
 def error_from(response: httpx.Response) -> MallornError:
@@ -269,7 +324,12 @@ def error_from(response: httpx.Response) -> MallornError:
         hint = PROXY_LIMIT if fallback is errors.TooLarge else ""
         return fallback(f"HTTP {response.status_code} from {response.url}", hint=hint)
     kind = _BY_NAME.get(str(body.get("error")), fallback)
-    error = kind(str(body["detail"]), hint=str(body.get("hint") or ""))
+    message, request_id = str(body["detail"]), str(body.get("request_id") or "")
+    # An operator finds the details of such an error in the coordinator's log.
+    if request_id and response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        message = f"{message} (request {request_id})"
+    error = kind(message, hint=str(body.get("hint") or ""))
+    error.request_id = request_id
     delay = response.headers.get("Retry-After", "")
     if isinstance(error, errors.TooMany) and delay.isdecimal():
         error.retry_sec = int(delay)

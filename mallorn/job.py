@@ -4,21 +4,22 @@ import io
 import math
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
-from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
+from mallorn.core.errors import InvalidRequest, JobFailed, TimedOut, Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.dataset import Record, TaskLookup
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
-from mallorn.core.values.finish_report import BenchResult
+from mallorn.core.values.finish_report import BenchResult, StoredLibrary
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
+from mallorn.core.values.manifest import LIBRARY, MANIFEST, read_manifest
 from mallorn.core.values.verdict import Verdict
 from mallorn.dataframes import frame, history_frame
-from mallorn.http import Connection, Json, LoggedEvent
+from mallorn.http import Connection, Json, LoggedEvent, sha256_of
 from mallorn.report.notebook_card import card, watch
 from mallorn.results.best_so_far_curve import curve
 from mallorn.results.decision_summary import add_total_latencies
@@ -32,10 +33,6 @@ RECORDS_A_PAGE: Final = 500
 
 
 Progress = Callable[[JobStatus], None]
-
-
-class JobFailed(MallornError):
-    """The job ended without a result."""
 
 
 class Job:
@@ -103,14 +100,16 @@ class Job:
         """Return all rounds, oldest first, with the job's latency before and after each."""
         return add_total_latencies(list(self.rounds(order="oldest")), self.tasks())
 
-    def measurements(self, outcome: Outcome | None = None) -> Iterator[Record]:
+    def records(self, outcome: Outcome | None = None) -> Iterator[Record]:
         """Iterate over the job's measurements with this outcome, or all; newest first."""
         filters = {"job": self.id, "outcome": outcome}
         return self._connection.iterate_values(Record, "/records", **filters, limit=RECORDS_A_PAGE)
 
-    def records(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
-        """Return the result of `measurements` as a DataFrame; this needs pandas."""
-        return frame(Record, self.measurements(outcome))
+    measurements = records  # the name of earlier versions
+
+    def records_frame(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
+        """Return the result of `records` as a DataFrame; this needs pandas."""
+        return frame(Record, self.records(outcome))
 
     def history(self) -> "pandas.DataFrame":
         """Return a DataFrame of total latency after each round; this needs pandas."""
@@ -136,7 +135,7 @@ class Job:
     def wait(self, timeout_sec: float | None = None, progress: Progress | None = None) -> Self:
         """Wait until the job is done and return it; call `progress` with each new status.
 
-        Reconnects if the coordinator restarts. Raises TimeoutError, Unavailable if it stays
+        Reconnects if the coordinator restarts. Raises TimedOut, Unavailable if it stays
         away, and JobFailed if the job fails, is cancelled or is `stuck`.
         """
         report = progress or (lambda _: None)
@@ -157,8 +156,8 @@ class Job:
             else:
                 report(self.status)
         except TimeoutError:
-            words = f"job {self.id} is still {self.status.state} after {timeout_sec} s"
-            raise TimeoutError(words) from None
+            message = f"job {self.id} is still {self.status.state} after {timeout_sec} s"
+            raise TimedOut(message, hint=f"mallorn watch {self.id}") from None
         self.raise_for_state()
         return self
 
@@ -209,6 +208,10 @@ class Job:
         self.wait(timeout_sec)
         return self._connection.value(BenchResult, f"/jobs/{self.id}/bench")
 
+    def change_labels(self, changes: Mapping[str, str | None]) -> JobStatus:
+        """Set labels, and remove those whose new value is None; the others stay."""
+        return self._update_status(self._connection.patch(f"/jobs/{self.id}", {"labels": dict(changes)}))
+
     def archive(self) -> JobStatus:
         """Hide an ended job from the list of jobs; all its data is kept."""
         return self._act("archive")
@@ -236,8 +239,47 @@ class Job:
             raise InvalidRequest(message, hint=f"mallorn schedules {self.id} --out OTHER_DIR") from None
         return Path(directory)
 
+    def library(self, path: str | Path) -> Path:
+        """Download the compiled model, a shared library, and check its digest.
+
+        Raises NotFound with the reason if the job stored none, InvalidRequest if the file
+        cannot be written.
+        """
+        file = Path(path)
+        try:
+            file.absolute().parent.mkdir(parents=True, exist_ok=True)
+            self._connection.download(f"/jobs/{self.id}/library", file)
+        except OSError as error:
+            message = f"cannot write the library to {file}: {error.strerror}"
+            raise InvalidRequest(message, hint=f"mallorn fetch {self.id} --library --out OTHER_DIR") from None
+        return file
+
+    def fetch(self, directory: str | Path) -> Path:
+        """Download the schedules and, if the job stored one, the library `model.so`.
+
+        A library that an earlier download left there is removed if these schedules have
+        none. Raises what `schedules` and `library` raise.
+        """
+        root = Path(directory)
+        old_library = _library_of(root)
+        self.schedules(root)
+        file = root / LIBRARY
+        if _library_of(root) is not None:
+            self.library(file)
+        elif old_library is not None and file.is_file() and sha256_of(file) == old_library.digest:
+            file.unlink()
+        return root
+
     def _act(self, verb: str, body: Json | None = None) -> JobStatus:
         return self._update_status(self._connection.post(f"/jobs/{self.id}/{verb}", body))
+
+
+def _library_of(directory: Path) -> StoredLibrary | None:
+    """Return what a directory's manifest says of its library; None without a valid one."""
+    try:
+        return read_manifest(directory / MANIFEST).library
+    except (OSError, InvalidRequest):
+        return None
 
 
 def unzip(content: bytes, directory: Path) -> None:
@@ -253,7 +295,7 @@ def unzip(content: bytes, directory: Path) -> None:
     with archive:
         for name in archive.namelist():
             if not (root / name).resolve().is_relative_to(root):
-                raise InvalidRequest(f"the archive names a file outside its directory: {name!r}")
+                raise InvalidRequest(f"the archive of schedules names a file outside its directory: {name!r}")
         root.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".new-", dir=root) as fresh:
             archive.extractall(fresh)

@@ -81,7 +81,7 @@ def wait_for_device(stack: Connected) -> None:
     deadline = time.monotonic() + DEVICE_TIMEOUT_SEC
     while stack.data is not None and not any(device.online for device in stack.api.devices()):
         if time.monotonic() > deadline:
-            raise NoDevice("no device has registered", hint=f"less {stack.data.logs / 'device.log'}")
+            raise NoDevice("no device is online", hint=f"less {stack.data.logs / 'device.log'}")
         time.sleep(POLL_SEC)
 
 

@@ -1,22 +1,28 @@
-"""Upload of a model as a stream; it succeeds even if the coordinator's answer is lost."""
+"""Upload of a model, skipped if the coordinator has it and resumed if it broke."""
 
 import hashlib
 import mmap
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import urlencode
 
 from mallorn.core.detect_non_onnx_format import SAMPLE_BYTES, foreign_format
-from mallorn.core.errors import InvalidModel, NotFound, Unavailable
+from mallorn.core.errors import Forbidden, InvalidModel, NotFound, TooMany, Unavailable
 from mallorn.core.storable_json import TOLD, quote_untrusted
-from mallorn.http import AnswerLost, Connection
+from mallorn.core.values.dataset import UploadStatus
+from mallorn.http import AnswerLost, Connection, Retries
 
 CHUNK_BYTES: Final = 1 << 20
 MODEL: Final = "model.onnx"  # name of the tar's first member, whatever the file is called
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
+PARTS_FROM_BYTES: Final = 64 << 20  # larger models are uploaded in parts
+PART_RETRIES: Final = 6
+PART_TIMEOUT_SEC: Final = 120.0  # for a connection that stalls
 PATIENCE_SEC: Final = 300.0
 LOOK_EVERY_SEC: Final = 2.0
 # Numbers of fields in onnx.proto.
@@ -48,7 +54,7 @@ class ModelUpload:
                 has_file = False
             if not has_file:
                 raise InvalidModel(
-                    f"weights of {str(model)!r} are in the file {name[:TOLD]!r}, which is not beside it",
+                    f"{str(model)!r} has weights in {name[:TOLD]!r}, which is not in the same folder",
                     hint=f"ls {model.parent}   (copy {quote_untrusted(name)} there, or export the model "
                     "again)",
                 )
@@ -75,6 +81,24 @@ class ModelUpload:
             yield bytes(-file.stat().st_size % tarfile.BLOCKSIZE)
         yield _END
 
+    def parts(self, part_bytes: int) -> Iterator[bytes]:
+        """Yield the stream in parts of this size; the last may be smaller."""
+        part = bytearray()
+        for chunk in self.chunks():
+            part += chunk
+            while len(part) >= part_bytes:
+                yield bytes(part[:part_bytes])
+                del part[:part_bytes]
+        if part:
+            yield bytes(part)
+
+    def compute_id(self) -> str:
+        """Return the id that the coordinator gives the model: the SHA-256 of the stream."""
+        content_hash = hashlib.sha256()
+        for chunk in self.chunks():
+            content_hash.update(chunk)
+        return content_hash.hexdigest()
+
     def _members(self) -> Iterator[tuple[bytes, Path]]:
         for name, file in (MODEL, self.model), *((name, self.model.parent / name) for name in self.weights):
             header = tarfile.TarInfo(name)
@@ -91,43 +115,74 @@ def _content(file: Path) -> Iterator[bytes]:
             yield chunk
 
 
-class UploadStream:
-    """Counts and hashes the chunks of a model while they are sent.
+class Uploader:
+    """Uploads a model, unless the coordinator has it; a large one in parts, so that it can be resumed.
 
-    The hash identifies the model when a proxy times out before a slow artifact store has
+    The model's hash also finds it when a proxy times out before a slow artifact store has
     stored a large model, which can take longer than a minute.
     """
 
-    def __init__(self, chunks: Iterator[bytes], size_bytes: int, progress: Progress | None) -> None:
-        self._chunks = chunks
-        self._size_bytes = size_bytes
-        self._progress = progress
-        self._hash = hashlib.sha256()
+    def __init__(self, connection: Connection, model: ModelUpload, progress: Progress | None) -> None:
+        self._connection = connection
+        self._model = model
+        self._progress = progress or (lambda *_: None)
+        self._size_bytes = model.size_bytes
         self._sent_bytes = 0
+        self._model_id = model.compute_id()
 
-    def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._chunks:
-            self._hash.update(chunk)
-            yield chunk
-            self._sent_bytes += len(chunk)
-            if self._progress is not None:
-                self._progress(self._sent_bytes, self._size_bytes)
-
-    def put(self, connection: Connection, name: str) -> Any:
-        """Upload, and return the coordinator's answer; if that is lost, poll for the model.
+    def upload(self, name: str) -> Any:
+        """Return the coordinator's answer; if that is lost, poll for the model.
 
         Raises AnswerLost if the model does not appear within PATIENCE_SEC.
         """
+        with suppress(NotFound, Forbidden):  # a key may upload without the scope `read`
+            model = self._connection.get(f"/models/{self._model_id}")
+            self._progress(self._size_bytes, self._size_bytes)
+            return model
         try:
-            return connection.put("/models", iter(self), self._size_bytes, name=name)
+            if self._size_bytes > PARTS_FROM_BYTES:
+                with suppress(NotFound, Forbidden):  # the coordinator is too old, or the key may not read
+                    status = self._connection.value(UploadStatus, f"/uploads/{self._model_id}")
+                    self.send_parts(status)
+                    path = f"/uploads/{self._model_id}/complete?{urlencode({'name': name})}"
+                    return self._connection.post(path, read_sec=PATIENCE_SEC)
+            self._sent_bytes = 0
+            chunks = self._count(self._model.chunks())
+            return self._connection.put("/models", chunks, self._size_bytes, name=name)
         except AnswerLost:
             deadline_sec = time.monotonic() + PATIENCE_SEC
             while self._sent_bytes == self._size_bytes and time.monotonic() < deadline_sec:
                 try:
-                    return connection.get(f"/models/{self._hash.hexdigest()}")
+                    return self._connection.get(f"/models/{self._model_id}")
                 except (NotFound, Unavailable):
                     time.sleep(LOOK_EVERY_SEC)
             raise
+
+    def send_parts(self, status: UploadStatus) -> None:
+        """Send the parts that the coordinator lacks; retry each after a break."""
+        for index, part in enumerate(self._model.parts(status.part_bytes)):
+            first_byte, retries = self._sent_bytes, Retries(PART_RETRIES)
+            while index not in status.parts:
+                offsets = range(0, len(part), CHUNK_BYTES)
+                pieces = (part[offset : offset + CHUNK_BYTES] for offset in offsets)
+                path = f"/uploads/{self._model_id}/parts/{index}"
+                try:
+                    self._connection.put(path, self._count(pieces), len(part), timeout_sec=PART_TIMEOUT_SEC)
+                    break
+                except (TooMany, Unavailable) as error:
+                    self._sent_bytes = first_byte
+                    arrived = f"{first_byte:,} of {self._size_bytes:,} bytes of the model arrived"
+                    hint = f"{error.hint}   (then the same command: it sends only the rest)"
+                    error.message, error.hint = f"{error.message}; {arrived}", hint
+                    retries.pause_after(error)
+            self._sent_bytes = first_byte + len(part)
+            self._progress(self._sent_bytes, self._size_bytes)
+
+    def _count(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+            self._sent_bytes += len(chunk)
+            self._progress(self._sent_bytes, self._size_bytes)
 
 
 class NoProtobuf(ValueError):
@@ -164,7 +219,7 @@ def check_onnx_file(file: Path) -> list[str]:
         raise InvalidModel(f"cannot read {str(file)!r}: {error.strerror}", hint=f"ls -l {file}") from None
     except CutShort:
         message = f"{str(file)!r} is not an ONNX model, or it was cut short"
-        raise InvalidModel(message, hint="copy or export it again") from None
+        raise InvalidModel(message, hint="copy or export the model again") from None
     except NoProtobuf:
         pass
     raise InvalidModel(f"{str(file)!r} is not an ONNX model", hint="give the path of an .onnx file")

@@ -18,7 +18,7 @@ MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf allows 2 GB, which include the gra
 
 
 def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_shapes: Any = None) -> Path:
-    """Convert a model to ONNX, for `Client.tune` and `mallorn compile`; return the path.
+    """Convert a model to ONNX, for `Client.submit` and `mallorn compile`; return the path.
 
     The model is a Keras or TFLite file, or a `torch.nn.Module` with its example inputs: a
     tensor, a tuple of arguments, or a dictionary of named ones. `dynamic_shapes` marks the
@@ -30,7 +30,7 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
         return Path(file)
     convert = CONVERTERS.get(Path(model).suffix.lower())
     if convert is None:
-        message = f"{str(model)!r} is none of {', '.join(CONVERTERS)} and no torch module"
+        message = f"{str(model)!r} is neither a torch module nor a {', '.join(CONVERTERS)} file"
         raise InvalidModel(message, hint="an ONNX file needs no conversion")
     convert(find_model_file(model), Path(file))
     return Path(file)

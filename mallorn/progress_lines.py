@@ -129,7 +129,7 @@ class FirstVersion:
         if self.is_told or not status.exported or status.report is not None or status.state.is_final:
             return ""
         try:
-            location = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
+            location = self.to if isinstance(self.to, str) else self.job.fetch(self.to)
             export = next(
                 (event.parsed_event for event in self.job.events() if event.kind == "exported"), None
             )

@@ -1,6 +1,5 @@
 """Checks of an output directory: only `force` overwrites schedules of another model."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ class ExistingSchedules:
             manifest = read_manifest(directory / MANIFEST)
             return cls(manifest.model, parse_target(manifest.target))
         except (OSError, InvalidRequest):
-            raise Conflict(f"{directory} holds files that are no schedules of Mallorn", hint=CHOOSE) from None
+            raise Conflict(f"{directory} holds other files than Mallorn's schedules", hint=CHOOSE) from None
 
 
 def holds_schedules_of(directory: Path, job_id: str) -> bool:
@@ -77,10 +76,7 @@ def check_job(directory: Path, job: Job, force: bool) -> None:
 
 def model_id_of(file: Path) -> str:
     """Return the id that the coordinator gives a model: the SHA-256 of the uploaded bytes."""
-    digest = hashlib.sha256()
-    for chunk in ModelUpload.of(file).chunks():
-        digest.update(chunk)
-    return digest.hexdigest()
+    return ModelUpload.of(file).compute_id()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from mallorn.core.targets import CUDA, LOCAL, TargetAttrs
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job, Progress
 from mallorn.local_service import connected_stack, resolve_requested_target, resolve_target_to_submit
+from mallorn.logins import current_url
 from mallorn.onnx_export import as_onnx
 from mallorn.progress_lines import FirstVersion, LineView, print_line
 from mallorn.refuse_to_overwrite import check_job, check_model, default_directory, model_id_of, out_directory
@@ -21,6 +22,7 @@ from mallorn.report.notebook_card import in_notebook
 
 # The extras that a local service needs, each with a module that shows that it is installed.
 NEEDED: Final[Mapping[str, str]] = {"server": "sqlalchemy", "worker": "tvm"}
+ELSEWHERE: Final = "   (or set MALLORN_URL to a service elsewhere)"
 
 
 def tune(
@@ -39,17 +41,17 @@ def tune(
     progress: Progress | None = None,
     **options: Unpack[OptionKwargs],
 ) -> Job:
-    """Tune a model, save its schedules as `mallorn tune` does, and return the finished job.
+    """Tune a model, save its schedules and library as `mallorn tune` does; return the job.
 
-    The model and the options are those of `Client.tune`. Schedules are written to `out`
-    (default: MODEL-tuned); `force` overwrites other files. `progress` is called with each
-    new status; without it, status lines go to stderr, or a notebook shows the job. Without
-    MALLORN_URL a local service is used, or started for this call, with its data in `data`
-    (default: MALLORN_DATA_DIR), where the job stays readable. Raises MissingPackage if a
-    local service is needed and not installed, Conflict if `out` holds other files,
-    JobFailed, and what `Client.tune` raises.
+    The model and the options are those of `Client.submit`. Files are written to `out`
+    (default: MODEL-tuned), the compiled model as `model.so`; `force` overwrites other files.
+    `progress` is called with each new status; without it, status lines go to stderr, or a
+    notebook shows the job. Without MALLORN_URL and `mallorn login` a local service is used, or
+    started for this call, with its data in `data` (default: MALLORN_DATA_DIR), where the job stays readable.
+    Raises MissingPackage if a local service is needed and not installed, Conflict if `out`
+    holds other files, JobFailed, and what `Client.submit` raises.
     """
-    url = settings().url
+    url = settings().url or (None if data else current_url())
     with as_onnx(model, example_inputs, dynamic_shapes) as file:
         directory = Path(out) if out else default_directory(file.stem)
         with _rewrite_hints_for_python():
@@ -58,10 +60,7 @@ def tune(
             for module in NEEDED.values():
                 if find_spec(module) is None:
                     message = f"tuning on this machine needs {module}, which is not installed"
-                    error = missing_package(message, ",".join(NEEDED))
-                    if "MALLORN_URL" not in error.hint:
-                        error.hint += "   (or set MALLORN_URL to a service elsewhere)"
-                    raise error
+                    raise missing_package(message, ",".join(NEEDED), ELSEWHERE)
         with out_directory(directory), connected_stack(url, None, Path(data) if data else None) as stack:
             if url is None and target == CUDA:
                 target = resolve_requested_target(CUDA, is_here=True)
@@ -71,7 +70,7 @@ def tune(
             with _rewrite_hints_for_python():
                 check_job(directory, job, force)
             _follow(job, directory, progress)
-            job.schedules(directory)
+            job.fetch(directory)
             return stack.job_from_files(job)
 
 

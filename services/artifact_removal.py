@@ -1,8 +1,15 @@
 """Removes files of deleted jobs and models, and old batch records, from the store."""
 
+import time
 from posixpath import dirname
 
-from mallorn.core.artifact_uris import batch_uri, job_exports_uri, model_uri, open_store
+from mallorn.core.artifact_uris import (
+    batch_uri,
+    job_exports_uri,
+    model_uri,
+    open_store,
+    parts_uri,
+)
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.session import Database
@@ -30,6 +37,18 @@ def remove_export(database: Database, job_id: str, uri: str) -> None:
     with database.transaction() as session:
         if Removals(session).clear_export_uri(job_id):
             remove(job_exports_uri(uri))
+
+
+def remove_stale_parts(artifacts: str, days: float) -> None:
+    """Remove the parts of uploads that received none for `days` days."""
+    fs, pattern = open_store(f"{parts_uri(artifacts, '*', '*')}/*")
+    newest: dict[str, float] = {}
+    for path in fs.glob(pattern):
+        folder = dirname(path)
+        newest[folder] = max(newest.get(folder, 0.0), fs.modified(path).timestamp())
+    for folder, moment in newest.items():
+        if moment < time.time() - days * 86400:
+            fs.rm(folder, recursive=True)
 
 
 def delete_model(database: Database, artifacts: str, model_id: str, owner: str) -> None:

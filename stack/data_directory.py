@@ -119,7 +119,8 @@ class DataDir:
 
     @property
     def socket_directory(self) -> Path:
-        """Private directory with a short path, since a unix socket's path is limited to 100 bytes."""
+        """Private directory with a short path, since a unix socket's path is limited to
+        100 bytes."""
         name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]
         base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"  # noqa: S108
         return Path(base) / f"mallorn-{os.getuid()}-{name}"
@@ -130,7 +131,7 @@ class DataDir:
         if mount is not None and mount.has_local_locks:
             raise InvalidRequest(
                 f"{self.path} lies on {mount.point}, a network file system ({mount.kind}) whose locks other "
-                "machines do not see: two of them would write one database",
+                "machines do not see, so that two machines could write to one database",
                 hint="choose a place on a disk of this machine with --data DIR",
             )
         try:

@@ -75,7 +75,7 @@ def serve_in_process(directory: DataDir) -> Iterator[InProcess]:
     try:
         from mallorn.services.coordinator.app import create_app
     except ModuleNotFoundError as error:
-        message = f"no coordinator is named, and to look into {directory.path} {error.name} is needed here"
+        message = f"without a URL, {error.name} must be installed to read {directory.path}"
         raise Unavailable(message, hint="--url URL, or set MALLORN_URL") from None
     from mallorn.db.migrate import OldTables, check_table_version
 
@@ -88,8 +88,7 @@ def serve_in_process(directory: DataDir) -> Iterator[InProcess]:
             check_table_version(app.state.parts.database)
         except OldTables:
             raise Conflict(
-                f"the data in {directory.path} are of an older Mallorn; "
-                "a service that starts there renews them",
+                f"an older Mallorn wrote the data in {directory.path}, and they are not migrated yet",
                 hint=f"MALLORN_DATA_DIR={directory.path} mallorn migrate",
             ) from None
         app.state.parts.stopping.set()  # event streams send the current state and end

@@ -18,7 +18,7 @@ KILLED_SEC = 30.0  # how long the kernel may take to end a killed process
 
 
 class PartFailed(Unavailable):
-    """A part of the stack does not stay up."""
+    """A process of the service ends again and again."""
 
 
 @dataclass(frozen=True)

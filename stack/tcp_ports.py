@@ -27,6 +27,6 @@ def check_or_choose_port(host: str, port: int) -> int:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             message = f"port {port} on {host} is taken by another program"
-            raise InvalidRequest(message, hint="--port 0 takes a free one") from None
+            raise InvalidRequest(message, hint="--port 0   (takes a free port)") from None
         raise InvalidRequest(f"cannot bind {host}: {error.strerror}", hint="--host 127.0.0.1") from None
     return port

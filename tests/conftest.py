@@ -64,6 +64,7 @@ pytest_plugins = [
     "tests.fixtures.scheduling",
     "tests.fixtures.service",
     "tests.fixtures.wheel",
+    "tests.fixtures.runtime_wheel",
     "tests.fixtures.workshop",
 ]
 

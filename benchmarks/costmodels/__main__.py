@@ -9,7 +9,7 @@ get the same candidates in the same folds. A figure is the mean over tasks, ± t
 seeds. `metaschedule` is TVM's own model and needs `freeze`, as do all models that read lowered programs;
 `scrambled` learns from labels dealt anew within each task, and must order at chance. One model learns all
 tasks at once, whatever family a job would put them in. With --cells every finished run is stored at once, and
-a second start makes only those that are missing. `mallorn evaluate` is the same on one split.
+a second start makes only those that are missing. `mallorn costmodels evaluate` is the same on one split.
 """
 
 import argparse

@@ -1,6 +1,8 @@
 """All that reads strangers' bytes in a process of ours: each takes one input, or raises MallornError."""
 
 import io
+import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Final
 
 from benchmarks.fuzzing import seeds
 from mallorn.core.check_plugin_classes import convert_plugin_errors
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 from mallorn.costmodels.testing import easy_data
@@ -34,6 +37,7 @@ from mallorn.research.tuner_logs.read_json_lines import Problem
 from mallorn.workers.detached.batch_record import read_results
 from mallorn.workers.process.unpack_model import unpack
 from mallorn.workers.round.select_cost_model import model_of
+from tests.fixtures.elf_files import METADATA, elf_bytes
 
 Read = Callable[[bytes, Path], object]
 #: All kinds of cost models that need no torch, and read what they stored in a way of their own.
@@ -163,6 +167,20 @@ def _trace(data: bytes, _folder: Path) -> object:
     return len(read_trace(data.decode(errors="replace")))
 
 
+def _library(data: bytes, folder: Path) -> object:
+    sys.path.append(str(Path(__file__).parents[2] / "runtime"))  # a package of its own
+    from mallorn_runtime import LibraryRefused, read_library_file
+
+    file = folder / "model.so"
+    file.write_bytes(data)
+    try:
+        return read_library_file(file)
+    except LibraryRefused as error:
+        raise InvalidRequest(str(error), hint="compile the model again") from None
+    finally:
+        sys.path.pop()
+
+
 def _cost_model(name: str) -> Reader:
     def read(data: bytes, _folder: Path) -> object:
         with convert_plugin_errors(("cost_model", name)):
@@ -190,5 +208,6 @@ READERS: Final[dict[str, Reader]] = {
     "archive": Reader(_archive, lambda: [seeds.tar(("model.onnx", b"m"), ("weights", b"w" * 600))]),
     "first-look": Reader(_first_look, seeds.models),
     "model": Reader(_model, seeds.models),
+    "library": Reader(_library, lambda: [elf_bytes(json.dumps(METADATA).encode())]),
     **{name: _cost_model(name) for name in FIRST_MODELS},
 }

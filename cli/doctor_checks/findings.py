@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import typer
 
 from mallorn.cli.terminal.output import print_json, print_note, stdout
+from mallorn.core.errors import ExitCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class States:
 
 
 def print_findings(findings: Iterable[Finding], as_json: bool, states: States, all_well: str) -> None:
-    """Print findings as lines or as JSON. Exits with code 1 if a necessary check failed."""
+    """Print findings as lines or as JSON. Exits with a code if a necessary check failed."""
     reported: list[Finding] = []
     for finding in findings:
         reported.append(finding)
@@ -41,6 +42,6 @@ def print_findings(findings: Iterable[Finding], as_json: bool, states: States, a
     if as_json:
         print_json(reported)
     if any(finding.necessary and not finding.ok for finding in reported):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.CHECK_FAILED)
     if not as_json:
         print_note(all_well)

@@ -107,7 +107,7 @@ def remove_leftovers(data: Path) -> Iterator[str]:
     places = DataDir(data).temporary_directory, host_folder()
     if folders := [str(folder) for folder in find_abandoned_folders(*places)]:
         remove_abandoned_folders(*places)
-        yield f"removed what killed parts left: {', '.join(sorted(folders))}"
+        yield f"removed files that killed processes left: {', '.join(sorted(folders))}"
 
 
 def restore_database(url: str, aside: FileQuarantine) -> Iterator[str]:
@@ -200,5 +200,5 @@ def _check_folder_exists(folder: str) -> None:
     """Raise NotFound if a folder is missing: its disk is then unmounted, no file is lost."""
     fs, path = open_store(folder)
     if not fs.exists(path):
-        message = f"there is no {folder}, where rows name files"
+        message = f"the database names files in {folder}, which does not exist"
         raise NotFound(message, hint="mount it, or set MALLORN_ARTIFACTS")

@@ -23,7 +23,7 @@ def check_control(api: Client) -> str:
     state = api.connection.get("/readyz").get("control", "ok")
     if state != "ok":
         raise Unavailable(state, hint="mallorn control, or read its log")
-    return "sweep and reap have their turns"
+    return "the periodic tasks sweep and reap run on time"
 
 
 def check_workers(api: Client) -> str:
@@ -36,7 +36,7 @@ def check_workers(api: Client) -> str:
         f"; {name}: {cause}" for name, cause in problems if cause
     )
     if not [row for row in alive if not row.info.missing_resource]:
-        raise Unavailable(f"no worker is there{problem_text}", hint="mallorn worker, or read its log")
+        raise Unavailable(f"no worker is running{problem_text}", hint="mallorn worker, or read its log")
     return f"{len(alive)} are there{problem_text}"
 
 
@@ -56,13 +56,13 @@ def check_build_locks(api: Client) -> str:
     separate = find_unshared_locks(api.devices(), api.workers())
     if separate:
         raise HostFault(f"{SEPARATE_LOCKS}: {', '.join(separate)}", hint=SHARE_LOCKS)
-    return "workers and devices of one host share theirs"
+    return "workers and devices of one host share a lock file"
 
 
 def check_tracker(info: StackInfo, key: FleetKey) -> str:
     """Raise Unavailable if the tracker of the service here does not answer with `key`."""
     if not make_tracker_probe(host_and_port(info.tracker), key)():
-        raise Unavailable(f"the tracker at {info.tracker} does not answer", hint="look into logs/tracker.log")
+        raise Unavailable(f"the tracker at {info.tracker} does not answer", hint="read logs/tracker.log")
     return f"{info.tracker} answers"
 
 

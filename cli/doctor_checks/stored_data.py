@@ -31,7 +31,7 @@ def check_integrity(database: Database) -> str:
             session.execute(select(1))
         return "the server answers"
     check_pages(file)
-    return f"{file} is whole, {file.stat().st_size / 1e6:.1f} MB"
+    return f"{file} is intact, {file.stat().st_size / 1e6:.1f} MB"
 
 
 def check_tables(database: Database) -> str:
@@ -60,15 +60,15 @@ def copy_sqlite_database(database: Database, copy: Path) -> str:
     """
     file = sqlite_file(database.url)
     if file is None:
-        raise InvalidRequest("a server's database is not a file", hint="pg_dump: docs/runbook.md, Backup")
+        raise InvalidRequest("--backup copies SQLite files only", hint="pg_dump: docs/runbook.md, Backup")
     if copy.exists():
-        raise Conflict(f"{copy} is there already", hint="name another file with --backup FILE")
+        raise Conflict(f"{copy} exists", hint="name another: --backup FILE")
     try:
         back_up(file, copy)
     except (OSError, sqlite3.Error) as error:
         message = f"cannot write {copy}: {error}"
         raise StorageFull(message, hint="name another file with --backup FILE") from None
-    return f"{copy} is a whole copy of {file}"
+    return f"{copy} is a complete copy of {file}"
 
 
 NEXT_START = "nothing to do: the next   mallorn up   removes it"
@@ -81,7 +81,7 @@ def check_access_rights(data: Path) -> str:
         raise NotFound(message, hint="mallorn up, or name another with --data DIR")
     if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
         raise InvalidRequest(
-            f"{data} cannot be written by user {os.getuid()}",
+            f"user {os.getuid()} has no permission to write to {data}",
             hint=f"chown -R {os.getuid()} {data}, or mount its disk for writing",
         )
     return f"{data} can be written"
@@ -93,7 +93,7 @@ def describe_running_service(directory: DataDir) -> str:
     if running is not None:
         return f"{running.url}, process {running.pid}"
     if directory.stack_file.exists():
-        raise Unavailable(f"{directory.stack_file} is of a stack that was killed", hint=NEXT_START)
+        raise Unavailable(f"{directory.stack_file} belongs to a service that was killed", hint=NEXT_START)
     return "none runs"
 
 
@@ -103,7 +103,7 @@ def check_leftovers(directory: DataDir) -> str:
     folders = [str(folder) for folder in find_abandoned_folders(*places)]
     if folders:
         raise Unavailable(f"killed parts left {', '.join(sorted(folders))}", hint=NEXT_START)
-    return f"killed parts left nothing in {' and '.join(map(str, places))}"
+    return f"killed processes left no files in {' and '.join(map(str, places))}"
 
 
 def describe_sandbox(mode: str) -> str:
@@ -132,14 +132,14 @@ def check_models(database: Database, artifacts: str) -> str:
     if bad:
         raise Lacking(
             _first_few(bad),
-            hint="submit the same files again: each is put under its name; or mallorn doctor --repair",
+            hint="submit the same model files again, which restores them; or   mallorn doctor --repair",
         )
     with database.session() as session:
         model_ids = StoredFiles(session).models()
         lost_ids = Repairs(session).lost_models().intersection(model_ids)
     missing_count = sum(not _files(model_uri(artifacts, model_id)) for model_id in lost_ids)
-    note = f"; {missing_count} are gone, as their jobs know" if missing_count else ""
-    return f"{len(model_ids) - missing_count} models are there, and are what their names say{note}"
+    note = f"; {missing_count} are missing, as their jobs warn" if missing_count else ""
+    return f"{len(model_ids) - missing_count} models are intact{note}"
 
 
 def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Flaw]]:
@@ -176,7 +176,7 @@ def check_times(database: Database) -> str:
     bad = [f"{hour.rows} of job {hour.job_id}, {hour.times:.1f} times too long" for hour in hours]
     if bad:
         raise Lacking(
-            f"taken while their host was in use: {_first_few(bad)}",
+            f"some times were taken on a host in use: {_first_few(bad)}",
             hint="mallorn doctor --repair   (marks them as upper bounds, so that they may be measured again)",
         )
     return "no candidate's times disagree beyond noise"
@@ -190,9 +190,9 @@ def check_cost_models(database: Database) -> str:
     if bad:
         raise Lacking(
             _first_few(bad),
-            hint="mallorn costmodels rollback MODEL   (to the version before it), or mallorn doctor --repair",
+            hint="mallorn costmodels rollback MODEL   (to an earlier version), or mallorn doctor --repair",
         )
-    return f"{len(checked)} active cost models are whole"
+    return f"{len(checked)} active cost models are intact"
 
 
 def _flaw(uri: str, model_id: str) -> Flaw | None:
@@ -203,7 +203,7 @@ def _flaw(uri: str, model_id: str) -> Flaw | None:
     except FileNotFoundError:
         return Flaw("is missing", there=False)
     except PermissionError:
-        raise Lacking(f"{uri} may not be read by user {os.getuid()}", hint=f"ls -l {uri}") from None
+        raise Lacking(f"user {os.getuid()} has no permission to read {uri}", hint=f"ls -l {uri}") from None
     except OSError as error:
         return Flaw(f"cannot be read: {error.strerror or error}", there=True)
     is_same = digest.hexdigest() == model_id

@@ -31,7 +31,7 @@ def explain_error(error: Exception) -> MallornError | None:
         if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             return None
         hint = HINTS.get(error.errno or 0, "").format(file=file)
-        return InvalidRequest(f"cannot use {file}: {error.strerror}", hint=hint)
+        return MallornError(f"cannot use {file}: {error.strerror}", hint=hint)
     if isinstance(error, ValidationError) and error.title == Settings.__name__:
         first = error.errors(include_url=False, include_context=False)[0]
         reason = first["msg"].removeprefix("Value error, ")

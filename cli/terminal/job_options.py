@@ -51,6 +51,12 @@ OnlyOption = Annotated[
 ]
 
 
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="KEY[=VALUE]", help="A label of the job, to list it by; repeatable."),
+]
+
+
 class EffortOptions(NamedTuple):
     """The target of a tuning job, its budget and its seed."""
 
@@ -85,7 +91,7 @@ def read_flags(
     **flags: Any,
 ) -> OptionKwargs:
     """Return the options that the user gave; `--option` overrides the other flags."""
-    options = {name: value for name, value in flags.items() if value is not None and value is not False}
+    options = {name: value for name, value in flags.items() if value is not None}
     for name, parse in (("input_shapes", parse_input_shape), ("dynamic", parse_dynamic)):
         if name in options:
             options[name] = dict(map(parse, options[name]))
@@ -100,7 +106,9 @@ def _flags() -> Iterator[Parameter]:
         if name in WITHOUT_FLAG or (name not in repeated and limits.get("type") not in TYPES):
             continue
         bounds = {"min": limits.get("minimum"), "max": limits.get("maximum")}
-        flag = typer.Option(f"--{name.replace('_', '-')}", help=option_help(name), **bounds)
+        flag_name = name.replace("_", "-")
+        words = f"--{flag_name}/--no-{flag_name}" if schema.get("default") is True else f"--{flag_name}"
+        flag = typer.Option(words, help=option_help(name), **bounds)
         hint = repeated.get(name) or Annotated[TYPES[limits["type"]] | None, flag]
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
@@ -123,7 +131,7 @@ def parse_options(pairs: Iterable[str]) -> dict[str, object]:
         for parent in parents:
             inner = group.setdefault(parent, {})
             if not isinstance(inner, dict):
-                raise InvalidRequest(f"the option {parent!r} is given as a value and as a group")
+                raise InvalidRequest(f"the option {parent!r} is given whole and in parts")
             group = inner
         try:
             group[last] = json.loads(value)

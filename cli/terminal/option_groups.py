@@ -1,18 +1,40 @@
-"""Groups of options that commands share: a named tuple, or a function that builds a parameter."""
+"""Groups of options that commands share, and groups of commands that list unless told otherwise."""
 
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, isfunction, signature
 from typing import Any, get_type_hints
 
+import typer
+from typer.core import TyperGroup
+
+from mallorn.logins import current_url
+
 Command = Callable[..., None]
+
+
+class ListUnlessNamed(TyperGroup):
+    """Treats `mallorn GROUP [OPTIONS]` as `mallorn GROUP list [OPTIONS]`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_list = not args or (args[0].startswith("-") and args[0] != "--help")
+        return super().parse_args(ctx, ["list", *args] if is_list else args)
+
+
+def command_group(help_text: str, kind: type[TyperGroup] = ListUnlessNamed) -> typer.Typer:
+    """Return a group to which commands are added; of the plain kind, it shows its help
+    by itself."""
+    group = typer.Typer(cls=kind, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    group.callback(help=help_text, no_args_is_help=kind is TyperGroup)(lambda: None)
+    return group
 
 
 def expand_option_groups(command: Command) -> Command:
     """Return the command with all options of its groups.
 
     A group is a parameter whose type is a named tuple, or `Annotated[TYPE, FUNCTION]`; the
-    function takes the options and returns the parameter's value.
+    function takes the options and returns the parameter's value. Without `--url` and
+    `--data`, the command gets the URL that `mallorn login` keeps.
     """
     hints = get_type_hints(command, include_extras=True)
     builders = {name: getattr(hint, "__metadata__", (hint,))[-1] for name, hint in hints.items()}
@@ -29,6 +51,8 @@ def expand_option_groups(command: Command) -> Command:
 
     @wraps(command)
     def spread(**values: Any) -> None:
+        if "url" in values and not values.get("data"):
+            values["url"] = values["url"] or current_url()
         for name, build in groups.items():
             values[name] = build(**{option: values.pop(option) for option in signature(build).parameters})
         command(**values)

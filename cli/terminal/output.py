@@ -35,7 +35,12 @@ NewestJobArgument = Annotated[
     str | None, typer.Argument(metavar="[JOB]", help="The job's id, or its beginning; default: the newest.")
 ]
 UrlOption = Annotated[
-    str | None, typer.Option("--url", envvar="MALLORN_URL", help="The coordinator; default: this machine's.")
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="MALLORN_URL",
+        help="The coordinator; default: that of `mallorn login`, else this machine's.",
+    ),
 ]
 KeyOption = Annotated[
     str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")
@@ -178,7 +183,7 @@ def confirm_or_exit(question: str, without_asking: str, yes: bool) -> None:
     if yes:
         return
     if not can_ask_user():
-        raise InvalidRequest("there is no terminal to ask at, and nothing was deleted", hint=without_asking)
+        raise InvalidRequest("no terminal can ask for confirmation; nothing was deleted", hint=without_asking)
     if not typer.confirm(question, err=True):
         print_note("nothing was deleted")
         raise typer.Exit(1)

@@ -64,8 +64,8 @@ def has_bundled_models(url: str, folder: Path = FOLDER) -> bool:
 def _require_bases_list(folder: Path) -> Shipped:
     if (shipped := read_bases_list(folder)) is None:
         raise MallornError(
-            f"this installation lacks {folder}, the measurements and cost models that come along",
-            hint="install Mallorn again, or set MALLORN_SHIPPED=false to begin without them",
+            f"this installation lacks {folder}, which holds the bundled measurements and cost models",
+            hint="install Mallorn again, or set MALLORN_SHIPPED=false to start without the bundled data",
         )
     return shipped
 

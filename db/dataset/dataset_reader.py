@@ -127,7 +127,7 @@ def _open(directory: Path, table: Table) -> pq.ParquetFile:
 def _check_schema(path: Path, schema: pa.Schema, table: Table) -> None:
     version = (schema.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
     if version.isdigit() and version != str(VERSION):
-        message = f"{path} has schema version {quote_untrusted(version)}, this Mallorn reads {VERSION}"
+        message = f"{path} has schema version {quote_untrusted(version)}; this Mallorn reads {VERSION}"
         raise InvalidRequest(message, hint=pip_upgrade_command())
     if version != str(VERSION):
         raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)

@@ -79,7 +79,7 @@ def _new_directory(directory: Path) -> Iterator[Path]:
     """Yield a draft directory, which is renamed to `directory` when the block ends without
     an error."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise Conflict(f"{directory} is there already", hint=f"mallorn dataset export {directory}-2")
+        raise Conflict(f"{directory} exists", hint=f"mallorn dataset export {directory}-2")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".export-") as scratch:

@@ -19,6 +19,7 @@ from mallorn.db.tables import (
     FeatureRow,
     FinishStep,
     Job,
+    JobLabel,
     LeaseRow,
     Measurement,
     Model,
@@ -76,6 +77,7 @@ class Removals(Jobs):
         rounds = update(Round).where(Round.job_id == job_id)
         self.execute_and_count(rounds.values(reason={}, error="", worker=None))
         self._forget_log(job_id)
+        self.execute_and_count(delete(JobLabel).where(JobLabel.job_id == job_id))
         # Delete features of workloads that only private jobs used, and none still does.
         living = select(Task.id).join(Job).where(Job.deleted_at.is_(None), Task.workload_id == Workload.id)
         ids = select(Task.workload_id).where(Task.job_id == job_id)
@@ -87,7 +89,7 @@ class Removals(Jobs):
         conditions = Job.id == job_id, Job.state.in_(ENDED), Job.deleted_at.is_(None)
         if not self.execute_and_count(update(Job).where(*conditions).values(changes)):
             message = f"job {job_id} is {job.state}; only a job that has ended is {verb}"
-            raise Conflict(message, hint=f"mallorn cancel {job_id}")
+            raise Conflict(message, hint=f"mallorn jobs cancel {job_id}")
 
     def _forget_log(self, job_id: str) -> None:
         self.execute_and_count(delete(Event).where(Event.job_id == job_id))

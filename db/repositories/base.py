@@ -53,7 +53,7 @@ class Repository:
         if self.session.get_bind().dialect.name == "postgresql":
             self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
-    def lock_jobs(self, ids: Select[str]) -> None:
+    def lock_jobs(self, ids: Select[str] | Sequence[str]) -> None:
         """Lock these jobs' rows until the transaction ends; SQLite locks the entire
         database."""
         rows = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)

@@ -17,7 +17,7 @@ from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Job, LeaseRow
 
-SILENT: Final = "its worker died or stopped responding"
+SILENT: Final = "the worker died or stopped responding"
 
 
 class WorkItems(Repository):

@@ -58,7 +58,7 @@ def failure(error: MallornError) -> FailedEvent:
 
 
 SOURCE: Final = "an upgrade"
-IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its tasks was replaced"
+IMPORTED_ANEW: Final = "the model is imported again: the code for tasks was replaced"
 
 
 class ReplacedCode(Jobs):

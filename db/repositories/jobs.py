@@ -1,14 +1,15 @@
 """Jobs: create them, find them, move them between states, and see which wait for a device."""
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import case, func, or_, select, true, tuple_, update
+from sqlalchemy import ColumnElement, case, delete, func, or_, select, true, tuple_, update
 
-from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.job_options import KeptOptions
+from mallorn.core.labels import MOST_LABELS
 from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, ZERO_SHOT, Cause, JobState, WorkKind
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
@@ -18,7 +19,7 @@ from mallorn.db.repositories.base import Repository, is_owned_by, reason_columns
 from mallorn.db.repositories.devices import has_machine_key, machine_key_of
 from mallorn.db.repositories.job_progress import count_by_outcome
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
-from mallorn.db.tables import Context, Device, Event, Job, TargetRow
+from mallorn.db.tables import Context, Device, Event, Job, JobLabel, TargetRow
 
 ACTIVE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
 LATEST: Final = 8  # limit of `imported_before`
@@ -53,6 +54,41 @@ class NewJob:
     request_hash: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Conditions of a list of jobs; a job must meet all of them."""
+
+    states: Collection[JobState] = ()  # empty: any
+    archived: bool = False
+    name: str = ""  # part of the name, or beginning of the id
+    labels: Collection[tuple[str, str | None]] = ()  # all of them; None: with any value
+    model: str = ""  # id of the model, or its beginning
+    created_after: float | None = None
+    created_before: float | None = None
+    #: Of private jobs, only those of this owner match names, labels and models, which others must not learn.
+    viewer: str | None = None
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """Yield the SQL conditions."""
+        yield Job.archived_at.is_not(None) if self.archived else Job.archived_at.is_(None)
+        if self.states:
+            yield Job.state.in_(self.states)
+        if self.name:
+            has_name = Job.name.icontains(self.name, autoescape=True)
+            yield or_(has_name, Job.id.startswith(self.name, autoescape=True))
+        for key, value in self.labels:
+            has_value = true() if value is None else JobLabel.value == value
+            yield Job.id.in_(select(JobLabel.job_id).where(JobLabel.key == key, has_value))
+        if self.model:
+            yield Job.model_id.between(self.model, f"{self.model}g")  # ids have hexadecimal digits
+        if self.viewer is not None and (self.name or self.labels or self.model):
+            yield or_(~Job.private, Job.owner == self.viewer)
+        if self.created_after is not None:
+            yield Job.created_at >= self.created_after
+        if self.created_before is not None:
+            yield Job.created_at < self.created_before
+
+
 class Jobs(Repository):
     """Jobs of all owners, with the leases of their stages."""
 
@@ -73,7 +109,7 @@ class Jobs(Repository):
         same_key = select(Job).where(Job.owner == new.owner, Job.idempotency_key == new.idempotency_key)
         job = self.session.scalars(same_key).one()
         if job.request_hash != new.request_hash:
-            raise Conflict(f"this Idempotency-Key belongs to job {job.id}, from another request")
+            raise Conflict(f"another request used this Idempotency-Key, for job {job.id}")
         return job, False
 
     def claim_stage(self, job_id: str, state: JobState, worker: str, lease_sec: float) -> LeaseToken | None:
@@ -143,23 +179,19 @@ class Jobs(Repository):
             return self.get(jobs[0].id if len(jobs) == 1 else text, owner)
         names = ", ".join(f"{job.id} ({job.name})" for job in jobs[:MOST_NAMED])
         suffix = " and more" if len(jobs) > MOST_NAMED else ""
-        raise Conflict(f"several jobs begin with {text}: {names}{suffix}", hint=f"mallorn show {jobs[0].id}")
+        raise Conflict(f"several ids begin with {text}: {names}{suffix}", hint=f"mallorn show {jobs[0].id}")
 
     def list(
         self,
         owner: str | None,
-        state: JobState | None = None,
+        job_filter: JobFilter | None = None,
         cursor: str | None = None,
         limit: int = 50,
-        *,
-        archived: bool = False,
     ) -> Page[Job]:
-        """Return a page of an owner's jobs, newest first: archived ones, or all others."""
-        is_listed = Job.archived_at.is_not(None) if archived else Job.archived_at.is_(None)
-        query = select(Job).where(is_owned_by(owner), is_listed, Job.deleted_at.is_(None))
+        """Return a page of an owner's jobs, or of all if `owner` is None, newest first."""
+        query = select(Job).where(is_owned_by(owner), Job.deleted_at.is_(None))
+        query = query.where(*(job_filter or JobFilter()).conditions())
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
-        if state is not None:
-            query = query.where(Job.state == state)
         if cursor is not None:
             query = query.where(tuple_(Job.created_at, Job.id) < tuple_(*decode_cursor(cursor, float, str)))
         jobs = self.session.scalars(query.limit(check_limit(limit) + 1)).all()
@@ -302,6 +334,33 @@ class Jobs(Repository):
         one."""
         unbound = Job.id == job_id, Job.machine.is_(None)
         self.execute_and_count(update(Job).where(*unbound).values(machine=machine))
+
+
+class JobLabels(Repository):
+    """Labels of jobs."""
+
+    def by_job(self, job_ids: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the labels of each of these jobs, sorted by key."""
+        labels: dict[str, dict[str, str]] = {job_id: {} for job_id in job_ids}
+        query = select(JobLabel).where(self.is_among(JobLabel.job_id, job_ids)).order_by(JobLabel.key)
+        for row in self.session.scalars(query):
+            labels[row.job_id][row.key] = row.value
+        return labels
+
+    def change(self, job_id: str, changes: Mapping[str, str | None]) -> None:
+        """Set labels of a job, and remove those whose new value is None.
+
+        Raises InvalidRequest if the job would have more than MOST_LABELS.
+        """
+        Jobs(self.session).lock_job(job_id)
+        in_changes = JobLabel.job_id == job_id, JobLabel.key.in_(changes)
+        self.execute_and_count(delete(JobLabel).where(*in_changes))
+        rows = [(key, value) for key, value in changes.items() if value is not None]
+        self.session.add_all(JobLabel(job_id=job_id, key=key, value=value) for key, value in rows)
+        self.session.flush()
+        if (count := len(self.by_job([job_id])[job_id])) > MOST_LABELS:
+            message = f"a job may have {MOST_LABELS} labels, and this would make {count}"
+            raise InvalidRequest(message, hint=f"mallorn jobs label {job_id} --remove KEY")
 
 
 def has_reached_finish(job: Job) -> bool:

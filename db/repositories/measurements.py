@@ -32,7 +32,7 @@ class NewMeasurement:
 
     def __post_init__(self) -> None:
         if (self.trial.outcome is Outcome.OK) != bool(self.trial.run_us):
-            raise ValueError(f"slot {self.slot}: run times belong to the outcome ok and to no other")
+            raise ValueError(f"slot {self.slot}: only the outcome ok has run times")
 
 
 class Measurements(Repository):

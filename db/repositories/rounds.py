@@ -102,10 +102,13 @@ class Rounds(Repository):
     def cancel_queued(self, job_id: str | None = None) -> Sequence[int]:
         """Cancel queued rounds of this job, or of all jobs that are not tuning; return
         their ids."""
-        not_tuning = select(Job.id).where(Job.state != JobState.TUNING)
-        is_of_job = Round.job_id.in_(not_tuning) if job_id is None else Round.job_id == job_id
-        queued = Round.state == RoundState.QUEUED, is_of_job
-        self.lock_jobs(select(Round.job_id).where(*queued))
+        not_tuning = Round.job_id.in_(select(Job.id).where(Job.state != JobState.TUNING))
+        queued = Round.state == RoundState.QUEUED, not_tuning if job_id is None else Round.job_id == job_id
+        # Two queries, because one that names jobs twice once took 30 s beside ten thousand jobs.
+        job_ids = self.session.scalars(select(Round.job_id).where(*queued).distinct()).all()
+        if not job_ids:
+            return []
+        self.lock_jobs(job_ids)
         return self._cancel(*queued)
 
     def count_open(self, target_id: int) -> int:

@@ -58,7 +58,7 @@ class Models(Repository):
             suffix = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
             subject = "these jobs refer" if jobs[1:] else "a job refers"
             message = f"{subject} to model {model_id[:12]}: {', '.join(jobs[:NAMED])}{suffix}"
-            raise Conflict(message, hint=f"mallorn rm {' '.join(jobs[:NAMED])}")
+            raise Conflict(message, hint=f"mallorn jobs rm {' '.join(jobs[:NAMED])}")
         self.execute_and_count(delete(Model).where(Model.id == model_id, Model.owner == owner))
         return self.lock_if_unowned(model_id)
 
@@ -102,7 +102,7 @@ LOST_MODEL: Final = NewJobWarning(
     "model file", "the uploaded model file is missing or damaged", "submit the same model file again"
 )
 LOST_EXPORT: Final = NewJobWarning(
-    "exported files", "they are missing", "mallorn resume JOB --trials N   exports them again"
+    "exported files", "the exported files are missing", "mallorn resume JOB --trials N   exports them again"
 )
 
 

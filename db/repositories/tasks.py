@@ -27,7 +27,7 @@ from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.measurement_filters import best_of_task, has_failed, is_eligible, is_same_context
 from mallorn.db.tables import Job, Measurement, Round, Task, Workload
 
-GONE: Final = "its model has no such task any more: the code that imports models was replaced"
+GONE: Final = "the model has no such task any more, because the code that imports models was replaced"
 
 
 @dataclass(frozen=True, slots=True)

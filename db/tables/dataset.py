@@ -72,7 +72,8 @@ class Context(Base):
 
     @property
     def builder(self) -> str:
-        """The builder of the timed libraries, or the device's TVM version if no builder was reported."""
+        """The builder of the timed libraries, or the device's TVM version if no builder
+        was reported."""
         return self.built_by or self.tvm_version
 
     @property

@@ -14,7 +14,8 @@ from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp
 
 
 class Model(Base):
-    """An uploaded network, identified by the SHA-256 of its bytes, which the artifact store holds."""
+    """An uploaded network, identified by the SHA-256 of its bytes, which the artifact
+    store holds."""
 
     __tablename__ = "models"
 
@@ -34,6 +35,8 @@ class Job(Base):
         Index("ix_jobs_owner_created", "owner", "created_at"),
         Index("ix_jobs_state", "state"),
         Index("ix_jobs_finished", "finished_at"),
+        Index("ix_jobs_created", "created_at"),
+        Index("ix_jobs_model", "model_id"),
         # Few rows: jobs whose files must still be deleted.
         partial_index(
             "ix_jobs_leftovers", "deleted_at", condition="deleted_at is not null and export_uri is not null"
@@ -93,6 +96,17 @@ class Job(Base):
     def has_auto_budget(self) -> bool:
         """Whether the job has no budget and tunes as long as that is worthwhile."""
         return self.trials is None and self.minutes is None
+
+
+class JobLabel(Base):
+    """A label that an owner gave a job: a key, with a value that may be empty."""
+
+    __tablename__ = "job_labels"
+    __table_args__ = (Index("ix_job_labels_key", "key", "value", "job_id"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]
 
 
 class Task(Base):
@@ -165,7 +179,8 @@ class Round(Base):
 
 
 class StageRun(Base):
-    """A time span that a worker spent on something other than a round, for the fleet timeline only."""
+    """A time span that a worker spent on something other than a round, for the fleet
+    timeline only."""
 
     __tablename__ = "stage_runs"
     __table_args__ = (Index("ix_stage_runs_started", "started_at"),)

@@ -65,14 +65,14 @@ class FuseCachedAttention(Pass[CachedAttention]):
         weights, value = call.args
         scores = _scores(weights, g)
         if not self._has_growing_size(weights):
-            raise Leave("it reads no cache")
+            raise Leave("none of the operands has the growing size of a cache")
         query, stack = scores.product.args[0], self._sizes(call)[:-2]
         if len(stack) > 2 or self._has_growing_size(query):
-            raise Leave("its queries are a stack, or grow with the cache")
+            raise Leave("the queries have more than two stack axes, or grow with the cache")
         keys = self._cache(scores.product.args[1], prod(stack), g, is_transposed=True)
         values = self._cache(value, prod(stack), g, is_transposed=False)
         if not self._sizes(keys.tensor)[-1] == self._sizes(values.tensor)[-1] == self._sizes(query)[-1]:
-            raise Leave("keys, values and queries have other sizes")
+            raise Leave("keys, values and queries differ in the size of a head")
         return CachedAttention(scores, keys, values, self._sizes(call)[-2])
 
     def rewrite(self, call: Any, facts: CachedAttention, g: Graph) -> Any:
@@ -104,7 +104,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
                 break
         shape = self._sizes(tensor)
         if len(shape) != 4 or not self._has_growing_size(tensor) or tensor.ty.dtype != "float32":
-            raise Leave("its keys or values are no cache of four axes")
+            raise Leave("the keys or values are not a float32 cache with four axes")
         places = viewed_places = np.arange(prod(shape)).reshape(shape)
         for view in reversed(views):
             shape = self._sizes(view)
@@ -115,7 +115,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
             else:
                 viewed_places = viewed_places.reshape(shape)
         if not _has_heads_in_order(viewed_places, places, count, is_transposed):
-            raise Leave("its keys or values are no heads of a cache in order")
+            raise Leave("the keys or values are not the heads of a cache in their order")
         return CacheView(tensor, scale)
 
     def _sizes(self, value: Any) -> list[int]:
@@ -139,9 +139,9 @@ def _scores(weights: Any, g: Graph) -> Scores:
     if value is not None and operator_name(value) == "relax.where":  # guards rows that are masked completely
         value = g.producer(value.args[2])
     if value is None or operator_name(value) != "relax.nn.softmax":
-        raise Leave("it weighs nothing by a softmax")
+        raise Leave("the weights of the product do not come from a softmax")
     if int(value.attrs.axis) not in (-1, value.ty.ndim - 1):
-        raise Leave("its softmax is not over the last axis")
+        raise Leave("the softmax is not over the last axis")
     scores, mask = g.producer(value.args[0]), None
     if scores is not None and operator_name(scores) == "relax.add":
         left, right = scores.args
@@ -152,7 +152,7 @@ def _scores(weights: Any, g: Graph) -> Scores:
     scale, product = _strip_scalar_factors(scores, g)
     is_deep = mask is not None and mask.ty.ndim > 4
     if is_deep or product is None or operator_name(product) != PRODUCT:
-        raise Leave("its softmax is of no product of queries and keys")
+        raise Leave("the softmax is not of a product of queries and keys")
     return Scores(product, mask, scale)
 
 

@@ -22,11 +22,11 @@ class VectorizeCacheConcat(Pass[list[Any]]):
     def check(self, call: Any, g: Graph) -> list[Any]:
         parts = list(g.tuple_fields(call.args[0]))
         if len(parts) != 2 or call.ty.ndim != 4 or int(call.attrs.axis) not in (2, -2):
-            raise Leave("it joins other than two tensors of heads, or along another axis")
+            raise Leave("the concat is not of two 4-D tensors along the third axis")
         cache, rows = (self._sizes(part, 0) for part in parts)
         next_cache = [*cache[:2], cache[2] + 1, cache[3]]
         if [self._sizes(part, 1) for part in parts] != [next_cache, rows]:
-            raise Leave("its first part does not grow alone, by one row at a time")
+            raise Leave("only the first part may grow, by one row at a time")
         return parts
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:

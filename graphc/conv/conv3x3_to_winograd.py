@@ -173,11 +173,11 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
     def check(self, call: Any, g: Graph) -> WinogradPlan:
         attrs = call.attrs
         if any(int(number) != 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups)):
-            raise Leave("it has strides, dilation or groups")
+            raise Leave("the convolution has strides, dilation or groups")
         if not is_channels_last(call):
-            raise Leave("its channels are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         if sizes_of(call.args[1])[:2] != (KERNEL, KERNEL):
-            raise Leave("its kernel is not 3 x 3")
+            raise Leave("the kernel of the convolution is not 3 x 3")
         batch, height, width, channels = sizes_of(call.args[0])
         top, left = map(int, list(attrs.padding)[:2])
         _, out_height, out_width, out_channels = sizes_of(call)
@@ -197,7 +197,7 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
             )
         )
         if plan is None:
-            raise Leave("moving the tiles would take longer than the saved products")
+            raise Leave("copying the tiles would take longer than it saves")
         return plan
 
     def rewrite(self, call: Any, facts: WinogradPlan, g: Graph) -> Any:

@@ -27,7 +27,7 @@ from mallorn.graphc.core.graph_rewriting import (
 WIDTH = "mallorn.lanes"  # annotation: float32 numbers in a vector, if fewer than LANES
 STRIPS = "mallorn_strips"  # the schedule rule of the fused pair
 
-NO_POINTWISE = "no pointwise convolution is before it, for it alone"
+NO_POINTWISE = "no pointwise convolution computes the input for this operator only"
 
 # Operators allowed between the two convolutions, as TVMScript.
 _BETWEEN = {
@@ -63,11 +63,11 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
     def check(self, call: Any, g: Graph) -> Pair:
         channels, attrs = sizes_of(call)[-1], call.attrs
         if not int(attrs.groups) == channels == sizes_of(call.args[0])[-1]:
-            raise Leave("it is not depthwise")
+            raise Leave("the convolution is not depthwise")
         if any(int(number) != 1 for number in attrs.dilation) or not graph_rewriting.is_channels_last(call):
-            raise Leave("it is dilated, its channels are not last, or its weights are computed")
+            raise Leave("there is dilation, channels are not last, or weights are computed")
         if channels % g.lanes:
-            raise Leave(f"its channels fill no vectors of {g.lanes}")
+            raise Leave(f"the channels do not fill vectors of {g.lanes}")
         chain = g.chain(call.args[0], _BETWEEN)
         source = chain.source
         is_convolution = source is not None and operator_name(source) == "relax.nn.conv2d"
@@ -83,7 +83,7 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
             for link in chain.calls
             for operand in link.args[1:]
         ):
-            raise Leave("an operand before it is neither a number nor a constant by channel")
+            raise Leave("an operand in between varies other than by channel")
         return Pair(chain.source, chain.calls, call)
 
     def rewrite(self, call: Any, facts: Pair, g: Graph) -> Any:

@@ -23,11 +23,11 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
 
     def check(self, call: Any, g: Graph) -> pad_conv_to_vectors.Sizes:
         if not pad_conv_to_vectors.is_supported(call):
-            raise Leave("its channels are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         if int(call.attrs.groups) == 1:
-            raise Leave("it has one group")
+            raise Leave("the convolution has one group")
         if int(call.args[1].ty.shape[-2]) == 1:
-            raise Leave("it is depthwise")
+            raise Leave("the convolution is depthwise")
         outputs = int(call.ty.shape[-1]) // int(call.attrs.groups)
         # Round up to whole vectors, or to a power of two below one, if little is padding.
         vector = min(g.lanes, 1 << (outputs - 1).bit_length())
@@ -56,7 +56,7 @@ class KeepJoinedGroupsApart(Pass[None]):
 
     def check(self, call: Any, g: Graph) -> None:
         if not _is_grouped_conv_result(g, call.args[0]):
-            raise Leave("no grouped convolution is before it")
+            raise Leave("no grouped convolution computes the input")
 
     def rewrite(self, call: Any, facts: None, g: Graph) -> Any:
         groups, sizes = map(graph_rewriting.sizes_of, (call.args[0], call))

@@ -31,10 +31,10 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
 
     def check(self, call: Any, g: Graph) -> PooledConvolution:
         if any(map(int, call.attrs.padding)) or call.attrs.ceil_mode or call.attrs.layout != "NHWC":
-            raise Leave("it has padding, or its channels are not last")
+            raise Leave("the pooling pads or rounds up, or channels are not last")
         sizes, pooled = sizes_of(call.args[0]), sizes_of(call)
         if pooled[1] * pooled[2] >= sizes[1] * sizes[2]:
-            raise Leave("it leaves as many pixels")
+            raise Leave("the pooling does not reduce the number of pixels")
         affine, value = _split_added_constants(call.args[0], g)
         source = g.producer(value, "relax.nn.conv2d") if g.has_one_reader(value) else None
         if source is not None:
@@ -42,7 +42,7 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
             is_pointwise = all(int(number) == 1 for number in unit_attributes)
             if is_pointwise and is_channels_last(source) and not any(map(int, source.attrs.padding)):
                 return PooledConvolution(source, affine)
-        raise Leave("no pointwise convolution is before it, for it alone")
+        raise Leave("no pointwise convolution computes the input for this operator only")
 
     def rewrite(self, call: Any, facts: PooledConvolution, g: Graph) -> Any:
         data, weights = facts.convolution.args

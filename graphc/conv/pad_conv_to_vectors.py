@@ -58,13 +58,13 @@ class PadConvToVectors(Pass[Sizes]):
 
     def check(self, call: Any, g: Graph) -> Sizes:
         if not is_supported(call):
-            raise Leave("its channels are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         if int(call.attrs.groups) > 1:
-            raise Leave("it has groups")
+            raise Leave("the convolution has groups")
         result = graph_rewriting.sizes_of(call)
         sizes = compute_padded_sizes(call, graph_rewriting.round_up_columns(result[-1], g.lanes))
         if sizes.padded_result_shape == result:
-            raise Leave("its sizes fill vectors and tiles")
+            raise Leave("the sizes of the convolution fill vectors and tiles already")
         return sizes
 
     def rewrite(self, call: Any, facts: Sizes, g: Graph) -> Any:

@@ -221,7 +221,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
         """Return how to compute the call, and its sizes; None to make it channels-first."""
         if call.attrs.data_layout not in ("NWC", "NHWC"):
-            raise Leave("its channels are not last")
+            raise Leave("the channels of the transposed convolution are not last")
         if not has_known_sizes(call) or not g.is_constant(call.args[1]):
             return None
         attrs = call.attrs

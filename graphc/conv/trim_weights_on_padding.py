@@ -57,9 +57,9 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
 
     def check(self, call: Any, g: Graph) -> list[PaddedAxis]:
         if (call.attrs.data_layout, call.attrs.kernel_layout) != LAYOUTS[call.op.name]:
-            raise Leave("its layout is not ONNX's")
+            raise Leave("the layout of the convolution is not ONNX's (channels first)")
         if not g.is_constant(call.args[1]):
-            raise Leave("its weights are computed")
+            raise Leave("the weights of the convolution are computed")
         sizes, kernel, result = (sizes_of(value)[2:] for value in (*call.args, call))
         padding, count = [*map(int, call.attrs.padding)], len(result)
         strides, dilation = ([*map(int, numbers)] for numbers in (call.attrs.strides, call.attrs.dilation))
@@ -75,7 +75,7 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
             for dim in range(count)
         ]
         if all(axis.trimmed == axis for axis in axes):
-            raise Leave("its weights reach the data")
+            raise Leave("no weight is multiplied with padding only")
         return axes
 
     def rewrite(self, call: Any, facts: list[PaddedAxis], g: Graph) -> Any:

@@ -21,12 +21,12 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     data = inputs[0]
     weights, recurrent, bias = (constant_array(value, params) for value in inputs[1:4])
     if weights is None or recurrent is None or (inputs[3] is not None and bias is None):
-        raise ValueError(f"its {kind} computes its weights")
+        raise ValueError(f"the {kind} needs constant weights")
     data_shape = data.ty.shape
     if data_shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in data_shape):
-        raise ValueError("its sequences have no fixed length")
+        raise ValueError("the sequences of the {kind} have no fixed length")
     if data.ty.dtype != "float32":
-        raise ValueError(f"its sequences are of {data.ty.dtype}, not float32")
+        raise ValueError(f"the sequences of the {kind} are {data.ty.dtype}, not float32")
     steps, batch, _ = map(int, data_shape)
     direction = _lowercase_text(attrs.get("direction", b"forward"))
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
@@ -50,12 +50,12 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     unsupported = {
         "activations " + ", ".join(functions): functions != defaults and not scan.is_rectified,
         "a clip": bool(attrs.get("clip")),
-        "an input gate coupled to forgetting": bool(attrs.get("input_forget")),
+        "an input gate that is coupled to the forget gate (input_forget)": bool(attrs.get("input_forget")),
         "peepholes": inputs[_PEEPHOLES] is not None,
         "sequences of different lengths": bool(is_ragged),
     }
     if wrong := [feature for feature, is_used in unsupported.items() if is_used]:
-        raise ValueError(f"its {scan.kind} has {wrong[0]}")
+        raise ValueError(f"the {scan.kind} has {wrong[0]}")
     if bias is None:
         bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.units), "float32")
     input_bias, state_bias = np.split(bias[:, :, None], 2, axis=1)

@@ -24,7 +24,7 @@ def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> 
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:
-        raise ValueError("its blocks are not of one size")
+        raise ValueError("the blocks of the weights have different sizes")
     op, cut = relax.op, (*data.shape[:axis], blocks, block, *data.shape[axis + 1 :])
     spread = (*scale.shape[: axis + 1], 1, *scale.shape[axis + 1 :])
     numbers = builder.emit(op.astype(relax.const(np.ascontiguousarray(data).reshape(cut)), "float32"))
@@ -38,7 +38,7 @@ def convert_block_dequantize_linear(builder: Any, inputs: Any, attrs: Any, param
     """Convert DequantizeLinear with blocks. Raises ValueError unless inputs are constant."""
     data, scale, zero = (constant_array(value, params) for value in first_inputs(inputs, 3))
     if data is None or scale is None or (zero is None and first_inputs(inputs, 3)[2] is not None):
-        raise ValueError("it decodes blocks of what is computed: only constants have blocks")
+        raise ValueError("DequantizeLinear with blocks is supported for constants only")
     axis, block = int(attrs.get("axis", 1)) % data.ndim, int(attrs["block_size"])
     padding = scale.shape[axis] * block - data.shape[axis]
     padded_data = np.pad(data, [(0, padding if dim == axis else 0) for dim in range(data.ndim)])
@@ -53,17 +53,17 @@ def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     x, *constants = first_inputs(inputs, 6)
     values = [constant_array(value, params) for value in constants]
     if any(array is None and value is not None for array, value in zip(values, constants, strict=True)):
-        raise ValueError("its weights are not constant")
+        raise ValueError("MatMulNBits needs constant weights")
     weights, scale, zero, order, bias = values
     if weights is None or scale is None:
-        raise ValueError("its weights are not constant")
+        raise ValueError("MatMulNBits needs constant weights")
     bits, block = int(attrs.get("bits", _NIBBLE)), int(attrs["block_size"])
     outputs, inputs_ = int(attrs["N"]), int(attrs["K"])
     blocks = -(-inputs_ // block)
     if bits not in (_NIBBLE, _BYTE):
-        raise ValueError(f"its weights are of {bits} bits: 4 and 8 are taken")
+        raise ValueError(f"MatMulNBits has {bits} bits; only 4 and 8 are supported")
     if order is not None and not np.array_equal(order.ravel()[:inputs_], np.arange(inputs_) // block):
-        raise ValueError("its weights are in another order (g_idx): quantise the model without")
+        raise ValueError("g_idx reorders the weights: quantise without g_idx")
     numbers = _unpacked(weights.reshape(outputs, -1), bits, blocks * block)
     numbers = np.ascontiguousarray(numbers.reshape(outputs, blocks * block).T)
     scale = scale.reshape(outputs, blocks).T
@@ -103,14 +103,14 @@ def _convert_gather_block_quantized(builder: Any, inputs: Any, attrs: Any, param
     table, scales, zeros = (constant_array(value, params) for value in (data, scale, zero))
     bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))
     if table is None or scales is None or (zeros is None and zero is not None):
-        raise ValueError("its table is not constant")
+        raise ValueError("GatherBlockQuantized needs a constant table")
     size = scales.shape[axis] * int(attrs.get("block_size", 128))
     is_packed = bits == _NIBBLE and size == 2 * table.shape[axis]  # 4-bit types may also come as bytes
     if is_packed:
         table = _split_into_nibbles(table)
         zeros = None if zeros is None else _split_into_nibbles(zeros)[..., : scales.shape[-1]]
     if size != table.shape[axis]:
-        raise ValueError("its blocks are not of one size")
+        raise ValueError("the blocks of the weights have different sizes")
     if zeros is None and (is_packed or bits == _BYTE):
         zeros = np.full(scales.shape, 1 << (bits - 1), "float32")
     rows = decode_blocks(builder, table, scales, zeros, axis % table.ndim)
@@ -127,7 +127,7 @@ class Node:
     def __init__(self, builder: Any, attrs: Any, params: Any) -> None:
         self.builder, self.attrs, self.params = builder, dict(attrs), params
         if self.attrs.pop("channels_last", 0):
-            raise ValueError("its channels come last")
+            raise ValueError("the operator has channels_last=1")
 
     def emit(self, call: Any) -> Any:
         return self.builder.emit(call)
@@ -242,7 +242,7 @@ def _product(node: Node, *scales: Any) -> Any:
     """Return the product of two scales. Raises ValueError if one is not constant."""
     of_data, of_weights = (node.array(scale) for scale in scales)
     if of_data is None or of_weights is None:
-        raise ValueError("it computes the scale of its bias")
+        raise ValueError("the scales of data and weights must be constants")
     scale = of_data.reshape(-1) * of_weights.reshape(-1)
     return (scale.reshape(()) if scale.size == 1 else scale).astype("float32")
 

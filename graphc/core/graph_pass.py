@@ -269,11 +269,11 @@ class Pass(ReportingPass, Generic[Facts]):
             graph.variable = variable
             try:
                 if not self.any_size and not has_known_sizes(call):
-                    raise Leave("its sizes are known only when it runs")
+                    raise Leave("the sizes of the operator are known only at run time")
                 if not self.any_size and call.ty.ndim == 0:
-                    raise Leave("its result is a single number")
+                    raise Leave("the result is a single number")
                 if self.dtype and call.ty.dtype != self.dtype:
-                    raise Leave(f"its numbers are {call.ty.dtype}, not {self.dtype}")
+                    raise Leave(f"the result is {call.ty.dtype}, not {self.dtype}")
                 replacement = self.rewrite(call, self.check(call, graph), graph)
             except Leave as reason:
                 report.count_unchanged(reason)
@@ -315,7 +315,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
     def _rewrite_function(self, function: Any, report: Report) -> Any:
         try:
             if not has_static_tir_shapes(function):
-                raise Leave("its sizes are known only when it runs")
+                raise Leave("the sizes of the operator are known only at run time")
             replacement = self.rewrite(function, self.check(function))
         except Leave as reason:
             report.count_unchanged(reason)

@@ -120,9 +120,7 @@ def resolve_pass(name: str) -> Any:
         return _import_attribute(ARGUMENTS[name])
     if TVM_PASSES.fullmatch(name) and name not in NOT_IN_RECIPES:
         return _import_attribute("tvm.{0}:{2}".format(*name.rpartition(".")))
-    raise ValueError(
-        f"{name} is not a graph pass that recipes may name: none of TVM's and none of {', '.join(OWN_PASSES)}"
-    )
+    raise ValueError(f"{name} is not a graph pass of TVM's or of these: {', '.join(OWN_PASSES)}")
 
 
 def _import_attribute(place: str) -> Any:

@@ -33,9 +33,9 @@ class VectorizeCumsum(Pass[Blocks]):
 
     def check(self, call: Any, g: Graph) -> Blocks:
         if call.attrs.axis is None:
-            raise Leave("it sums over all axes")
+            raise Leave("the cumulative sum is over all axes")
         if call.ty.dtype not in _TYPES or call.ty.dtype != call.args[0].ty.dtype:
-            raise Leave(f"it sums {call.args[0].ty.dtype} to {call.ty.dtype}")
+            raise Leave(f"the pass does not vectorise sums of {call.args[0].ty.dtype} to {call.ty.dtype}")
         sizes = sizes_of(call)
         axis = int(call.attrs.axis) % len(sizes)
         outer, inner = prod(sizes[:axis]), prod(sizes[axis + 1 :])

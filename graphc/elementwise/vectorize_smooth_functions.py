@@ -95,7 +95,7 @@ class VectorizeSmoothFunctions(Pass[Form]):
         if grows or not g.is_constant(exponent) or prod(sizes_of(exponent)) != 1:
             return _power
         if g.array(exponent).item() in KNOWN_POWERS:
-            raise Leave("LLVM has vectors for it")
+            raise Leave("LLVM vectorises this power already")
         return _SMALL_POWERS.get(g.array(exponent).item(), _power)
 
     def rewrite(self, call: Any, facts: Form, g: Graph) -> Any:

@@ -73,8 +73,8 @@ def prepare_records(directory: Path, version: str, scratch: str) -> str:
     for name in RECORDS:
         if not (directory / f"{version}_{name}").is_file():
             raise export_checks.Refused(
-                "there is no version for busy machines here: "
-                "the job had no --contention, or no such version was faster",
+                f"there are no schedules for --version {version}: the job ran without --contention, "
+                "or the ordinary schedules were the fastest on a busy host too",
                 "leave out --version",
             )
         shutil.copy(directory / f"{version}_{name}", Path(scratch, name))
@@ -91,7 +91,7 @@ def compile_with_records(
     os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it runs on cores outside its affinity
     if manifest["target"]["kind"] == "cuda":
         prepare_stock_tvm()
-    from mallorn.graphc.export import compare_with_onnxruntime, compile_network
+    from mallorn.graphc.export import compare_with_onnxruntime, compile_network, library_metadata
 
     target = compile_network.read_target(manifest["target"])
     cannot_run = compile_network.why_it_cannot_run(target)
@@ -115,7 +115,14 @@ def compile_with_records(
     executable = compile_network.build_library(
         mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory
     )
-    compile_network.export_library(executable, library, target)
+    metadata = library_metadata.describe_library(
+        target,
+        manifest,
+        compile_network.input_specs(model, manifest["input_shapes"]),
+        library_metadata.output_specs(model, manifest),
+        {"model": Path(args.model), "schedules": Path(directory, RECORDS[1])},
+    )
+    compile_network.export_library(executable, library, target, metadata)
     if cannot_run:
         return report | {"latency_ms": None, "not_run": cannot_run}
     inputs = compile_network.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypedDict
 
 import numpy as np
@@ -21,14 +22,19 @@ from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
-from tvm.target.codegen import llvm_get_cpu_features, llvm_get_system_triple, llvm_is_valid_cpu
+from tvm.target.codegen import llvm_get_system_triple, llvm_is_valid_cpu
 
 from mallorn.graphc.convert import register_converters
 from mallorn.graphc.core import graph_rewriting, pass_runner
 from mallorn.graphc.core.pass_registry import Step
-from mallorn.graphc.export import embed_weights, export_checks
+from mallorn.graphc.export import cross_linking, embed_weights, export_checks
 from mallorn.graphc.export.code_generation import compilation_context, target_without_gather
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
+from mallorn.graphc.export.library_metadata import (
+    metadata_source,
+    required_cpu_features,
+    target_architecture,
+)
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
@@ -56,7 +62,7 @@ def read_model(path: str) -> Any:
         return onnx_file.read(path)
     except (DecodeError, OSError, ValueError) as error:
         raise export_checks.Refused(
-            f"{path} is no ONNX model: {error}", "give the model that was tuned"
+            f"{path} is not an ONNX model: {error}", "give the model that was tuned"
         ) from None
 
 
@@ -205,15 +211,24 @@ def apply_schedules(
     return mod
 
 
-def export_library(executable: Any, library: str, target: Any) -> None:
-    """Write the library to a file; on CPUs with its own thread pool (`thread_pool.c`)."""
-    with thread_pool_source() as source:
-        own = {
-            "addons": [str(source)],
-            "options": thread_pool_compiler_options(target),
-            **embed_weights.weight_embedding_options(),
-        }
-        executable.export_library(library, **(own if is_cpu(target) else {}))
+def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, object]) -> None:
+    """Write the library with its metadata to a file; on CPUs with its own thread pool.
+
+    Raises Refused if it is for another CPU and cannot be linked here.
+    """
+    cross = cross_linking.cross_compiler(target)
+    with thread_pool_source() as pool, TemporaryDirectory() as folder:
+        (description := Path(folder, "metadata.c")).write_text(metadata_source(metadata))
+        options: dict[str, object] = {"addons": [str(description)]}
+        if is_cpu(target):
+            options = {
+                "addons": [str(description), str(pool)],
+                "options": thread_pool_compiler_options(target),
+                **embed_weights.weight_embedding_options(target_architecture(target)),
+            }
+        if cross:
+            options["fcompile"] = cross_linking.link_with(cross)
+        executable.export_library(library, **options)
 
 
 def thread_pool_source() -> AbstractContextManager[Path]:
@@ -278,12 +293,6 @@ def run_library_once(library: str, inputs: list[Any], device: Any) -> list[Any]:
     return [output.numpy() for output in ([result] if hasattr(result, "numpy") else result)]
 
 
-# CPU features that TVM's vector code uses, as LLVM names them.
-VECTORS = (
-    "sse4.2", "avx", "avx2", "fma", "f16c",
-    "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
-    "amx-tile", "amx-int8", "amx-bf16",
-)  # fmt: skip
 PROCESSORS = Path("/proc/cpuinfo")
 
 
@@ -317,15 +326,5 @@ def why_it_cannot_run(target: Any) -> str:
         return f"the schedules are for {triple}, and this machine is {platform.machine()}"
     cpuinfo = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
     flags = next((line.partition(":")[2] for line in cpuinfo.splitlines() if line.startswith("flags")), "")
-    cpu_flags = set(map(_normalize_feature_name, flags.split()))
-    required = {str(feature) for feature in llvm_get_cpu_features(target)}
-    lacking = [
-        name
-        for name in VECTORS
-        if name in required and cpu_flags and _normalize_feature_name(name) not in cpu_flags
-    ]
+    lacking = [name for name in required_cpu_features(target) if flags and name not in flags.split()]
     return f"the schedules are for {mcpu}; this processor lacks {', '.join(lacking)}" if lacking else ""
-
-
-def _normalize_feature_name(feature: str) -> str:
-    return re.sub("[-._]", "", feature)

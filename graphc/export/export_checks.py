@@ -157,8 +157,8 @@ def check_schedules(
         )
     else:
         raise Refused(
-            f"none of the {len(unscheduled)} workloads of {args.model} has a schedule here: "
-            f"it is not the model that was tuned. Without: {names}",
+            f"none of the {len(unscheduled)} workloads of {args.model} has a schedule in this directory: "
+            f"the model is not the one that was tuned. Workloads: {names}",
             "give the model that was tuned, or tune this one",
         )
 

@@ -57,6 +57,9 @@ typedef struct {
 static Loop loops[LOOPS];
 static pthread_t helpers[MOST_THREADS];
 static int32_t threads, started, starting, stopping, sleepers;
+static int32_t requested;          /* by mallorn_set_threads; 0: wanted_threads decides */
+static unsigned char cores[1024];  /* mask of the cores of helpers, if its size is not 0 */
+static size_t cores_bytes;
 static pid_t owner; /* helpers do not survive a fork */
 static int32_t __attribute__((aligned(64))) posted;
 static __thread int is_inside;
@@ -136,6 +139,7 @@ static int help_anybody(int thread) {
 
 static void* run_helper(void* thread) {
   is_inside = 1;
+  if (cores_bytes > 0) syscall(SYS_sched_setaffinity, 0, cores_bytes, cores);
   while (!GET(stopping)) {
     int32_t seen = GET(posted);
     if (help_anybody((int)(intptr_t)thread) || spin_while(&posted, seen)) continue;
@@ -147,15 +151,16 @@ static void* run_helper(void* thread) {
 }
 
 static int allowed_cores(void) {
-  unsigned char cores[1024] = {0};
+  unsigned char allowed[1024] = {0};
   int count = 0;
-  if (syscall(SYS_sched_getaffinity, 0, sizeof cores, cores) <= 0) return 1;
-  for (size_t bit = 0; bit < 8 * sizeof cores; ++bit) count += cores[bit / 8] >> bit % 8 & 1;
+  if (syscall(SYS_sched_getaffinity, 0, sizeof allowed, allowed) <= 0) return 1;
+  for (size_t bit = 0; bit < 8 * sizeof allowed; ++bit) count += allowed[bit / 8] >> bit % 8 & 1;
   return count;
 }
 
-/* Return the threads configured for TVM, otherwise the target's cores, limited to the cores allowed. */
+/* Return the threads requested or configured for TVM, otherwise the target's cores, limited to the cores allowed. */
 static int wanted_threads(void) {
+  if (requested > 0) return requested;
   const char* configured = getenv("TVM_NUM_THREADS");
   if (configured == NULL) configured = getenv("OMP_NUM_THREADS");
   int count = configured != NULL ? atoi(configured) : allowed_cores();
@@ -179,19 +184,49 @@ static void start(void) {
   PUT(starting, 0);
 }
 
-/* Stop all helpers before the library is unloaded. */
+/* Stop all helpers, also before the library is unloaded. */
 __attribute__((destructor)) static void stop(void) {
   if (owner != getpid()) return;
   PUT(stopping, 1);
   ADD(posted, 1);
   wake(&posted, INT_MAX);
   for (int i = 0; i < started; ++i) pthread_join(helpers[i], NULL);
+  PUT(stopping, 0);
 }
 
 static Loop* free_loop(void) {
   for (int i = 0; i < LOOPS; ++i)
     if (!GET(loops[i].is_taken) && TAKE(loops[i].is_taken)) return &loops[i];
   return NULL;
+}
+
+static void pause_briefly(void) {
+  struct timespec pause = {0, SPIN_NS};
+  nanosleep(&pause, NULL);
+}
+
+/* Set the number of threads, the caller's included, and the cores of all helpers (a mask as sched_setaffinity takes
+ * it); 0 bytes: wherever the process may run. Wait until no loop runs; loops launched meanwhile run on their caller's
+ * thread alone. The next loop starts the pool. Return 0, or -1 if the arguments are out of bounds. */
+#if defined(__cplusplus)
+extern "C"
+#endif
+    __attribute__((visibility("default"))) int
+    mallorn_set_threads(int count, const unsigned char* mask, size_t bytes) {
+  if (count < 0 || count > MOST_THREADS || bytes > sizeof cores) return -1;
+  while (!TAKE(starting)) pause_briefly();
+  if (owner != 0 && owner != getpid()) /* after a fork */
+    for (int i = 0; i < LOOPS; ++i) loops[i].is_taken = loops[i].unfinished = 0;
+  for (int i = 0; i < LOOPS; ++i)
+    while (!TAKE(loops[i].is_taken)) pause_briefly();
+  stop();
+  PUT(owner, 0);
+  requested = count;
+  for (size_t i = 0; i < bytes; ++i) cores[i] = mask[i];
+  cores_bytes = bytes;
+  for (int i = 0; i < LOOPS; ++i) PUT(loops[i].is_taken, 0);
+  PUT(starting, 0);
+  return 0;
 }
 
 static void post(Loop* loop, Body body, void* closure, int parts) {
@@ -223,6 +258,10 @@ static int launch(Body body, void* closure, int parts) {
   Loop* loop = NULL;
   if (GET(owner) != getpid()) start();
   if (GET(owner) == getpid() && threads > 1 && !is_inside) loop = free_loop();
+  if (loop != NULL && GET(owner) != getpid()) { /* the number of threads has just changed */
+    PUT(loop->is_taken, 0);
+    loop = NULL;
+  }
   if (loop == NULL) {
     Env whole = {NULL, 1};
     return body(0, &whole, closure);

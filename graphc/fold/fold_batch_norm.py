@@ -41,16 +41,16 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
     def check(self, call: Any, g: Graph) -> AffineOfLinear:
         affine, links = affine_chain(call, g)
         if not links:
-            raise Leave("an operand is computed, or a constant of more than channels")
+            raise Leave("an operand is computed, or does not vary by channel only")
         reader = g.only_reader(g.variable, *OPERATORS)
         if reader is not None and len(affine_chain(reader, g)[1]) > len(links):
             raise Leave
         if not affine.varying_axes():
-            raise Leave("its constants are single numbers")
+            raise Leave("the constants are single numbers")
         # Such chains cost nothing: TVM fuses them with their producers, whose tasks stay.
         kinds = {link.name in ("add", "subtract") for link in links}
         if len(links) == len(kinds) and all(link.name != "divide" for link in links):
-            raise Leave("it is a factor and a summand at most")
+            raise Leave("TVM fuses one multiplication and one addition anyway")
         value = links[0].value
         # The convolution or matmul that can take the scale, if only the chain reads it.
         linear = g.producer(value) if affine.is_scaled() and g.has_one_reader(value) else None

@@ -39,7 +39,7 @@ def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
     }
     root = function.body.block if isinstance(function.body, SBlockRealize) else None
     if root is None or root.alloc_buffers:
-        raise Leave("it keeps numbers between its loops")
+        raise Leave("the function keeps intermediate buffers")
     for nest in _flatten_statements(root.body):
         # Each nest of loops stores one number per iteration.
         loops = []
@@ -48,7 +48,7 @@ def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
             nest = nest.body
         store = nest.block.body if isinstance(nest, SBlockRealize) else None
         if not isinstance(store, tirx.BufferStore) or not hasattr(store.value, "source"):
-            raise Leave("it does more than copy numbers")
+            raise Leave("the function does more than copy numbers")
         grid = np.ogrid[tuple(slice(int(loop.min), int(loop.min + loop.extent)) for loop in loops)]
         values: Values = dict(zip((loop.loop_var for loop in loops), grid, strict=True))
         axes = zip(nest.block.iter_vars, nest.iter_values, strict=True)
@@ -57,7 +57,7 @@ def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
         is_active = _value(nest.predicate, values, arrays)
         numbers = _value(store.value, values, arrays)
         if is_active is not True and not np.all(is_active):
-            raise Leave("some of its iterations do nothing")
+            raise Leave("some iterations of the function store nothing")
         outputs[store.buffer][tuple(np.broadcast_arrays(*indices))] = numbers
     return list(outputs.values())
 
@@ -80,7 +80,7 @@ def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
     if source is not None and source in arrays:
         indices = [_value(index, values, arrays) for index in expr.indices]
         return arrays[source][tuple(np.broadcast_arrays(*indices))]
-    raise Leave("it does more than copy numbers")
+    raise Leave("the function does more than copy numbers")
 
 
 # More numbers than this are copied faster by compiled code.
@@ -96,9 +96,9 @@ class FoldConstantCopies(Pass[list[Any]]):
     def check(self, call: Any, g: Graph) -> list[Any]:
         arguments = list(call.args[1].fields)
         if not arguments or not all(map(g.is_constant, arguments)):
-            raise Leave("an argument is computed")
+            raise Leave("an argument of the function is computed")
         if sum(prod(sizes_of(argument)) for argument in arguments) > MOST_NUMBERS:
-            raise Leave("compiled code moves so many numbers faster")
+            raise Leave("the arguments are large: compiled code copies them faster")
         return run_copies(g.tensor_function(call), [g.array(argument) for argument in arguments])
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:

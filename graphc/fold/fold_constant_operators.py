@@ -47,11 +47,11 @@ class FoldConstantOperators(Pass[list[Any]]):
     def check(self, call: Any, g: Graph) -> list[Any]:
         values = [arg for arg in call.args if not isinstance(arg, relax.ShapeExpr)]
         if not all(g.is_constant(value) for value in values):
-            raise Leave("an argument is computed")
+            raise Leave("an argument of the operator is computed")
         if not {str(value.ty.dtype) for value in (*values, call)} <= set(_TYPES[_name(call)]):
-            raise Leave("numpy may round its type otherwise")
+            raise Leave("numpy may round values of this type differently from TVM")
         if not has_known_sizes(call):
-            raise Leave("its sizes are known only when it runs")
+            raise Leave("the sizes of the operator are known only at run time")
         return [g.array(value) for value in values]
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:

@@ -37,7 +37,7 @@ class CancelTransposes(Pass[Any]):
             chain.append(producer)
             transposes += operator_name(producer) == _TRANSPOSE
         if reshaped is None:
-            raise Leave("no transpose before it undoes it")
+            raise Leave("no earlier transpose cancels this one")
         return reshaped
 
     def rewrite(self, call: Any, facts: Any, g: Graph) -> Any:

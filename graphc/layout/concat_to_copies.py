@@ -204,16 +204,16 @@ class ConcatToCopies(Pass[Copies]):
     def check(self, call: Any, g: Graph) -> Copies:
         chain = followed_concat(call, g)
         if chain is None:
-            raise Leave("it does not join rows") if operator_name(call) == CONCAT else Leave
+            raise Leave("the concat does not join rows") if operator_name(call) == CONCAT else Leave
         readers = readers_of_result(g.variable, g)
         if not readers:
             raise Leave
         if any(reader is not None and operator_name(reader) in _FUSED for reader in readers):
-            raise Leave("TVM computes it where what follows reads it")
+            raise Leave("TVM fuses the concat into the operator that reads the result")
         sources = [_match_copy_source(part, g) for part in parts_of(chain.concat, g)]
         sizes = tuple(sizes_of(value)[-1] for value, _ in sources)
         if max(sizes) < self.lanes:
-            raise Leave("no part of it fills a vector")
+            raise Leave("no part of the concat fills a vector")
         # Concatenate the parts' scales and shifts per column, then apply those of the whole row.
         scales, shifts = (
             np.concatenate([np.resize(values, size) for values, size in zip(arrays, sizes, strict=True)])

@@ -153,10 +153,10 @@ class FoldChannelShuffles(Pass[Shuffled]):
     def check(self, call: Any, g: Graph) -> Shuffled:
         data = call.args[0]
         if not isinstance(data, relax.Var) or not CHANNELS + 1 < data.ty.ndim == call.ty.ndim:
-            raise Leave("it is of no image")
+            raise Leave("the input is not an image")
         source = trace_channel_origins(data, g)
         if not source.is_shuffled:
-            raise Leave("no shuffle is before it")
+            raise Leave("no channel shuffle computes the input")
         channel_origins = source.channels
         # Sort channels by variable, in order of first use, and by channel.
         rank: dict[Any, int] = {}
@@ -168,17 +168,17 @@ class FoldChannelShuffles(Pass[Shuffled]):
         )
         channels = [channel_origins[place] for place in order]
         if len(set(channel_origins)) < len(channel_origins) or len(merge_channel_runs(channels)) > MOST_RUNS:
-            raise Leave("its channels lie apart, or some of them twice")
+            raise Leave("the shuffled channels form too many runs, or some occur twice")
         if operator_name(call) not in _CONVOLUTIONS:
             if not all(g.is_constant(value) for value in call.args[1:]):
-                raise Leave("its other operand is computed")
+                raise Leave("the other operand is computed")
             return Shuffled(channels, order, sums=False)
         layouts = call.attrs.data_layout, call.attrs.kernel_layout
         if layouts != _CONVOLUTIONS[operator_name(call)] or not g.is_constant(call.args[1]):
-            raise Leave("its layout is not ONNX's, or its weights are computed")
+            raise Leave("the layout is not ONNX's, or the weights are computed")
         groups, outputs = int(call.attrs.groups), sizes_of(call)[CHANNELS]
         if groups > 1 and not groups == outputs == sizes_of(call.args[0])[CHANNELS]:
-            raise Leave("its groups sum over parts of the channels")
+            raise Leave("the convolution has groups that sum over parts of the channels")
         return Shuffled(channels, order, sums=groups == 1)
 
     def rewrite(self, call: Any, facts: Shuffled, g: Graph) -> Any:

@@ -111,7 +111,7 @@ class CopyChannelRuns(Pass[list[RowPart]]):
 
     def check(self, call: Any, g: Graph) -> list[RowPart]:
         if call.attrs.axis is None or not 0 < int(call.attrs.axis) % call.ty.ndim == call.ty.ndim - 1:
-            raise Leave("its axis is not the last of several")
+            raise Leave("the axis of the concat is not the last of several")
         runs = []
         for part in g.tuple_fields(call.args[0]):
             cut = g.producer(part, "relax.strided_slice")
@@ -121,10 +121,10 @@ class CopyChannelRuns(Pass[list[RowPart]]):
             source, first = cut.args[0], int(cut.args[2].fields[0])
             runs.append(RowPart(source, sizes_of(part)[-1], range(sizes_of(source)[-1])[first:][0]))
         if all(run.columns == sizes_of(run.source)[-1] for run in runs):
-            raise Leave("none of its parts is a slice of channels")
+            raise Leave("none of the parts of the concat is a slice of channels")
         readers = g.readers(g.variable)
         if not all(reader is not None and operator_name(reader) in _APART for reader in readers):
-            raise Leave("what reads it can be computed with it")
+            raise Leave("TVM can fuse the concat with the operators that read the result")
         return runs
 
     def rewrite(self, call: Any, facts: list[RowPart], g: Graph) -> Any:
@@ -145,7 +145,7 @@ class FuseLookups(Pass[list[RowPart]]):
         if operator_name(call) == _TAKE:
             return [_lookup(call, g)]
         if call.attrs.axis is None:
-            raise Leave("it joins all numbers of its parts")
+            raise Leave("the concat has no axis: all parts are flattened")
         rows, parts = _rows(call), []
         for part in g.tuple_fields(call.args[0]):
             value, is_read_once = part, g.has_one_reader(part)
@@ -158,7 +158,7 @@ class FuseLookups(Pass[list[RowPart]]):
                 with suppress(Leave):
                     parts[-1] = _lookup(lookup, g)
         if sum(part.numbers is not None for part in parts) < FEW:
-            raise Leave("it joins less than two look-ups")
+            raise Leave("the concat joins fewer than two look-ups")
         return parts
 
     def rewrite(self, call: Any, facts: list[RowPart], g: Graph) -> Any:
@@ -177,18 +177,18 @@ def _lookup(call: Any, g: Graph) -> RowPart:
     """Describe a `take` of table rows by indices that may be negative, else raise Leave."""
     table, index = call.args
     if call.attrs.axis != 0 or table.ty.ndim != 2 or index.ty.ndim == 0:
-        raise Leave("it takes no rows of a table")
+        raise Leave("the operator does not take rows of a table")
     # Indices from either end are x + rows if x < 0, else x.
     choice = g.producer(index, _WHERE)
     comparison = None if choice is None else g.producer(choice.args[0], "relax.less")
     addition = None if choice is None else g.producer(choice.args[1], "relax.add")
     if choice is None or comparison is None or addition is None:
-        raise Leave("its indices all count from the front")
+        raise Leave("the look-up does not handle negative indices")
     numbers = choice.args[2]
     for operation, number in ((comparison, 0), (addition, sizes_of(table)[0])):
         left, right = operation.args
         if not left.same_as(numbers) or not g.is_constant(right) or right.ty.ndim or g.array(right) != number:
-            raise Leave("its indices all count from the front")
+            raise Leave("the look-up does not handle negative indices")
     source, column = _match_index_column(numbers, g)
     return RowPart(table, sizes_of(table)[1], 0, source, column)
 

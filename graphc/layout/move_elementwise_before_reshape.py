@@ -26,15 +26,15 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
         """Return what the reshape reads, and the other operands in the shape before it."""
         view = g.producer(call.args[0], RESHAPE)
         if view is None or not has_known_sizes(view):
-            raise Leave("no reshape of known sizes is before it")
+            raise Leave("no reshape with known sizes computes the input")
         # The source axes that become the last axis: the last one, or groups and channels.
         sizes, last = sizes_of(view.args[0]), sizes_of(view)[-1:]
         ends = (sizes[-count:] for count in (1, 2))
         channels = next((end for end in ends if last == (prod(end),)), ())
         if not channels:
-            raise Leave("the reshape changes what a channel is")
+            raise Leave("the reshape does not keep or merge whole channels")
         if not _is_from_function(g, view.args[0]):
-            raise Leave("what is reshaped comes from no tensor function")
+            raise Leave("no tensor function computes the input of the reshape")
         return view.args[0], [_operand(g, operand, view, channels) for operand in call.args[1:]]
 
     def rewrite(self, call: Any, facts: tuple[Any, list[Any]], g: Graph) -> Any:
@@ -62,10 +62,10 @@ def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> An
         if all(sizes_of(left) == sizes_of(right) for left, right in reshapes):
             return operand_view.args[0]
     if not g.is_constant(operand):
-        raise Leave("its other operand is computed, and not reshaped alike")
+        raise Leave("the other operand is computed, and is not reshaped in the same way")
     values = g.array(operand)
     if values.ndim == 0:
         return operand
     if values.size != values.shape[-1] or values.size not in (1, prod(channels)):
-        raise Leave("its other operand is no vector of the last axis")
+        raise Leave("the other operand is neither a number nor a value per channel")
     return values.reshape(channels if values.size > 1 else (1,))

@@ -29,10 +29,10 @@ class ClipToMaxMin(Pass[Bound]):
     def check(self, call: Any, g: Graph) -> Bound:
         bound = BOUNDS.get(call.args[0].name_hint.rstrip("0123456789"))
         if bound is None:
-            raise Leave("it is neither a maximum nor a minimum")
+            raise Leave("the function is neither a maximum nor a minimum")
         values = call.args[1].fields
         if len(values) != 2 or values[1].ty.ndim != 0:
-            raise Leave("its bound is no single number")
+            raise Leave("the bound is not a single number")
         return bound
 
     def rewrite(self, call: Any, facts: Bound, g: Graph) -> Any:
@@ -81,24 +81,24 @@ class PrepareConvertLayout(Pass[Build]):
         data = call.args[0]
         if operator_name(call) == LEAKY:
             if float(call.attrs.alpha) > 1:
-                raise Leave("its slope is above one")
+                raise Leave("the slope of the LeakyRelu is above one")
             slope = relax.const(float(call.attrs.alpha), call.ty.dtype)
             return lambda: relax.op.maximum(data, relax.op.multiply(data, slope))
         if operator_name(call) in CONVOLUTIONS:
             source = g.producer(data, "relax.call_tir")
             if source is None or call.attrs.data_layout not in ("NCW", "NCHW"):
-                raise Leave("no tensor function is before it, or its layout is not ONNX's")
+                raise Leave("no tensor function computes the input, or the layout is not ONNX's")
             margins = zero_margins(g.tensor_function(source))
             if margins is None or any(margins[0][:2]) or any(margins[1][:2]):
-                raise Leave("what is before it does more than put zeros around images")
+                raise Leave("the function before the convolution does more than pad")
             zeros = [*margins[0][2:], *margins[1][2:]]
             padding = [own + extra for own, extra in zip(map(int, call.attrs.padding), zeros, strict=True)]
             return partial(copy_convolution, call, source.args[1].fields[0], call.args[1], padding=padding)
         operand = call.args[1]
         if not g.is_constant(operand):
-            raise Leave("its second operand is computed")
+            raise Leave("the second operand is computed")
         if call.ty.ndim != IMAGE_AXES or not 0 < operand.ty.ndim < IMAGE_AXES:
-            raise Leave("it is of no image, or its constant has all axes or none")
+            raise Leave("the input is not an image, or the constant is not per channel")
         values = g.array(operand)
         constant = g.constant(values.reshape((1,) * (IMAGE_AXES - values.ndim) + values.shape))
         operator = getattr(relax.op, call.op.name.removeprefix("relax."))

@@ -33,9 +33,9 @@ class TileTransposes(Pass[Permutation]):
         axes = permutation(call)
         across = axes.index(last)
         if across == last:
-            raise Leave("its last axis stays in place")
+            raise Leave("the transpose keeps the last axis in place")
         if sizes[across] % TILE or sizes[last] % TILE:
-            raise Leave(f"its axes are no whole tiles of {TILE}")
+            raise Leave(f"the sizes of the swapped axes are not multiples of {TILE}")
         return Permutation(axes, across)
 
     def rewrite(self, call: Any, facts: Permutation, g: Graph) -> Any:

@@ -49,11 +49,11 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
         if operator_name(call) == TRANSPOSE:
             product, axes = g.producer(call.args[0], PRODUCT), _axes(call)
             if product is None:
-                raise Leave("it transposes no product")
+                raise Leave("the transpose is not of a matrix product")
             if not axes:
-                raise Leave("it moves the last axis of a product")
+                raise Leave("the transpose moves the last axis of the product")
             if g.reader_count(call.args[0]) != 1:
-                raise Leave("others read the product, too")
+                raise Leave("other operators read the product, too")
             _reject_unfit(product)
             return _make_permuted_product(
                 product, [_factor(value, g) for value in product.args], axes, g.lanes
@@ -67,7 +67,7 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
         is_padded = permuted.product.padded != permuted.product.sizes
         pairs = zip(factors, call.args, strict=True)
         if not is_padded and all(factor.value.same_as(value) for factor, value in pairs):
-            raise Leave("its factors are not transposed, and its sizes can be tiled")
+            raise Leave("the factors are not transposed, and the sizes can be tiled")
         return permuted
 
     def rewrite(self, call: Any, facts: PermutedProduct, g: Graph) -> Any:
@@ -78,11 +78,11 @@ def _reject_unfit(product: Any) -> None:
     """Raise Leave unless both factors are computed, float32, and stacks of equal length."""
     left, right = product.args
     if not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
-        raise Leave("a factor is constant")
+        raise Leave("a factor of the product is constant")
     if not left.ty.dtype == right.ty.dtype == product.ty.dtype == "float32":
-        raise Leave("its factors are of other types")
+        raise Leave("the product or one of its factors is not float32")
     if not 3 <= left.ty.ndim == right.ty.ndim or sizes_of(left)[:-2] != sizes_of(right)[:-2]:
-        raise Leave("its factors are no stacks of equally many matrices")
+        raise Leave("the factors are not stacks of equally many matrices")
 
 
 def _axes(transpose: Any) -> list[int]:

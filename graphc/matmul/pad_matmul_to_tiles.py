@@ -121,12 +121,12 @@ class PadMatmulToTiles(Pass[Product]):
     def check(self, call: Any, g: Graph) -> Product:
         data, weights = call.args
         if not g.is_constant(weights):
-            raise Leave("its second factor is computed")
+            raise Leave("the second factor of the product is computed")
         if data.ty.ndim < 2:
-            raise Leave("its first factor is a vector")
+            raise Leave("the first factor of the product is a vector")
         *stack, _, outputs = sizes_of(weights)
         if stack and tuple(stack) != sizes_of(data)[:-2]:
-            raise Leave("its factors are stacks of other sizes")
+            raise Leave("the factors of the product are stacks of different sizes")
         *data_stack, rows, inputs = sizes_of(data)
         stack_sizes = {f"a{axis}": size for axis, size in enumerate(data_stack)}
         sizes = stack_sizes | {"i": rows, "j": outputs, "k": inputs}
@@ -140,9 +140,9 @@ class PadMatmulToTiles(Pass[Product]):
         )
         tiled = pad_to_tiles(product, g.lanes)
         if tiled == product:
-            raise Leave("its sizes can be tiled")
+            raise Leave("the sizes of the product can be tiled already")
         if stack and tiled.padded["j"] == outputs:
-            raise Leave("it is a stack whose columns fill vectors")
+            raise Leave("the product is a stack whose columns fill vectors")
         return tiled
 
     def rewrite(self, call: Any, facts: Product, g: Graph) -> Any:

@@ -14,7 +14,7 @@ from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from mallorn.graphc.core.graph_rewriting import sizes_of
 
 RESHAPE = "relax.reshape"
-NO_NORM = "it is no norm: no mean and deviation are before it"
+NO_NORM = "the division is not by the standard deviation of the data minus their mean"
 
 
 @dataclass(frozen=True)
@@ -34,27 +34,27 @@ class FindGroupNorms(Pass[GroupNorm]):
 
     def check(self, call: Any, g: Graph) -> GroupNorm:
         if call.ty.ndim <= 2 or int(call.ty.shape[1]) % g.lanes:
-            raise Leave("it is no image whose channels fill vectors")
+            raise Leave("the result is not an image whose channels fill vectors")
         if operator_name(call) == RESHAPE:
             value = call.args[0]  # skip multiplications by 1 and additions of 0
             for operator, unit in (("relax.add", 0), ("relax.multiply", 1)):
                 neutral = g.producer(value, operator)
                 if neutral is not None and g.is_constant(neutral.args[1]):
                     if np.any(g.array(neutral.args[1]) != unit):
-                        raise Leave("what it reshapes was scaled or shifted")
+                        raise Leave("the norm was scaled or shifted before the reshape")
                     value = neutral.args[0]
             normed = _normed(g, g.producer(value, "relax.divide"))
             source = g.producer(normed.data, RESHAPE)
             if source is None:
-                raise Leave("no reshape is before the norm")
+                raise Leave("no reshape computes the input of the norm")
             rows, sizes = sizes_of(source), sizes_of(call)
             is_grouped = sizes_of(source.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
             if not is_grouped or sizes[1] % rows[1]:
-                raise Leave("the rows of the norm are no groups of channels")
+                raise Leave("the rows of the norm are not groups of channels")
             return GroupNorm(source.args[0], rows[1], normed.epsilon)
         normed = _normed(g, call)
         if g.producer(normed.data, RESHAPE) is not None:
-            raise Leave("it norms what was reshaped")
+            raise Leave("the data of the norm was reshaped before")
         return normed
 
     def rewrite(self, call: Any, facts: GroupNorm, g: Graph) -> Any:

@@ -155,15 +155,15 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
         """Return the image, or None for a channels-first one, normed by plain operators."""
         attrs, last = call.attrs, call.ty.ndim - 1
         if not attrs.center or not attrs.scale:
-            raise Leave("it has no gains, or no offsets")
+            raise Leave("the norm has no gains, or no offsets")
         channel = int(attrs.channel_axis) % call.ty.ndim
         axes = sorted(int(axis) % call.ty.ndim for axis in attrs.axes)
         if channel == 1 and axes == list(range(2, last + 1)):
             return None
         if channel != last or axes != list(range(1, last)):
-            raise Leave("it norms other axes than places of an image")
+            raise Leave("the norm is over other axes than an image's height and width")
         if int(call.ty.shape[last]) % g.lanes:
-            raise Leave("its channels fill no vectors")
+            raise Leave("the channels do not fill vectors of")
         sizes, groups = sizes_of(call), int(call.attrs.num_groups)
         pixels, channels = prod(sizes[1:-1]), sizes[-1]
         part = largest_factor(pixels, PART)

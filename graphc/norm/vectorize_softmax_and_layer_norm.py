@@ -111,14 +111,14 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
         normed = operator_name(call) == LAYER_NORM
         axes = call.attrs.axes if normed else [call.attrs.axis]
         if not last or [int(axis) % (last + 1) for axis in axes] != [last]:
-            raise Leave("it is not along the last axis of rows")
+            raise Leave("the softmax or norm is not along the last axis of rows")
         # Use two or four narrow vectors at once, so that sums need not wait; 0 if none fits.
         widths = (LANES >> shift for shift in range(4))
         width = next((width for width in widths if width >= g.lanes and size % width == 0), 0)
         if normed and (not call.attrs.center or not call.attrs.scale):
-            raise Leave("it has no gains or offsets")
+            raise Leave("the norm has no gains, or no offsets")
         if (normed and not width) or 2 * size < g.lanes:
-            raise Leave(f"its rows fill no vectors of {g.lanes}")
+            raise Leave(f"the rows are short, or do not split into vectors of {g.lanes}")
         return Row(width or g.lanes, size % (width or g.lanes))
 
     def rewrite(self, call: Any, facts: Row, g: Graph) -> Any:

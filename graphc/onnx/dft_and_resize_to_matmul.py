@@ -25,7 +25,7 @@ def replace_dft(form: NodeRewriter) -> None:
         axis_input = form.value(2)
         axis = None if axis_input is None else int(np.ravel(axis_input)[0])
     if sizes is None or axis is None or (length is None and form.has_input(1)):
-        raise ValueError("the sizes of its DFT are not constant")
+        raise ValueError("the input sizes, length or axis of the DFT are not constant")
     axis, parts = axis % len(sizes), sizes[-1]
     _check_matrix_size(
         form, (sizes[axis] * parts, 2 * (sizes[axis] if length is None else int(np.ravel(length)[0])))
@@ -50,9 +50,9 @@ def replace_stft(form: NodeRewriter) -> None:
     if length is None and window is not None:
         length = len(window)
     if sizes is None or step is None or length is None or (window is None and form.has_input(2)):
-        raise ValueError("the frames of its STFT are not constant")
+        raise ValueError("the sizes, step and window of the STFT must be constant")
     if len(sizes) != 3 or sizes[2] != 1:
-        raise ValueError("its STFT is of complex numbers")
+        raise ValueError("the input of the STFT is complex; only real input is supported")
     frame = int(np.ravel(length)[0])
     _check_matrix_size(form, (frame, 2 * frame))
     basis = np.eye(frame, dtype="float32")[:, :, None]
@@ -69,9 +69,7 @@ def replace_stft(form: NodeRewriter) -> None:
 
 def _check_matrix_size(form: NodeRewriter, shape: tuple[int, int]) -> None:
     if 4 * prod(shape) > LARGEST_BYTES:
-        raise ValueError(
-            f"its {form.node.op_type} of {shape[0]} numbers is too long for a product: leave it to the caller"
-        )
+        raise ValueError(f"the {form.node.op_type} of {shape[0]} numbers is too long: compute that outside")
 
 
 # Coordinate modes that TVM computes like ONNX.
@@ -87,11 +85,11 @@ def resize(form: NodeRewriter) -> None:
     if sizes is None or form.input_element_type(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
         return
     if form.attribute("keep_aspect_ratio_policy", b"stretch") != b"stretch":
-        raise ValueError("its Resize keeps the aspect ratio: export it with sizes alone")
+        raise ValueError("the Resize needs keep_aspect_ratio_policy=stretch")
     scales, target_sizes = form.value(2), form.value(3)
     wanted_sizes = scales if scales is not None and scales.size else target_sizes
     if wanted_sizes is None or form.attribute("coordinate_transformation_mode", b"") == b"tf_crop_and_resize":
-        raise ValueError("the sizes of its Resize are not constant, or it crops")
+        raise ValueError("the sizes of the Resize are not constant, or the Resize crops (tf_crop_and_resize)")
     axes = [axis % len(sizes) for axis in form.attribute("axes", range(len(sizes)))]
     data, uses_scales = form.node.input[0], wanted_sizes.dtype.kind == "f"
     for target, axis in zip(wanted_sizes, axes, strict=True):

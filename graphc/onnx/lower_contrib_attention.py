@@ -16,16 +16,16 @@ def grouped_query_attention(form: NodeRewriter) -> None:
     """Lower GroupQueryAttention. Raises ValueError for forms such as attention sinks."""
     heads, groups = form.attribute("num_heads", 0), form.attribute("kv_num_heads", 0)
     unsupported = {
-        "a bias of its scores": form.has_input(10),
-        "a sink": form.has_input(11) or bool(form.attribute("smooth_softmax", 0)),
+        "a bias of the scores": form.has_input(10),
+        "an attention sink": form.has_input(11) or bool(form.attribute("smooth_softmax", 0)),
         "quantised caches": form.attribute("kv_cache_bit_width", 0) not in (0, 32),
-        "scores as a result": bool(form.attribute("qk_output", 0)) or form.has_output(3),
+        "the scores as an output": bool(form.attribute("qk_output", 0)) or form.has_output(3),
         "no caches": not (
             form.has_input(3) and form.has_input(4) and form.has_output(1) and form.has_output(2)
         ),
     }
     if features := [feature for feature, is_used in unsupported.items() if is_used]:
-        raise ValueError(f"its GroupQueryAttention has {features[0]}")
+        raise ValueError(f"the GroupQueryAttention has {features[0]}")
 
     # Queries, keys and values as [batch, heads, rows, numbers], from 1 or 3 inputs.
     if form.has_input(1):
@@ -110,7 +110,7 @@ def _rotate(form: NodeRewriter, data: str, positions: str) -> str:
     """Append a rotary embedding: nodes that rotate pairs in each head by their position."""
     angles, (cos, sin) = form.sizes(7), form.node.input[7:9]
     if angles is None:
-        raise ValueError("the angles of its GroupQueryAttention are not constant")
+        raise ValueError("the angles of the GroupQueryAttention are not constant")
     positions = form.node.input[9] if form.has_input(9) else positions
     cos, sin = (
         form.write("Unsqueeze", form.write("Gather", table, positions), form.integers(1))
@@ -149,9 +149,9 @@ def multihead_attention(form: NodeRewriter) -> None:
         form,
         mask_at=4,
         unsupported={
-            "queries, keys and values in one": not (form.has_input(1) and form.has_input(2)),
-            "caches that are longer than what is in them": form.has_input(8) or form.has_input(9),
-            "scores as a result": form.has_output(3),
+            "queries, keys and values in one tensor": not (form.has_input(1) and form.has_input(2)),
+            "caches that are longer than their content": form.has_input(8) or form.has_input(9),
+            "the scores as an output": form.has_output(3),
         },
     )
     parts = list(form.node.input[:3])
@@ -186,7 +186,7 @@ def packed_attention(form: NodeRewriter) -> None:
         mask_at=3,
         unsupported={
             "rotations": bool(form.attribute("do_rotary", 0)),
-            "caches that are longer than what is in them": form.has_input(6),
+            "caches that are longer than their content": form.has_input(6),
         },
     )
     projected = form.write("MatMul", *form.node.input[:2])
@@ -245,10 +245,10 @@ def _refuse_if(form: NodeRewriter, mask_at: int, unsupported: Mapping[str, bool]
     unsupported = {
         **unsupported,
         "inputs of unknown sizes": data is None or mask is None,
-        "a mask that is none of lengths, of places, or of places for each row": is_odd,
+        "a mask that is not of lengths, of positions, or of positions for each row": is_odd,
     }
     if features := [feature for feature, is_used in unsupported.items() if is_used]:
-        raise ValueError(f"its {form.node.op_type} has {features[0]}")
+        raise ValueError(f"the {form.node.op_type} has {features[0]}")
 
 
 def _split_heads(form: NodeRewriter, data: str) -> str:

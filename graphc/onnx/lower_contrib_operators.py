@@ -13,9 +13,9 @@ from mallorn.graphc.onnx.node_rewriter import NodeRewriter
 def rms_norm(form: NodeRewriter) -> None:
     """Lower an RMS norm of the last axis. Raises ValueError for other axes or training."""
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
-        raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
+        raise ValueError("the SimplifiedLayerNormalization is not over the last axis")
     if form.has_output(1):
-        raise ValueError("its SimplifiedLayerNormalization gives what training needs")
+        raise ValueError("SimplifiedLayerNormalization has outputs for training")
     write_rms_norm(form, form.node.input[0], form.node.input[1])
 
 
@@ -23,7 +23,7 @@ def skip_rms_norm(form: NodeRewriter) -> None:
     """Lower SkipSimplifiedLayerNormalization. Raises ValueError for its training outputs."""
     data, skip, scale, *bias = form.node.input
     if form.has_output(1) or form.has_output(2):
-        raise ValueError("its SkipSimplifiedLayerNormalization gives what training needs")
+        raise ValueError("SkipSimplifiedLayerNormalization has outputs for training")
     if bias and bias[0]:
         data = form.write("Add", data, bias[0])
     total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
@@ -34,7 +34,7 @@ def skip_norm(form: NodeRewriter) -> None:
     """Lower SkipLayerNormalization. Raises ValueError for its training outputs."""
     data, skip = form.node.input[:2]
     if form.has_output(1) or form.has_output(2):
-        raise ValueError("its SkipLayerNormalization gives what training needs")
+        raise ValueError("SkipLayerNormalization has outputs for training")
     if form.has_input(4):
         data = form.write("Add", data, form.node.input[4])
     total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
@@ -127,13 +127,13 @@ def _quick_gelu(form: NodeRewriter) -> None:
 def _lower_fused_matmul(form: NodeRewriter) -> None:
     """Lower FusedMatMul. Raises ValueError if it transposes batches or unknown shapes."""
     if form.attribute("transBatchA", 0) or form.attribute("transBatchB", 0):
-        raise ValueError("its FusedMatMul transposes batches")
+        raise ValueError("the FusedMatMul transposes batch axes (transBatchA, B)")
     factors = []
     for index, name in enumerate(form.node.input):
         sizes = form.sizes(index)
         if form.attribute(f"trans{'AB'[index]}", 0):
             if sizes is None:
-                raise ValueError("the sizes of its FusedMatMul are not known")
+                raise ValueError("the sizes of the FusedMatMul are not known")
             axes = list(range(len(sizes)))
             name = form.write("Transpose", name, perm=[*axes[:-2], axes[-1], axes[-2]])
         factors.append(name)

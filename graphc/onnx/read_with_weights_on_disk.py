@@ -122,12 +122,12 @@ def _resolve_data(tensor: TensorProto, file: Path) -> None:
         with suppress(OSError):  # the name cannot be a file's
             is_file = data_file.is_file()
     if not is_file:
-        raise Missing(f"{subject}, which is not beside the model")
+        raise Missing(f"{subject}, which is not in the same folder")
     offset, size = location.get("offset") or "0", _bytes_of(tensor)
     if size is None:
-        raise Missing(f"{subject}, and elements of its type share bytes")
+        raise Missing(f"{subject}, but elements of this type share bytes")
     if not PLACE.fullmatch(offset) or int(offset) + size > data_file.stat().st_size:
-        raise Missing(f"{subject}, which is too short for it")
+        raise Missing(f"{subject}, which is shorter than the tensor")
     _refer(tensor, data_file, int(offset), size)
     if size < HEAVY_BYTES:
         tensor.CopyFrom(numpy_helper.from_array(np.array(read_tensor(tensor)), tensor.name))

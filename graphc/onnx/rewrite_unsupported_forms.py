@@ -37,7 +37,7 @@ def space_to_depth(form: NodeRewriter) -> None:
     if form.attribute("mode", b"DCR") == b"DCR":
         return
     if sizes is None:
-        raise ValueError("the sizes of its SpaceToDepth are not constant")
+        raise ValueError("the sizes of the SpaceToDepth with mode=CRD are not constant")
     batch, channels, height, width = sizes
     split = [batch, channels, height // block, block, width // block, block]
     blocks = form.write("Reshape", form.node.input[0], form.integers(*split))
@@ -51,7 +51,7 @@ def reverse_sequences(form: NodeRewriter) -> None:
     sizes, lengths = form.sizes(0), form.value(1)
     time, batch = form.attribute("time_axis", 0), form.attribute("batch_axis", 1)
     if sizes is None or lengths is None:
-        raise ValueError("the lengths of its ReverseSequence are not constant")
+        raise ValueError("the lengths of the ReverseSequence are not constant")
     places = np.arange(sizes[time])
     rows = np.array([np.where(places < length, length - 1 - places, places) for length in np.ravel(lengths)])
     shape = [1] * len(sizes)
@@ -65,7 +65,7 @@ def lower_col2im(form: NodeRewriter) -> None:
     """Lower Col2Im to a transposed convolution. Raises ValueError for unknown sizes."""
     sizes, image, block = form.sizes(0), form.value(1), form.value(2)
     if sizes is None or image is None or block is None:
-        raise ValueError("the sizes of its Col2Im are not constant")
+        raise ValueError("the sizes of the Col2Im are not constant")
     axes, area = range(len(image)), int(np.prod(block))
     default = [1 for _ in axes]
     strides, dilations = form.attribute("strides", default), form.attribute("dilations", default)
@@ -132,14 +132,14 @@ def rewrite(model: ModelProto) -> ModelProto:
 
 def _require_inference_batch_norm(form: NodeRewriter) -> None:
     if form.attribute("training_mode", 0):
-        raise ValueError("its BatchNormalization is in training: export the model in evaluation mode")
+        raise ValueError("the BatchNormalization has training_mode=1: export for evaluation")
 
 
 def _dropout(form: NodeRewriter) -> None:
     has_training_input = len(form.node.input) > 2 and form.node.input[2]
     training = form.value(2)
     if has_training_input and (training is None or training.any()):
-        raise ValueError("its Dropout is in training: export the model in evaluation mode")
+        raise ValueError("the Dropout is in training mode: export for evaluation")
     if form.has_output(1):
         data, mask = form.node.input[0], form.node.output[1]
         form.write("Identity", data, name=form.node.output[0])
@@ -152,7 +152,7 @@ def _is_inf(form: NodeRewriter) -> None:
         return
     (data,), (result,) = form.node.input, form.node.output
     if not positive and not negative:
-        raise ValueError("its IsInf looks for neither side")
+        raise ValueError("the IsInf detects neither infinity: use the constant false")
     form.write("Equal", data, form.number(np.inf if positive else -np.inf), name=result)
 
 
@@ -207,7 +207,7 @@ def _one_hot(form: NodeRewriter) -> None:
     """Lower OneHot to comparisons with all indices; negative ones count from the end."""
     depth, sizes = form.value(1), form.sizes(0)
     if depth is None or sizes is None:
-        raise ValueError("the depth of its OneHot is not constant")
+        raise ValueError("the depth of the OneHot is not constant")
     count, axis = int(np.ravel(depth)[0]), form.attribute("axis", -1) % (len(sizes) + 1)
     shape = [1] * (len(sizes) + 1)
     shape[axis] = count
@@ -231,19 +231,19 @@ def _require_constant_nms_limits(form: NodeRewriter) -> None:
     """Raise ValueError unless NonMaxSuppression's limits are constant: TVM ignores others."""
     limits = [index for index, name in enumerate(form.node.input) if index > 1 and name]
     if any(form.value(index) is None for index in limits):
-        raise ValueError("the limits of its NonMaxSuppression are not constant")
+        raise ValueError("the limits of the NonMaxSuppression are not constant")
 
 
 def _require_average_roi_align(form: NodeRewriter) -> None:
     if form.attribute("mode", b"avg") != b"avg":
-        raise ValueError("its RoiAlign takes the largest number: export it with mode=avg")
+        raise ValueError("the RoiAlign has mode=max: export the model with mode=avg")
 
 
 def _lower_eye_like(form: NodeRewriter) -> None:
     """Lower EyeLike to a constant. Raises ValueError if its sizes are not constant."""
     sizes, kind = form.sizes(0), form.attribute("dtype", form.input_element_type(0) or TensorProto.FLOAT)
     if sizes is None:
-        raise ValueError("the sizes of its EyeLike are not constant")
+        raise ValueError("the sizes of the EyeLike are not constant")
     rows, columns = sizes
     eye = np.eye(rows, columns, form.attribute("k", 0), dtype=helper.tensor_dtype_to_np_dtype(kind))
     form.write("Identity", form.constant(eye), name=form.node.output[0])
@@ -284,7 +284,7 @@ def _cast_topk_integers(form: NodeRewriter) -> None:
     """Cast a TopK's integers to int64 if TVM cannot sort them. Raises ValueError for uint64."""
     kind, (values, *places) = form.input_element_type(0), form.node.output
     if kind == TensorProto.UINT64:
-        raise ValueError("TVM sorts no uint64, as its TopK does: cast to int64 before it")
+        raise ValueError("TVM cannot sort uint64: cast to int64 before the TopK")
     if kind in _UNSORTED:
         wide = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
         form.copy([wide, *form.node.input[1:]], [f"{wide}/largest", *places])

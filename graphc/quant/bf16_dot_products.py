@@ -58,7 +58,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
         """Rewrite the module. Raises Unsupported if the target lacks bfloat16 products."""
         target = tvm.target.Target.current()
         if target is None or not target_has_features("avx512bf16", target):
-            raise Unsupported("the target's processor has no products of bfloat16 (avx512bf16)")
+            raise Unsupported("the target's CPU has no avx512bf16 instructions")
         return super().apply(mod)
 
     def check(self, call: Any, g: Graph) -> RoundedProduct:
@@ -66,27 +66,27 @@ class Bf16DotProducts(Pass[RoundedProduct]):
         if operator_name(call) == "relax.matmul":
             padded_sums.check_weights(call, INSTRUCTION, g)
             if sizes_of(data)[-1] % PAIR:
-                raise Leave("its inputs are no pairs")
+                raise Leave("the number of inputs of the product is odd")
             # Stacks must be rounded already.
             if data.ty.dtype != NARROW or not weights.ty.ndim == data.ty.ndim == 3:
                 padded_sums.check_rows(call)
             return RoundedProduct(data, padded_sums.describe_row_product)
         if not is_channels_last(call):
-            raise Leave("its channels are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         groups, channels = int(call.attrs.groups), sizes_of(data)[-1]
         if 1 < groups == channels:
             # Depthwise: the instruction does not apply, but the data to read is halved.
             if weights.ty.dtype == NARROW:
-                raise Leave("its factors are rounded")
+                raise Leave("the factors of the convolution are bfloat16 already")
             return RoundedProduct(data, None)
         padded_sums.check_weights(call, INSTRUCTION, g)
         if any(int(number) != 1 for number in (*call.attrs.dilation, groups)):
-            raise Leave("it has dilation or groups")
+            raise Leave("the convolution has dilation or groups")
         if channels % PAIR == 0:
             return RoundedProduct(data, padded_sums.describe_channel_sums)
         transpose = g.producer(data, "relax.permute_dims")
         if transpose is None or permutation(transpose) != FROM_PLANES:
-            raise Leave("its channels are no pairs, and no planes")
+            raise Leave("the channels are odd, and not transposed from NCHW")
         return RoundedProduct(transpose.args[0], padded_sums.describe_channels_first_sums)
 
     def rewrite(self, call: Any, facts: RoundedProduct, g: Graph) -> Any:

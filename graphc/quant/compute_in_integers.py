@@ -50,12 +50,12 @@ def plan_quantize(call: Any, g: Graph) -> Build:
     data, scale, zero = call.args
     if all(map(g.is_constant, call.args)):  # encode float weights at compile time
         if str(call.ty.dtype) not in LIMITS:
-            raise Leave(f"it encodes as {call.ty.dtype}")
+            raise Leave(f"the quantised type is {call.ty.dtype}")
         return partial(_encoded_weights, call, g)
     if not all(g.is_constant(value) and value.ty.ndim == 0 for value in (scale, zero)):
-        raise Leave("its scale or zero point is computed, or not the same for all")
+        raise Leave("the scale or zero point is computed, or is not a single number")
     if call.ty.dtype not in BYTES:
-        raise Leave(f"it encodes as {call.ty.dtype}, which are no bytes")
+        raise Leave(f"the quantised type is {call.ty.dtype}, not int8 or uint8")
     has_sign = call.ty.dtype == "int8"
     shifted_zero = np.array(int(g.array(zero)) + (OFFSET if has_sign else 0), "uint8")
     quantized = quantized_value(data, g)
@@ -67,7 +67,7 @@ def plan_quantize(call: Any, g: Graph) -> Build:
         if is_same_code:
             return lambda: quantized.data
     if not has_sign:
-        raise Leave("it has no sign")
+        raise Leave("the quantised type is uint8 already")
     return lambda: shift_to_signed(
         relax.op.quantize(data, scale, relax.const(shifted_zero), axis=0, out_dtype="uint8")
     )
@@ -88,7 +88,7 @@ def plan_dequantize(call: Any, g: Graph) -> Build:
     if bytes_ is None:
         raise Leave
     if zero.ty.ndim or not g.is_constant(zero):
-        raise Leave("its zero point is computed, or not the same for all")
+        raise Leave("the zero point is computed, or is not a single number")
     shifted_zero = np.array(int(g.array(zero)) + OFFSET, "uint8")
     dtype = str(call.ty.dtype)
     return lambda: relax.op.dequantize(bytes_, scale, relax.const(shifted_zero), axis=0, out_dtype=dtype)
@@ -127,13 +127,13 @@ def plan_data_movement(call: Any, g: Graph) -> Build:
         raise Leave
     if quantized.is_constant:
         if call.op.name != "relax.permute_dims":
-            raise Leave("it moves constants")
+            raise Leave("the operator moves a constant and is not a transpose")
         axes = permutation(call)
         weights = relax.const(np.ascontiguousarray(quantized.data.value.numpy().transpose(axes)))
         axis = axes.index(quantized.axis % len(axes))
         return QuantizedValue(weights, quantized.scale, quantized.zero, axis).decode
     if not quantized.has_one_scale:
-        raise Leave("its numbers have more than one scale")
+        raise Leave("the input has more than one scale")
     return lambda: QuantizedValue(_with(call, quantized.data), quantized.scale, quantized.zero, 0).decode()
 
 
@@ -143,7 +143,7 @@ def plan_relu(call: Any, g: Graph) -> Build:
     if quantized is None:
         raise Leave
     if quantized.is_constant or not quantized.has_one_scale or quantized.dtype not in LIMITS:
-        raise Leave("it limits no bytes of one scale")
+        raise Leave("the input of the clip is not quantised data with one scale")
 
     def build() -> Any:
         data = quantized.data
@@ -164,7 +164,7 @@ def plan_concat(call: Any, g: Graph) -> Build:
     if not decoded:
         raise Leave
     if len(decoded) < len(parts) or not all(map(decoded[0].has_same_code, decoded)):
-        raise Leave("its parts have different scales, or are no bytes")
+        raise Leave("the parts of the concat have different scales, or are not quantised")
 
     def build() -> Any:
         data = relax.op.concat([value.data for value in decoded], axis=call.attrs.axis)
@@ -218,23 +218,23 @@ def plan_product(call: Any, g: Graph) -> Build:
     """
     data, weights = (quantized_value(arg, g) for arg in call.args)
     if data is None or weights is None:
-        raise Leave("one of its factors is no decoded bytes")
+        raise Leave("a factor is not dequantised data")
     if not has_known_sizes(call):
-        raise Leave("its sizes are known only when it runs")
+        raise Leave("the sizes of the operator are known only at run time")
     are_bytes = weights.dtype in BYTES and data.dtype in BYTES and call.ty.dtype == "float32"
     if not weights.is_constant or not are_bytes:
-        raise Leave("its weights are computed, or its numbers are no bytes")
+        raise Leave("the weights are computed, or a factor does not fit into 8 bits")
     zero = weights.zero.astype("int32")
     if zero.ndim:
         zero = zero.reshape([-1 if dim == weights.axis else 1 for dim in range(weights.data.ty.ndim)])
     weight_bytes = weights.data.value.numpy().astype("int32") - zero
     if weight_bytes.min(initial=0) < -OFFSET or weight_bytes.max(initial=0) >= OFFSET:
-        raise Leave("its weights are computed, or its numbers are no bytes")
+        raise Leave("the weights are computed, or a factor does not fit into 8 bits")
     weight_bytes = weight_bytes.astype("int8")
     is_convolution = call.op.name == "relax.nn.conv2d"
     has_scale_per_output = weights.axis % weight_bytes.ndim == (0 if is_convolution else 1)
     if not data.has_one_scale or not (weights.has_one_scale or has_scale_per_output):
-        raise Leave("its scales lie along an axis that it sums up")
+        raise Leave("the scales vary along an axis that the operator sums over")
     if is_convolution:
         attrs, (outputs, inputs, *_) = call.attrs, weight_bytes.shape
         is_onnx = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
@@ -246,7 +246,7 @@ def plan_product(call: Any, g: Graph) -> Build:
         is_matrix = weight_bytes.ndim == 2 and call.args[0].ty.ndim >= 2
         fits = is_matrix and _fills_vectors(weight_bytes.shape[1])
     if not fits:
-        raise Leave("its sizes fit neither the instruction nor vectors")
+        raise Leave("the sizes fit neither the instruction nor vectors")
     scale = (data.scale * weights.scale).astype("float32")
     scale = scale.reshape(1, -1, 1, 1) if is_convolution and scale.ndim else scale
     return IntegerProduct(call, data, weight_bytes, scale).build_scaled_sums

@@ -163,12 +163,12 @@ class FuseRequantize(Pass[Rounded]):
         chain = g.chain(call.args[0], _ENCODING)
         names = tuple(map(operator_name, chain.calls))
         if chain.source is None or operator_name(chain.source) != "relax.round":
-            raise Leave("it rounds nothing")
+            raise Leave("no rounding computes the input")
         if names not in (_ENCODING, _ENCODING[1:]) or chain.calls[-1].ty.dtype != "int32":
-            raise Leave("what it rounds is not kept within limits")
+            raise Leave("the rounded value is not clipped to the limits of the type")
         numbers: list[Any] = [constant_along_last_axis(link.args[1]) for link in chain.calls[:-1]]
         if any(number is None or number.ndim for number in numbers):
-            raise Leave("its zero point or limits are no single numbers")
+            raise Leave("the zero point or the limits are not single numbers")
         *zeros, low, high = map(float, numbers)
         zero = sum(zeros)
 
@@ -183,7 +183,7 @@ class FuseRequantize(Pass[Rounded]):
             linear = sums.sum_ending_in(value, sizes).times(factor) + Linear((), linear.constant)
         total = linear + Linear((), np.float64(zero))
         if not total.is_of_sizes(sizes):
-            raise Leave("what it sums up has other sizes")
+            raise Leave("the summands have other sizes than the sum")
         return Rounded(total, low, high)
 
     def rewrite(self, call: Any, facts: Rounded, g: Graph) -> Any:
@@ -228,14 +228,14 @@ class FuseDequantize(Pass[Linear]):
             for value, _ in linear.terms
         )
         if linear is None or not is_quantized:
-            raise Leave("it sums up no bytes, and no products of bytes")
+            raise Leave("a summand is neither quantised nor a product of such data")
         if not linear.is_of_sizes(sizes_of(call)):
-            raise Leave("what it sums up has other sizes")
+            raise Leave("the summands have other sizes than the sum")
         # The sum's only reader may continue it and be rewritten itself.
         reader = g.only_reader(g.variable, *ARITHMETIC)
         total = LinearSums(g).match_sum(reader) if reader is not None and has_known_sizes(reader) else None
         if total is not None and g.variable in total.inner_values and total.is_of_sizes(sizes_of(reader)):
-            raise Leave("it is part of a sum that is rewritten as a whole")
+            raise Leave("the sum is part of a larger sum, which is rewritten as a whole")
         return linear
 
     def rewrite(self, call: Any, facts: Linear, g: Graph) -> Any:

@@ -32,18 +32,18 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
 
     def check(self, call: Any, g: Graph) -> DepthwiseBytes:
         if not pad_conv_to_vectors.is_supported(call):
-            raise Leave("its channels are not last, or its weights are computed")
+            raise Leave("the channels are not last, or the weights are computed")
         channels = sizes_of(call)[-1]
         if not int(call.attrs.groups) == channels == sizes_of(call.args[0])[-1]:
-            raise Leave("it is not depthwise")
+            raise Leave("the convolution is not depthwise")
         if (width := gcd(channels, g.lanes)) < NARROWEST:
-            raise Leave(f"its channels fill no vectors of {NARROWEST}")
+            raise Leave(f"the channels do not fill vectors of {NARROWEST}")
         data, zero = g.producer(call.args[0], "relax.astype"), np.zeros(())
         offset = None if data is None else g.producer(data.args[0], "relax.subtract")
         if offset is not None and g.is_constant(offset.args[1]) and offset.args[1].ty.ndim == 0:
             data, zero = g.producer(offset.args[0], "relax.astype"), g.array(offset.args[1])
         if data is None or data.args[0].ty.dtype not in BYTES:
-            raise Leave("its data is no bytes")
+            raise Leave("the data is not int8 or uint8")
         return DepthwiseBytes(data.args[0], zero, width)
 
     def rewrite(self, call: Any, facts: DepthwiseBytes, g: Graph) -> Any:

@@ -68,11 +68,11 @@ class Int8DotProducts(Pass[ByteProduct]):
             padded_sums.check_rows(call)
         else:
             if not is_channels_last(call):
-                raise Leave("its channels are not last, or its weights are computed")
+                raise Leave("the channels are not last, or the weights are computed")
             if int(call.attrs.groups) != 1:
-                raise Leave("it has groups")
+                raise Leave("the convolution has groups")
             if sizes_of(call.args[0])[-1] % QUAD and int(call.attrs.dilation[1]) != 1:
-                raise Leave("its channels are no quads, and its window has gaps")
+                raise Leave("the channels are not a multiple of 4, and the convolution is dilated")
         padded_sums.check_weights(call, instruction, g)
 
         # The factors before casts, a transpose and a zero point.
@@ -85,14 +85,14 @@ class Int8DotProducts(Pass[ByteProduct]):
             data, zero = _strip_widening_casts(g, subtraction.args[0]), subtraction.args[1]
             zero = g.array(zero) if g.is_constant(zero) else zero
         if data.ty.dtype not in BYTES:
-            raise Leave("its data is no bytes")
+            raise Leave("the data is not int8 or uint8")
         weights = g.array(call.args[1])
         if weights.min() < -OFFSET or weights.max() >= OFFSET:
-            raise Leave("its weights are no bytes with a sign")
+            raise Leave("the weights do not fit into int8")
         axes = None if transpose is None else permutation(transpose)
         product = ByteProduct(instruction, data, zero, weights.astype("int8"), axes)
         if operator_name(call) != "relax.matmul" and not product.has_known_zero:
-            raise Leave("its zero point is computed")
+            raise Leave("the zero point is computed")
         return product
 
     def rewrite(self, call: Any, facts: ByteProduct, g: Graph) -> Any:

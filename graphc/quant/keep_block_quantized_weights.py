@@ -17,8 +17,8 @@ from mallorn.graphc.quant.quantized_value import BYTES
 
 FEW = 16  # values that four bits can hold
 _SIGN = 128  # shift from signed to unsigned bytes
-_PLAIN = "its weights are not decoded from constant bytes"
-_UNEVEN = "its weights have scales that no blocks along one axis share"
+_PLAIN = "the weights are not dequantised from constant bytes"
+_UNEVEN = "the scales of the weights are not per block along one axis"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _with_common_shape(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuan
     places = np.broadcast_shapes((1,) * ndim, scale.shape, zero.shape)
     zeros = np.broadcast_to(zero, places).astype("float32") + sign
     if scale.dtype != np.float32 or (zeros != np.rint(zeros)).any() or zeros.min() < 0 or zeros.max() > 255:
-        raise Leave("its weights have scales that are not float32, or zero points that are no bytes")
+        raise Leave("scales are not float32, or zero points not from 0 to 255")
     axis = 0
     if ndim == 2:  # a matrix without blocks: each column, or each row, is one block
         axis = int(places[0] != 1)
@@ -127,14 +127,14 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
     def check(self, call: Any, g: Graph) -> KeptWeights:
         instruction = llvm_byte_dot_products.best_instruction()
         if instruction is None:
-            raise Leave("the target has no instruction for products of bytes")
+            raise Leave("the target has no instruction for 8-bit dot products")
         if operator_name(call) == "relax.matmul":
             return _product(call, instruction, g)
         if call.args[0].ty.ndim != 2 or call.attrs.axis is None or int(call.attrs.axis) % 2:
-            raise Leave("it looks up no rows of a table")
+            raise Leave("the operator does not look up rows of a table")
         weights = block_quantized_weights(call.args[0], g).narrowed
         if weights.axis == 0 and len(weights.scale) > 1:
-            raise Leave("its blocks lie across rows")
+            raise Leave("the blocks of the weights span several rows")
         return KeptWeights(weights, None)
 
     def rewrite(self, call: Any, facts: KeptWeights, g: Graph) -> Any:
@@ -178,23 +178,23 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
     """Return a matmul's weights as stored, and the product by blocks. Raises Leave."""
     data, matrix = call.args
     if not data.ty.dtype == matrix.ty.dtype == "float32":
-        raise Leave("its factors are no float32 numbers")
+        raise Leave("the factors are not float32")
     if not matrix.ty.ndim == 2 <= data.ty.ndim:
-        raise Leave("it multiplies no rows with a matrix")
+        raise Leave("the operator does not multiply rows with a matrix")
     if not is_worth_padding(int(call.ty.shape[-1]), instruction.lanes):
-        raise Leave("its outputs fill too little of a vector")
+        raise Leave("the outputs fill too small a part of a vector")
     if g.producer(data, "relax.dequantize") is not None:
-        raise Leave("its data is decoded from bytes, too")
+        raise Leave("the data is dequantised, too")
     weights = block_quantized_weights(matrix, g).narrowed
     if weights.axis:
-        raise Leave("its blocks lie along outputs")
+        raise Leave("the blocks of the weights lie along the outputs")
     inputs, outputs = weights.data.shape
     stored_blocks = len(weights.scale)
     stored_block = block = inputs // stored_blocks
     if stored_blocks == 1 or block > _LONGEST:
         block = min(_LONG, round_up_to_vectors(block, _STEP))
     if block % _STEP or (stored_blocks > 1 and stored_block % block):
-        raise Leave("its blocks have odd sizes")
+        raise Leave("the size of the blocks does not suit the instruction")
     first_zero = weights.zero.flat[0]
     product = BlockQuantizedMatmul(
         instruction,

@@ -51,15 +51,15 @@ def check_weights(call: Any, instruction: DotInstruction, g: Graph) -> None:
     """Raise Leave unless weights are constant and fill most of the last vector of outputs."""
     weights = call.args[1]
     if not g.is_constant(weights) or weights.ty.ndim < 2:
-        raise Leave("its weights are computed, or a vector")
+        raise Leave("the weights are computed, or a vector")
     if not is_worth_padding(int(call.ty.shape[-1]), instruction.lanes):
-        raise Leave("its outputs fill too little of a vector")
+        raise Leave("the outputs fill too small a part of a vector")
 
 
 def check_rows(call: Any) -> None:
     """Raise Leave unless the call multiplies rows by a single matrix."""
     if call.args[1].ty.ndim != 2 or call.args[0].ty.ndim < 2:
-        raise Leave("it multiplies no rows with a matrix")
+        raise Leave("the operator does not multiply rows with a matrix")
 
 
 def describe_row_product(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:

@@ -22,7 +22,7 @@ class QuantizeToArithmetic(Pass[None]):
         decodes = operator_name(call) == "relax.dequantize"
         real, integer = (call, call.args[0]) if decodes else (call.args[0], call)
         if real.ty.dtype != "float32" or (not decodes and str(integer.ty.dtype) not in LIMITS):
-            raise Leave(f"it makes {call.ty.dtype} of {call.args[0].ty.dtype}")
+            raise Leave(f"the operator converts {call.args[0].ty.dtype} to {call.ty.dtype}")
 
     def rewrite(self, call: Any, facts: None, g: Graph) -> Any:
         data, scale, zero = call.args

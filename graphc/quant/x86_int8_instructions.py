@@ -82,5 +82,5 @@ def required_instruction() -> DotInstruction:
     """Return the target's best instruction. Raises Leave if it has none."""
     instruction = best_instruction()
     if instruction is None:
-        raise Leave("the target has no instruction for products of bytes")
+        raise Leave("the target has no instruction for 8-bit dot products")
     return instruction

@@ -63,7 +63,7 @@ class _Both:
 
     def _merge_expression(self, left: Any, right: Any) -> Any:
         if type(left) is not type(right):
-            raise ValueError("the model computes something else if its caches have another length")
+            raise ValueError("the model computes with other operators if the dimension has another length")
         if isinstance(left, relax.Var):
             return self._new[left]
         if isinstance(left, relax.Call):
@@ -71,7 +71,7 @@ class _Both:
                 left.attrs, right.attrs
             )
             if not is_same_operator or len(left.args) != len(right.args):
-                raise ValueError("what it computes changes with the length of its caches")
+                raise ValueError("an operator changes with the length of the dimension")
             types = [self._merge_type(*pair) for pair in zip(left.ty_args, right.ty_args, strict=True)]
             return relax.Call(left.op, self._merge_expressions(left.args, right.args), left.attrs, types)
         if isinstance(left, relax.Tuple):
@@ -86,7 +86,7 @@ class _Both:
             return left if int(left) == int(right) else self._merge_size(left, right)
         if tvm_ffi.structural_equal(left, right):
             return left
-        raise ValueError("what it computes changes with the length of its caches")
+        raise ValueError("an operator changes with the length of the dimension")
 
     def _merge_expressions(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
         return [self._merge_expression(*pair) for pair in zip(left, right, strict=True)]
@@ -113,9 +113,7 @@ class _Both:
                 shape = self._merge_sizes(first.shape, second.shape)
                 value = _rule_of_constant(first, second, self._length)
                 if value is None:
-                    raise ValueError(
-                        "it has numbers that follow from the length of its caches, in no way that is known"
-                    )
+                    raise ValueError("a constant changes with the dimension by no known rule")
                 dtype = str(first.dtype)
                 return te.compute(shape, lambda *indices: value(indices).astype(dtype), name="follows")
 
@@ -126,7 +124,7 @@ class _Both:
 def _bindings(function: Any) -> list[Any]:
     blocks = function.body.blocks
     if any(not isinstance(b, relax.VarBinding) for block in blocks for b in block.bindings):
-        raise ValueError("its shapes are checked while it runs")
+        raise ValueError("the model checks shapes while running")
     return [binding for block in blocks for binding in block.bindings]
 
 
@@ -134,7 +132,7 @@ def _fit_line(first: int, second: int) -> tuple[int, int]:
     """Return a number's growth per unit of length, and its value at 0. Raises ValueError."""
     grows, remainder = divmod(second - first, LENGTHS[1] - LENGTHS[0])
     if remainder:
-        raise ValueError("it has sizes that do not grow evenly with the length of its caches")
+        raise ValueError("a size does not grow by a fixed step with the dimension")
     return grows, first - grows * LENGTHS[0]
 
 

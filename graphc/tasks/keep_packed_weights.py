@@ -21,9 +21,9 @@ class KeepPackedWeights(TensorFunctionPass[None]):
     def check(self, function: Any) -> None:
         annotations = [block.annotations for block in collect_nodes(function, SBlock)]
         if not any(a.get(RULE) in self.rules or a.get(OPERATOR) == BY_PART for a in annotations):
-            raise Leave("it neither multiplies weights in blocks or tiles nor joins parts")
+            raise Leave("the function has no weights in blocks or tiles, and joins no parts")
         if FREE not in (function.attrs or {}):
-            raise Leave("it has no weights that may be laid out anew")
+            raise Leave("the function has no weights whose layout may change")
 
     def rewrite(self, function: Any, facts: None) -> Any:
         return function.without_attr(FREE)

@@ -42,12 +42,12 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
     def check(self, function: Any) -> VectorRow:
         _, *blocks = collect_nodes(function.body, SBlock) or [None]
         if not blocks or not all(map(_is_elementwise, blocks)):
-            raise Leave("it is not element-wise along its rows, or names a rule")
+            raise Leave("the function is not element-wise along rows, or names a rule")
         row = int(blocks[-1].iter_vars[-1].dom.extent)
         if row % WIDEST == 0:
-            raise Leave("its rows fill TVM's vectors")
+            raise Leave("the rows of the function fill TVM's vectors")
         if not choose_vector_width(row, self.lanes):
-            raise Leave("its rows have no part of whole or half vectors")
+            raise Leave("the rows of the function do not split into whole or half vectors")
         return VectorRow(blocks[-1], choose_vector_width(row, self.lanes))
 
     def rewrite(self, function: Any, facts: VectorRow) -> Any:

@@ -41,10 +41,10 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
             block for block in blocks if any(axis.iter_type == IterVar.CommReduce for axis in block.iter_vars)
         ]
         if not reducing:
-            raise Leave("it reduces nothing")
+            raise Leave("the function has no reduction")
         values = [store.value for block in reducing for store in collect_nodes(block.body, BufferStore)]
         if any(isinstance(value, tvm.tirx.Add) and isinstance(value.b, Mul) for value in values):
-            raise Leave("it sums products")
+            raise Leave("the function sums products")
         # The contiguous axis must split into half vectors; TVM is better at prime lengths.
         widths = range(max(2, self.lanes // 2), VECTORS * self.lanes + 1)
         sizes = [int(block.iter_vars[contiguous_axis(block)].dom.extent) for block in reducing]
@@ -54,9 +54,9 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
             if any(size % width == 0 for width in widths)
         ]
         if not fitting:
-            raise Leave("no axis of it can be cut in vectors")
+            raise Leave("no axis of the function splits into vectors")
         if all(block.annotations.get(RULE) == FOLD for block in fitting):
-            raise Leave("it names the rule already")
+            raise Leave("the function names the schedule rule already")
         return fitting
 
     def rewrite(self, function: Any, facts: list[Any]) -> Any:

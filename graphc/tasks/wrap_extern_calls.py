@@ -16,7 +16,7 @@ class WrapExternCalls(TensorFunctionPass[None]):
     def check(self, function: Any) -> None:
         blocks = collect_nodes(function.body, SBlock)
         if not isinstance(function.body, SBlockRealize) or len(blocks) > 1:
-            raise Leave("it has blocks of its own")
+            raise Leave("the function has blocks already")
 
     def rewrite(self, function: Any, facts: None) -> Any:
         root = SBlock([], [], [], "root", function.body)

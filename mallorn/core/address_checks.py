@@ -19,7 +19,7 @@ def host_and_port(text: str) -> tuple[str, int]:
     """Split HOST:PORT. Raises InvalidRequest if the text has another form."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > LAST_PORT:
-        raise InvalidRequest(f"{text!r} is not HOST:PORT", hint="write an address as 127.0.0.1:9190")
+        raise InvalidRequest(f"{text!r} is not HOST:PORT", hint="write an address like 127.0.0.1:9190")
     return host, int(port)
 
 
@@ -43,7 +43,7 @@ def is_loopback(host: str) -> bool:
 
 
 class NotYours(Unavailable):
-    """The service at the usual address is another user's, and was not named."""
+    """The service at the default address belongs to another user; name its URL to use it."""
 
 
 def check_own_service(url: str) -> str:
@@ -54,7 +54,7 @@ def check_own_service(url: str) -> str:
     hint = (
         f"mallorn up --port 0   (or, with a key from its owner: export MALLORN_URL={url} MALLORN_API_KEY=KEY)"
     )
-    raise NotYours(f"the service at {url} is of {user_name(uid)}, not yours", hint=hint)
+    raise NotYours(f"the service at {url} belongs to {user_name(uid)}", hint=hint)
 
 
 Address = tuple[str, int]

@@ -24,16 +24,22 @@ def open_store(url: str) -> tuple[Any, str]:
         fs, path = url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
         hint = pip_install_command("fleet") if protocol == "s3" else "install it beside Mallorn"
-        raise MissingPackage(f"no artifacts at {protocol}:// from here: {error}", hint=hint) from None
+        raise MissingPackage(f"{protocol}:// cannot be reached from here: {error}", hint=hint) from None
     except ValueError as error:
         hint = "MALLORN_ARTIFACTS=/DIR, or s3://BUCKET/PREFIX"
-        raise InvalidRequest(f"no artifacts at {protocol}:// from here: {error}", hint=hint) from None
+        raise InvalidRequest(f"{protocol}:// cannot be reached from here: {error}", hint=hint) from None
     return fs, path
 
 
 def model_uri(artifacts: str, model_id: str) -> str:
     """Return the URI of an uploaded model; owners who upload the same bytes share it."""
     return f"{artifacts.rstrip('/')}/models/{model_id}"
+
+
+def parts_uri(artifacts: str, owner: str, model_id: str) -> str:
+    """Return the URI of the directory with the parts of an unfinished upload; `*` is a pattern."""
+    folder = "*" if owner == "*" else sha256(owner.encode()).hexdigest()
+    return f"{artifacts.rstrip('/')}/uploads/{folder}/{model_id}"
 
 
 def export_uri(artifacts: str, job_id: str, target_key: str) -> str:
@@ -44,6 +50,11 @@ def export_uri(artifacts: str, job_id: str, target_key: str) -> str:
 def job_exports_uri(uri: str) -> str:
     """Return the parent of an export's URI: the folder with all exports of the job."""
     return uri.rpartition("/")[0]
+
+
+def library_uri(uri: str, digest: str) -> str:
+    """Return the URI of the library with this SHA-256, beside the export with this URI."""
+    return f"{job_exports_uri(uri)}/libraries/{digest}.so"
 
 
 def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
@@ -80,7 +91,7 @@ def open_artifact(uri: str) -> Iterator[tuple[Any, str]]:
         except Exception:  # each fsspec backend raises its own error classes
             has_folder = False
         if has_folder:
-            hint = "mallorn tune MODEL   (uploads it again)"
+            hint = "mallorn tune MODEL   (uploads the model again)"
             raise NotFound(f"the artifact store has no {uri}", hint=hint) from error
         message = f"the artifact store has no folder {folder}; its disk may not be mounted"
         raise StoreAway(message, hint=f"ls {folder}; mount") from error

@@ -46,6 +46,7 @@ class OptionKwargs(TypedDict, total=False):
     contention: bool
     wait_for_quiet: bool
     private: bool
+    library: bool
     measurer: str
     recording: str
     simulated: SimulatedKwargs
@@ -95,6 +96,6 @@ def check_mode(options: JobOptions, trials: int | None = None, minutes: float | 
     for option, is_set in is_set_by_option.items():
         if is_set:
             raise InvalidRequest(
-                f"{option} is for jobs that measure candidates, and {options.mode} measures none",
-                hint="mallorn tune MODEL --mode search   (or leave one of both out)",
+                f"{option} is for jobs that measure candidates, and --mode {options.mode} measures none",
+                hint="mallorn tune MODEL --mode search   (or leave one of the two out)",
             )

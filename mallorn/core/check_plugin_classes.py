@@ -28,7 +28,7 @@ def check_allowed_classes(options: JobOptions, plugins: Sequence[str]) -> None:
         if not {ANY, name, f"{module}:*"} & {*plugins, *installed}:
             names = ", ".join([*sorted(REGISTRY[seam]), *installed, *plugins])
             raise ClassRefused(
-                f"the {WORDS[seam]} {name} is none that the operator of this service allows",
+                f"the {WORDS[seam]} {name} is not allowed by the operator of this service",
                 hint=f"allowed: {names}   (an operator allows more with MALLORN_PLUGINS={name})",
             )
 
@@ -58,7 +58,7 @@ class Part(NamedTuple):
         return f"{WORDS.get(self.seam, self.seam)} {self.name}"
 
 
-HINT: Final = "mend it, start its workers again, and submit the model again: what was measured is reused"
+HINT: Final = "repair the class, restart the workers, and submit the model again: measurements are reused"
 
 
 @contextmanager

@@ -5,16 +5,34 @@ type, and `suggest` holds job options with which the same request may succeed.
 """
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any, ClassVar
 
 from mallorn.core.redaction import redact
 
 
+class ExitCode(IntEnum):
+    """Exit codes of the command line, by what a script can do next (docs/reference/errors.md)."""
+
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    KEY_NEEDED = 4
+    CONFLICT = 5
+    UNREACHABLE = 6
+    TIMED_OUT = 7
+    JOB_FAILED = 8
+    CHECK_FAILED = 9
+    INTERRUPTED = 130
+
+
 class MallornError(Exception):
-    """Something went wrong inside Mallorn."""
+    """An unexpected error occurred inside Mallorn."""
 
     status_code: ClassVar[int] = 500
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILED
     usual_hint: ClassVar[str] = ""
+    request_id: str = ""  # id of the request that failed, if a coordinator sent the error
 
     def __init__(
         self, message: str | None = None, *, hint: str = "", suggest: Mapping[str, object] | None = None
@@ -47,44 +65,50 @@ class InvalidRequest(MallornError):
     """The request cannot be carried out as written; change it and send it again."""
 
     status_code = 422
+    exit_code = ExitCode.USAGE
 
 
 class UnknownName(InvalidRequest):
-    """Nothing of this name is known here."""
+    """The name is not known here."""
 
 
 class ClassRefused(InvalidRequest):
-    """A job may not name this class: it is on no list, or not what its place asks for."""
+    """A job may not name this class: it is not allowed, or is of the wrong kind."""
 
 
 class Unauthorized(MallornError):
-    """An API key is needed; set MALLORN_API_KEY."""
+    """An API key is needed."""
 
     status_code = 401
+    exit_code = ExitCode.KEY_NEEDED
 
 
 class Forbidden(MallornError):
-    """This key does not allow that."""
+    """This API key does not allow the request."""
 
     status_code = 403
+    exit_code = ExitCode.KEY_NEEDED
 
 
 class NotFound(MallornError):
-    """There is no such thing here."""
+    """The named resource does not exist here."""
 
     status_code = 404
+    exit_code = ExitCode.NOT_FOUND
 
 
 class Conflict(MallornError):
-    """The thing is in a state that does not allow this."""
+    """The present state does not allow this request."""
 
     status_code = 409
+    exit_code = ExitCode.CONFLICT
 
 
 class TooLarge(MallornError):
     """The upload is larger than this server accepts."""
 
     status_code = 413
+    exit_code = ExitCode.CONFLICT
 
 
 class HeadTooLarge(MallornError):
@@ -94,15 +118,17 @@ class HeadTooLarge(MallornError):
 
 
 class TooSlow(MallornError):
-    """The request came in too slowly."""
+    """The request arrived too slowly."""
 
     status_code = 408
+    exit_code = ExitCode.TIMED_OUT
 
 
 class TooMany(MallornError):
-    """That is more than this owner may have at a time."""
+    """The request exceeds this owner's quota."""
 
     status_code = 429
+    exit_code = ExitCode.CONFLICT
 
     def __init__(self, message: str | None = None, *, retry_sec: int = 60, **details: Any) -> None:
         super().__init__(message, **details)
@@ -110,9 +136,10 @@ class TooMany(MallornError):
 
 
 class Unavailable(MallornError):
-    """A part that is needed does not answer; try again in a moment."""
+    """A process that the request needs does not answer; try again in a moment."""
 
     status_code = 503
+    exit_code = ExitCode.UNREACHABLE
 
 
 class StorageFull(MallornError):
@@ -123,7 +150,7 @@ class StorageFull(MallornError):
 
 
 class PluginFailed(MallornError):
-    """A part of a user's own, as a searcher or a cost model, did not work."""
+    """A user's own class, such as a searcher or a cost model, failed."""
 
     def __init__(self, message: str | None = None, *, seam: str = "", name: str = "", **details: Any) -> None:
         super().__init__(message, **details)
@@ -132,7 +159,9 @@ class PluginFailed(MallornError):
 
 
 class HostFault(Unavailable):
-    """This host lacks what every candidate needs; mend it, then resume the job."""
+    """This host lacks something that every candidate needs; repair it, then resume the job."""
+
+    exit_code = ExitCode.FAILED
 
 
 class CodeReplaced(Unavailable):
@@ -140,7 +169,7 @@ class CodeReplaced(Unavailable):
 
 
 class StoreAway(Unavailable):
-    """The artifact store does not answer; what needs it waits."""
+    """The artifact store does not answer; work that needs it waits."""
 
     usual_hint = "check MALLORN_ARTIFACTS, and that its disk is mounted or its server runs"
 
@@ -167,7 +196,20 @@ class MissingPackage(Unavailable):
     """A package that is needed for this is not installed here."""
 
     status_code = 501
+    exit_code = ExitCode.FAILED
 
 
 class NoDevice(Unavailable):
     """No device serves this target; start one with `mallorn device`, the job waits for it."""
+
+
+class JobFailed(MallornError):
+    """The job ended without a result."""
+
+    exit_code = ExitCode.JOB_FAILED
+
+
+class TimedOut(MallornError, TimeoutError):
+    """The job did not end within the time limit."""
+
+    exit_code = ExitCode.TIMED_OUT

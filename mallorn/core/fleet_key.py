@@ -22,7 +22,7 @@ class FleetKey:
             message = "the fleet's key is empty: MALLORN_RPC_KEY, or rpc.key in the data directory"
             raise InvalidRequest(message, hint=HINT)
         if any(len(key) < LEAST_CHARS for key in self._keys):
-            raise InvalidRequest(f"a fleet's key has at least {LEAST_CHARS} characters", hint=HINT)
+            raise InvalidRequest(f"the fleet's key must have at least {LEAST_CHARS} characters", hint=HINT)
 
     @property
     def text(self) -> str:

@@ -38,9 +38,9 @@ MOST_AXES: Final = 16
 
 def _check_ascending(bounds: list[int]) -> list[int]:
     if bounds[0] > bounds[1]:
-        raise ValueError("the least comes first, and the largest after it")
+        raise ValueError("the smallest size must come first: LOW..HIGH")
     if not bounds[1]:
-        raise ValueError("the largest is at least 1")
+        raise ValueError("the largest size must be at least 1")
     return bounds
 
 
@@ -150,6 +150,13 @@ class JobOptions(BaseModel):
             "measurements, and the cost models that learn from these."
         ),
     ] = False
+    library: Annotated[
+        bool,
+        Field(
+            description="Stores the compiled and checked model, a shared library, with the schedules. "
+            "Off: schedules alone."
+        ),
+    ] = True
     measurer: Annotated[
         Name,
         Field(
@@ -237,7 +244,7 @@ class JobOptions(BaseModel):
         return {"cache": "model", "beside": programs, "model": model}
 
 
-ONE_VERSION: Final = "bring all parts to one version: docs/runbook.md, Upgrade"
+ONE_VERSION: Final = "install one version everywhere: docs/runbook.md, Upgrade"
 
 
 class KeptOptions(JobOptions):
@@ -275,14 +282,14 @@ class KeptOptions(JobOptions):
         if self._unknown:
             names = ", ".join(self._unknown)
             raise UnknownName(
-                f"this job has an option that version {VERSION} does not know, {names}, and waits for a part "
-                "of a newer version",
+                f"version {VERSION} does not know these options of this job: {names}; the job waits for "
+                "a worker or coordinator of a newer version",
                 hint=ONE_VERSION,
             )
         if self._strange:
             names = ", ".join(self._strange)
             raise UnknownName(
-                f"this job has a value of another version for {names}, and waits for a part of that version",
+                f"version {VERSION} cannot read the job's {names}; the job waits for a newer version",
                 hint=ONE_VERSION,
             )
 

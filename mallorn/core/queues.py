@@ -84,7 +84,7 @@ def celery_settings(redis_url: str) -> dict[str, object]:
 def _broker(url: str) -> tuple[str, dict[str, object]]:
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
-        raise InvalidRequest(f"{parts.scheme or 'that'!r} is no protocol of a broker", hint=HINT)
+        raise InvalidRequest(f"{parts.scheme or 'that'!r} is not the protocol of a broker", hint=HINT)
     if parts.scheme != "sentinel":
         try:
             is_valid = all(urlsplit(part).port != 0 for part in url.split(";"))
@@ -95,7 +95,7 @@ def _broker(url: str) -> tuple[str, dict[str, object]]:
         return url, {}
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     if "master_name" not in query:
-        raise InvalidRequest("the sentinels' URL lacks the name of what they watch", hint=HINT)
+        raise InvalidRequest("the sentinels' URL lacks the name of the primary that they watch", hint=HINT)
     login, separator, hosts = parts.netloc.rpartition("@")
     urls = [f"sentinel://{login}{separator}{host}{parts.path}" for host in hosts.split(",")]
     options: dict[str, object] = {"master_name": query["master_name"]}

@@ -142,7 +142,7 @@ def check_name(seam: str, name: str) -> None:
     """
     name_by_location = {location: registered for registered, location in REGISTRY[seam].items()}
     if name in name_by_location:
-        raise UnknownName(f"{name} has a name here", hint=f"known: {name_by_location[name]}")
+        raise UnknownName(f"{name} has a short name; use that", hint=f"known: {name_by_location[name]}")
     if name in REGISTRY[seam] or (
         seam in CONTRACTS and (_CLASS_PATH.fullmatch(name) or _find_entry_point(seam, name))
     ):
@@ -170,14 +170,14 @@ def _import_user_class(seam: str, name: str) -> Any:
         raise
     except BaseException as error:  # an imported module may raise anything, even SystemExit
         problem = f"cannot be imported: {type(error).__name__}: {error}"
-        hint = "put its module on the PYTHONPATH of every worker and of control, and start them again"
+        hint = "put the module on the PYTHONPATH of workers and control; restart these"
         raise PluginFailed(f"the {WORDS[seam]} {name} {problem}", hint=hint, seam=seam, name=name) from error
     contract = _load(CONTRACTS[seam])
     if not (isinstance(cls, type) and issubclass(cls, contract)):
         problem = f"is no {contract.__module__}.{contract.__name__}"
         raise ClassRefused(f"the {WORDS[seam]} {name} {problem}", hint="docs/tutorials/searcher.md")
     if methods := sorted(getattr(cls, "__abstractmethods__", ())):
-        problem = f"leaves part of its contract undone: {', '.join(methods)}"
+        problem = f"lacks methods of its contract: {', '.join(methods)}"
         raise ClassRefused(f"the {WORDS[seam]} {name} {problem}", hint="docs/tutorials/searcher.md")
     return cls
 

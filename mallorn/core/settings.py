@@ -115,7 +115,7 @@ class Settings(BaseSettings):
         "workers if only the coordinator has MALLORN_API_KEYS.",
     )
     keep_jobs_days: float = Field(
-        0.0, ge=0, description="Days from a job's end until it is deleted, as by `mallorn rm`; 0: never."
+        0.0, ge=0, description="Days from a job's end until it is deleted, as by `mallorn jobs rm`; 0: never."
     )
     keep_events_days: float = Field(
         0.0,
@@ -231,7 +231,7 @@ class Settings(BaseSettings):
         if not self.database_url:
             if "?" in str(self.data_dir):
                 raise ValueError(
-                    f"{self.data_dir} has a question mark, at which a database's URL ends the path"
+                    f"{self.data_dir} has a question mark, which would end the path in the database's URL"
                 )
             self.database_url = f"sqlite:///{self.data_dir / 'mallorn.db'}"
         if not self.artifacts:

@@ -33,7 +33,7 @@ def quote_untrusted(value: object) -> str:
 def check_storable(value: Any, depth: int = 0) -> None:
     """Raise ValueError if SQLite, Postgres or JSON cannot represent the value."""
     if depth > MAX_DEPTH:
-        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
+        raise ValueError(f"the JSON is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):
         if "\0" in value:
             raise ValueError("a text contains the character NUL")

@@ -141,7 +141,7 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
         raise InvalidTarget(f"unknown target key {unknown[0][:TOLD]!r}", hint=f"known keys: {keys}")
     kind: object = attrs.get("kind")
     if not isinstance(kind, str):
-        raise InvalidTarget("a target needs a kind", hint=_USE)
+        raise InvalidTarget("the target lacks `kind`", hint=_USE)
     if kind not in KINDS:
         message = f"unknown target kind {kind[:TOLD]!r}; known: {', '.join(sorted(KINDS))}"
         raise InvalidTarget(message, hint=_USE)
@@ -155,14 +155,14 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
         type_name, fits = _TYPES.get(TargetAttrs.__annotations__[name], _ANYTHING)
         if not fits(value_given):
             words = str(value_given)[:TOLD]
-            raise InvalidTarget(f"the target's {name} is no {type_name}: {words!r}", hint=_USE)
+            raise InvalidTarget(f"the target's {name} is not a {type_name}: {words!r}", hint=_USE)
     if kind == CUDA:
         given_names = attrs.keys()
         attrs = {**_GPU_LIMITS, **_attributes_of_tag(attrs.get("tag")), **attrs}
         attrs.pop("tag", None)
         if "arch" not in attrs:
             raise InvalidTarget(
-                "a CUDA target needs an architecture; `cuda` alone is for a machine with a GPU",
+                "a CUDA target needs an architecture; only a machine with a GPU knows `cuda` as a target",
                 hint=f"--target '{CUDA_EXAMPLE}'   or   mallorn check --target cuda",
             )
         if is_obsolete(attrs["arch"]) or not given_names >= _GPU_LIMITS.keys():

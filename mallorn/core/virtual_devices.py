@@ -29,7 +29,7 @@ def add_virtual_device(target: Target, measurer: str) -> Target:
         message = f"{measurer} replaces the target's device, but the target names {device!r}"
         raise InvalidTarget(message, hint=f"--target '{remove_virtual_device(target)}'")
     if measurer not in VIRTUAL_DEVICES and target.virtual_device:
-        raise InvalidTarget(f"the target's device {device!r} is virtual", hint=f"--option measurer={device}")
+        raise InvalidTarget(f"{device!r} is a measurer, not a device", hint=f"--option measurer={device}")
     return parse_target({**target.attrs, "device": measurer}) if measurer in VIRTUAL_DEVICES else target
 
 
@@ -42,16 +42,16 @@ def check_measurer_options(options: JobOptions) -> None:
     """Raise InvalidRequest if `replay` names no valid recording, or another measurer names one."""
     name = options.recording
     if options.measurer != "replay" and name:
-        raise InvalidRequest("only the measurer replay reads a recording", hint="--option measurer=replay")
+        raise InvalidRequest("`recording` needs the measurer replay", hint="--option measurer=replay")
     if options.measurer != "replay":
         return
     if not name:
         raise InvalidRequest(
-            "replay needs a recording to answer from: a file that `mallorn record` wrote",
+            "replay needs the option `recording`: a file of `mallorn record`",
             hint="--option measurer=replay --option recording=NAME.parquet   (below MALLORN_RECORDINGS)",
         )
     if len(name) > LONGEST_NAME or "::" in name or "://" in name or "\0" in name or ".." in name.split("/"):
-        message = "a recording is named by its place below MALLORN_RECORDINGS: no URL, no `..`"
+        message = "the option `recording` must be a path relative to MALLORN_RECORDINGS, without `..`"
         raise InvalidRequest(message, hint="--option recording=NAME.parquet")
 
 
@@ -63,7 +63,8 @@ def check_files(options: JobOptions, settings: Settings, asks_keys: bool) -> Non
 
 
 def file_settings(settings: Settings, is_private: bool) -> dict[str, str]:
-    """Return the variable that says which files jobs may read; on a private service, any by default."""
+    """Return the variable that says which files jobs may read; on a private service,
+    any by default."""
     return {"MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else "")}
 
 
@@ -78,7 +79,7 @@ def recording_place(options: JobOptions, recordings: str) -> str:
     if recordings == ANY_RECORDING:
         if name.startswith("/"):
             return name
-        message = f"workers read the recording, and {name!r} leads them nowhere"
+        message = f"workers read the recording, whose path must be absolute: {name!r}"
         raise InvalidRequest(message, hint=f"--option recording=$PWD/{name}")
     if not recordings:
         raise InvalidRequest(
@@ -86,6 +87,6 @@ def recording_place(options: JobOptions, recordings: str) -> str:
             hint="MALLORN_RECORDINGS=DIRECTORY for coordinator and workers, then --option recording=NAME",
         )
     if name.startswith("/"):
-        message = "a recording is named by its place below MALLORN_RECORDINGS, not by its absolute path"
+        message = "the option `recording` must be a path relative to MALLORN_RECORDINGS, not an absolute one"
         raise InvalidRequest(message, hint=f"--option recording={name.rpartition('/')[2]}")
     return f"{recordings.rstrip('/')}/{name}"

@@ -37,14 +37,13 @@ def verdict(judged: Verdict | None) -> Html | None:
 
 def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus], note: str = "") -> Html:
     """Return the HTML card of a job, for `_repr_html_`."""
-    untuned_us, tuned_us, finished_at = job.median_us("untuned"), job.median_us("tuned"), job.finished_at
+    tuned_us, finished_at = job.median_us("tuned"), job.finished_at
     figures: dict[str, Cell] = {
         "Trials": format_spent_trials(job),
         "Sum over tasks": format_latency(job.progress.estimated_us),
         "Headroom": describe_headroom(job) or None,
         "Whole model": None if tuned_us is None else format_latency(tuned_us),
         "Beside onnxruntime": str(compare_with_onnxruntime(job.finish_report.latency_us) or ""),
-        "Times faster than untuned": f"{untuned_us / tuned_us:.1f}" if untuned_us and tuned_us else None,
         "Failures": sum(job.progress.failures.values()) or None,
         "Took": None if finished_at is None else format_duration(finished_at - job.created_at),
         "Why": first_line(job.reason),
@@ -102,7 +101,7 @@ def watch(job: Card) -> None:
     Raises InvalidRequest outside a notebook.
     """
     if not in_notebook():
-        raise InvalidRequest("there is no notebook here to show the job in", hint="job.wait()")
+        raise InvalidRequest("the job can be shown only in a notebook", hint="job.wait()")
     from IPython.display import HTML, display
 
     handle = display(HTML(job._repr_html_()), display_id=True)

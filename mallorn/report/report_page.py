@@ -22,11 +22,11 @@ from mallorn.results.decision_summary import add_total_latencies, summarise
 from mallorn.wording.decision_log import ROUND_COLUMNS, SHARE_COLUMNS, log_rows, summary_lines, top_shares
 from mallorn.wording.describe_results import (
     ANSWER_COLUMNS,
-    ENGINE_COLUMNS,
     ENGINES,
     describe_stock_comparison,
     describe_unbuilt,
     describe_warnings,
+    engine_columns,
     latency_rows,
     task_columns,
 )
@@ -167,7 +167,7 @@ def render_engines(story: ReportData) -> Html | None:
     if report.conditions is not None:
         lines.append(report.disturbance_text or "the host was quiet while it was timed")
     notes = (el("p", line, class_="note") for line in lines)
-    latency_table = table(rows, ENGINE_COLUMNS) if rows else None
+    latency_table = table(rows, engine_columns(report.latency_us)) if rows else None
     return el("section", el("h2", "The whole model"), latency_table, notes)
 
 

@@ -22,7 +22,7 @@ MODEL, TASKS = "the whole model", "the sum over tasks"
 # Sums of medians whose ratio is below this do not show which job is faster.
 CLOSE: Final = 1.02
 # Reason why the two figures may rank jobs differently.
-APART: Final = "tasks are timed alone and find their data in the caches, in the model they often do not"
+APART: Final = "a task that is timed alone finds data in the caches, which it often does not inside the model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ DOING: Final[dict[str, str]] = {
     JobState.FINISHING: "measures the best again, checks what they compute, times the whole model",
 }
 # What a job without a search did.
-NOT_BUILT: Final = "zero-shot: from what is known, nothing was built or checked"
-NOT_TUNED: Final = "one-shot: from what is known, built and checked"
-PARTLY: Final = "one-shot: from what is known, not every task was checked"
+NOT_BUILT: Final = "zero-shot: schedules from stored data, neither built nor checked"
+NOT_TUNED: Final = "one-shot: schedules from stored data, built and checked"
+PARTLY: Final = "one-shot: schedules from stored data, not all of them checked"
 
 
 def judge_job(job: JobStatus) -> Verdict:

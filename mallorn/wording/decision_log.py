@@ -173,7 +173,7 @@ def summary_lines(summary: DecisionSummary) -> Iterator[str]:
         "times"
     )
     if untimed := len(summary.shares) - summary.tasks_timed:
-        yield f"no time:   {untimed} tasks count for nothing in the total"
+        yield f"no time:   {untimed} tasks are left out of the total"
     by_policy = ", ".join(f"{count} by {name}" for name, count in summary.rounds_by_policy.items() if name)
     yield f"policy:    {summary.policy or '-'}; rounds: {by_policy or 'none says'}"
     calibration = summary.forecasts

@@ -15,6 +15,7 @@ from mallorn.core.values.finish_report import (
     UnmeasuredSchedule,
 )
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
+from mallorn.results.speedup import RIVALS, TUNED, compare_with_rival, format_ratio
 from mallorn.wording.format_values import Column, format_duration, format_latency
 
 TASK_COLUMNS: Final = (
@@ -125,11 +126,11 @@ LEAST_SHARE: Final = 0.005  # smaller gains are within the noise and are shown a
 
 @dataclass(frozen=True, slots=True)
 class TimedEngine:
-    """The model's latency in an engine, and in TVM's default build to compare with."""
+    """The model's latency in an engine, and how many times as fast as the rival it is."""
 
     engine: str
     timing: ModelLatency
-    untuned: ModelLatency | None
+    times: str
 
 
 ENGINE_COLUMNS: Final = (
@@ -138,20 +139,31 @@ ENGINE_COLUMNS: Final = (
     Column[TimedEngine](
         "INTERVAL", lambda row: f"{format_latency(row.timing.low)} to {format_latency(row.timing.high)}"
     ),
-    Column[TimedEngine](
-        "TIMES FASTER", lambda row: f"{row.untuned.median / row.timing.median:.1f}" if row.untuned else ""
-    ),
 )
+
+
+def engine_columns(latencies: Mapping[str, ModelLatency | None]) -> Sequence[Column[TimedEngine]]:
+    """Return the columns of the engines' table; the last one names the rival, if any was timed."""
+    rival = next((name for name in RIVALS if latencies.get(name)), None)
+    if rival is None:
+        return ENGINE_COLUMNS
+    heading = "VS ONNXRUNTIME" if rival == "onnxruntime" else "VS DEFAULT BUILD"
+    return *ENGINE_COLUMNS, Column[TimedEngine](heading, lambda row: row.times)
 
 
 def latency_rows(latencies: Mapping[str, ModelLatency | None]) -> list[TimedEngine]:
     """Return one row for each engine that was timed."""
-    untuned = latencies.get("untuned")
-    return [
-        TimedEngine(title, timing, None if key == "untuned" else untuned)
-        for key, title in ENGINES.items()
-        if (timing := latencies.get(key))
-    ]
+    rival = next((latencies[name] for name in RIVALS if latencies.get(name)), None)
+    race = compare_with_rival(latencies)
+    rows = []
+    for key, title in ENGINES.items():
+        if timing := latencies.get(key):
+            ratio = None if rival is None else rival.median / timing.median
+            if race is not None and key == TUNED:
+                ratio = race.times  # as in the verdict, from bursts in pairs
+            times = "" if ratio is None else "1" if timing is rival else format_ratio(ratio)
+            rows.append(TimedEngine(title, timing, times))
+    return rows
 
 
 #: Columns on the whole model at one point of a range of shapes.
@@ -220,7 +232,7 @@ def describe_failures(progress: JobProgress) -> str:
 def describe_unbuilt(progress: JobProgress) -> str:
     """Return how many candidates were left unbuilt on purpose; empty if none."""
     count = progress.unbuilt_candidates
-    return f"{count} left unbuilt: they unroll too far" if count else ""
+    return f"{count} not built: their unrolled code is too large" if count else ""
 
 
 def describe_skipped_steps(report: FinishReport | None) -> list[str]:

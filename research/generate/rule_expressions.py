@@ -73,7 +73,7 @@ class Expression:
         except ZeroDivisionError:
             raise _wrong(self.text, "divides by zero") from None
         if abs(result) > LARGEST:
-            raise _wrong(self.text, "comes to a number that is too large")
+            raise _wrong(self.text, "gives a number that is too large")
         return result
 
     @property
@@ -94,7 +94,7 @@ def parse(text: str) -> Expression:
     while text[position:].strip():
         match = TOKEN.match(text, position)
         if match is None:
-            raise _wrong(text, f"has {text[position:].strip()[0]!r}, which means nothing here")
+            raise _wrong(text, f"has {text[position:].strip()[0]!r}, which an expression cannot contain")
         tokens.append(match.group().strip())
         position = match.end()
     parser = _Parser(text, tokens)
@@ -133,7 +133,7 @@ class _Parser:
             raise _wrong(self._text, f"has {token!r} where a number or a name belongs")
         if self.left and self.left[0] == "(":
             if token not in FUNCTIONS:
-                raise _wrong(self._text, f"calls {token}, which is none of {', '.join(FUNCTIONS)}")
+                raise _wrong(self._text, f"calls {token}, but the functions are {', '.join(FUNCTIONS)}")
             self._expect("(")
             first = self.parse_level(0)
             self._expect(",")

@@ -66,7 +66,7 @@ def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
     except ValueError as error:
         raise _wrong(path, f"it is no TOML: {error}") from None
     if rules.get("version") != VERSION:
-        raise _wrong(path, f"its version is {rules.get('version')!r}, this Mallorn reads {VERSION}")
+        raise _wrong(path, f"the rules have version {rules.get('version')!r}, not {VERSION}")
     try:
         raw_kinds = _RulesIn.model_validate(rules).kind
     except ValidationError as error:
@@ -74,7 +74,7 @@ def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
         raise _wrong(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     kinds = [_kind(raw, builders) for raw in raw_kinds]
     if len({kind.name for kind in kinds}) < len(kinds):
-        raise _wrong(path, "two kinds have one name")
+        raise _wrong(path, "two kinds of tasks have the same name")
     return kinds
 
 
@@ -97,7 +97,7 @@ def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
     _require_same(f"{raw.name}: a rule", names_in_rules | dimensions, dimensions)
     for shape in raw.seeds:
         if not kind.allows(shape):
-            raise InvalidRequest(f"{raw.name}: its rules forbid its own seed {shape}", hint="change `where`")
+            raise InvalidRequest(f"{raw.name}: `where` excludes the shape {shape}", hint="change `where`")
     return kind
 
 

@@ -106,6 +106,6 @@ def _score_fold(make: Make, rows: Rows, fold: Fold, seed: int) -> Figures:
 def _require_two(count: int, noun: str, split: str) -> None:
     if count < 2:
         raise InvalidRequest(
-            f"the measurements are of {count} {noun}{'' if count == 1 else 's'}: the split {split} needs two",
-            hint="mallorn evaluate MODEL --split within-task",
+            f"the measurements are of {count} {noun}{'' if count == 1 else 's'}; the split {split} needs two",
+            hint="mallorn costmodels evaluate MODEL --split within-task",
         )

@@ -78,7 +78,7 @@ def read_training_data(
         tasks = sample.tasks(facts, sketches, hosts)
         return TrainingData(tasks, str(reader.snapshot["name"]), networks=networks, skipped=skipped_rows)
     if not path.exists():
-        raise NotFound(f"there is no {path}", hint="mallorn dataset export DIR")
+        raise NotFound(f"there is no file {path}", hint="mallorn dataset export DIR")
     # Recordings are small: `limit` does not apply to them.
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -51,8 +51,8 @@ def add_tuner_log_records(
     view = resolve("cost_model", model).view
     if view != PRIMITIVES.name:
         raise InvalidRequest(
-            f"{model} reads the view {view}, and records of other tuners tell {PRIMITIVES.name} alone",
-            hint="mallorn pretrain tlp --foreign --for TARGET",
+            f"{model} reads {view}; records of other tuners have only {PRIMITIVES.name}",
+            hint="mallorn costmodels pretrain tlp --foreign --for TARGET",
         )
     skipped_rows = Counter(data.skipped)
     with database.session() as session:

@@ -62,8 +62,8 @@ def pretrain(
     model.
     """
     if issubclass(resolve("cost_model", model), TransferModel):
-        message = f"{model} stands on a base, and is none itself"
-        raise InvalidRequest(message, hint="mallorn pretrain xgboost   (or another)")
+        message = f"{model} extends a pretrained base model, and cannot be one itself"
+        raise InvalidRequest(message, hint="mallorn costmodels pretrain xgboost   (or another)")
     bases = sorted({(task.op, home.text if home else task.target) for task in training_data.tasks})
     for number, (op, target) in enumerate(bases):
         progress(number, len(bases))

@@ -20,8 +20,8 @@ from mallorn.workers.measure.measurer_interface import (
     VirtualDevice,
 )
 
-NOT_RECORDED: Final = "the recording has no such candidate of this task"
-OLD_FAILURE: Final = "it failed when it was recorded"
+NOT_RECORDED: Final = "the recording does not hold this candidate of the task"
+OLD_FAILURE: Final = "the candidate failed when it was recorded"
 RECORD: Final = "mallorn record MODEL.onnx   (the same model, with fewer --candidates)"
 STEPS: Final = {
     Need.CHECK: "on a machine of its kind: mallorn compile MODEL --schedules DIR -o model.so --check",
@@ -91,9 +91,9 @@ class ReplayMeasurer(Measurer):
         if not names:
             return VirtualDevice(recorded.endpoint)
         if len(names) == len(tasks):
-            raise InvalidRequest(f"{options.recording} holds no task of this job", hint=RECORD)
+            raise InvalidRequest(f"the recording {options.recording} holds no task of this job", hint=RECORD)
         warning = f"{len(names)} of {len(tasks)} tasks are not in the recording: {', '.join(names)}"
         return VirtualDevice(recorded.endpoint, warning, RECORD)
 
     def require(self, need: Need) -> bool:
-        raise InvalidRequest("a replay has no device to run anything on", hint=STEPS[need])
+        raise InvalidRequest("a replay has no device on which the model could run", hint=STEPS[need])

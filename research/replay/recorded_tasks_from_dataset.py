@@ -67,7 +67,7 @@ def collect_recorded_tasks(
     if not tasks:
         raise NotFound(
             f"no task in {', '.join(map(str, directories))} has {candidates} measured candidates",
-            hint="mallorn record MODEL.onnx   (or be content with fewer: --candidates 100)",
+            hint="mallorn record MODEL.onnx   (or ask for fewer: --candidates 100)",
         )
     return list(tasks.values()), hosts
 

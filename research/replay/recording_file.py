@@ -131,7 +131,7 @@ def read_tasks(path: Path) -> list[RecordedTask]:
         ]
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         reason = quote_untrusted(str(error).partition("\n")[0])
-        message = f"{path} is torn or no recording: {reason}"
+        message = f"{path} is incomplete or not a recording: {reason}"
         raise InvalidRequest(message, hint=f"mallorn record MODEL.onnx --out {path}") from None
 
 
@@ -196,5 +196,5 @@ def _task(rows: Sequence[Row]) -> RecordedTask:
 def _object(text: str) -> dict[str, object]:
     value = read_json(text)
     if not isinstance(value, dict):
-        raise ValueError(f"{quote_untrusted(text)} where an object should be")
+        raise ValueError(f"{quote_untrusted(text)} must be a JSON object")
     return value

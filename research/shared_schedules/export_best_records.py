@@ -60,7 +60,7 @@ def export_schedules(
                 if unknown:
                     count = "a record" if len(unknown) == 1 else f"{len(unknown)} records"
                     raise Conflict(
-                        f"{file.parent} has {count} that this dataset has not",
+                        f"{file.parent} has {count} that this dataset lacks",
                         hint=f"mallorn schedules import {folder.directory.parent}   (then export again)",
                     )
             for op, records in groupby(best, key=lambda record: record.op):

@@ -52,7 +52,9 @@ def _import_directory(
         records = [record for record in log.records if record.target == target.text]
         problems = [Problem(str(directory / bad.file), bad.line, bad.error) for bad in log.problems]
         problems += [
-            Problem(str(directory / RECORDS), record.line, f"it is for another target: {record.target}")
+            Problem(
+                str(directory / RECORDS), record.line, f"the record is for another target: {record.target}"
+            )
             for record in log.records
             if record.target != target.text
         ]

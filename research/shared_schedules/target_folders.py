@@ -55,7 +55,7 @@ def iterate_databases(root: Path) -> Iterator[tuple[Target, Path]]:
     """Yield every database under `root` with its target. Raises NotFound if there is none."""
     targets = sorted(root.rglob(TARGET))
     if not targets:
-        raise NotFound(f"{root} is no folder of schedules: no {TARGET} in it", hint=EXAMPLE)
+        raise NotFound(f"{root} is not a folder of schedules: there is no {TARGET} in it", hint=EXAMPLE)
     for file in targets:
         target = parse_target(file.read_text(errors="replace"))
         yield from ((target, records.parent) for records in sorted(file.parent.rglob(RECORDS)))

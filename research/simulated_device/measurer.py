@@ -92,7 +92,7 @@ class SimulatedMeasurer(Measurer):
         return VirtualDevice(_endpoint(target))
 
     def require(self, need: Need) -> bool:
-        raise MallornError("the times are made up", hint="mallorn tune MODEL")
+        raise MallornError("simulated times come from a formula: no model can run", hint="mallorn tune MODEL")
 
 
 def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) -> float:

@@ -67,8 +67,8 @@ def load_tuning_export(database: Database, directory: Path, report: Report) -> L
     manifest = read_manifest(directory / MANIFEST)
     if manifest.mode != SEARCH:
         raise InvalidRequest(
-            f"the schedules in {directory} are {manifest.mode}: nobody has measured them",
-            hint="mallorn tune MODEL   (measures what is known, and exports that)",
+            f"the {manifest.mode} schedules in {directory} were not measured",
+            hint="mallorn tune MODEL   (measures known schedules, and exports the best)",
         )
     with open_sandboxed_compiler(directory / WORKLOADS, directory / RECORDS) as graphs:
         restored = graphs.read_schedule_directory(str(directory), parse_target(manifest.target).text)

@@ -41,19 +41,19 @@ def check_database_files(directory: Path) -> None:
 def _hash_program(line: Any) -> str:
     """Hash the program's bytes, as the structural hash in logs differs between platforms."""
     _, program = line
-    return hashlib.sha256(require_text(program).encode()).hexdigest()
+    return hashlib.sha256(require_text(program, "program").encode()).hexdigest()
 
 
 def _record(line: Any, programs: dict[int, str]) -> ForeignTrial:
     index, (trace, run_secs, target, _) = line
     if index not in programs:
-        raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
+        raise ValueError(f"line {index + 1} of {WORKLOADS} is missing or incomplete")
     instructions, decisions = trace
     times = run_times_us(run_secs)
     return ForeignTrial(
         format=FORMAT,
         task=programs[index],
-        target=require_text(target) if isinstance(target, str) else compact_json(target),
+        target=require_text(target, "target") if isinstance(target, str) else compact_json(target),
         steps=compact_json([instructions, decisions]),
         outcome=Outcome.OK if times else Outcome.RUN_ERROR,
         failure=None if times else FAILURE,

@@ -52,10 +52,10 @@ def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Ite
             try:
                 value = parse(json.loads(line))
             except RecursionError:
-                report(Problem(str(path), number + 1, "nested too deep"))
+                report(Problem(str(path), number + 1, "the line is nested too deeply"))
             except BAD as error:
                 reason = quote_untrusted(str(error).partition("\n")[0]) or type(error).__name__
-                report(Problem(str(path), number + 1, f"no record: {reason}"))
+                report(Problem(str(path), number + 1, f"the line is not a measure record: {reason}"))
             else:
                 yield number, value
 
@@ -64,15 +64,16 @@ def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
     """Convert run times to us; empty if the run failed. Raises ValueError if invalid."""
     times = tuple(float(value) for value in seconds)
     if not times:
-        raise ValueError("no run times")
+        raise ValueError("the record has no run times")
     if not all(0 < time < math.inf for time in times):
-        raise ValueError(f"a run time that is none: {min(times)!r}, {max(times)!r}")
+        raise ValueError(f"run times must be positive and finite, not {min(times)!r} to {max(times)!r}")
     return () if max(times) >= FAILED_SEC else tuple(time * 1e6 for time in times)
 
 
-def require_text(value: Any) -> str:
-    """Return `value`. Raises TypeError if it is no string, ValueError if not storable."""
+def require_text(value: Any, field: str) -> str:
+    """Return a field's value. Raises TypeError if it is not a string, ValueError if it
+    cannot be stored."""
     if not isinstance(value, str):
-        raise TypeError(f"{quote_untrusted(value)} where a text should be")
+        raise TypeError(f"the {field} is {quote_untrusted(value)}, but must be a string")
     check_storable(value)
     return value

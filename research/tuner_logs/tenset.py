@@ -44,13 +44,13 @@ def _record(line: Any) -> ForeignTrial:
     outcome = OUTCOMES[code]
     times = run_times_us(costs) if outcome is Outcome.OK else ()
     if outcome is Outcome.OK and not times:
-        raise ValueError("a success without a time")
+        raise ValueError("the record of a successful run has the time of a failed one")
     if not math.isfinite(timestamp):
-        raise ValueError(f"a date that is none: {timestamp!r}")
+        raise ValueError(f"the date of the record is {timestamp!r}, not a finite number")
     return ForeignTrial(
         format=FORMAT,
-        task=require_text(task),
-        target=require_text(target),
+        task=require_text(task, "task"),
+        target=require_text(target, "target"),
         steps=compact_json(steps),
         outcome=outcome,
         failure=str(code) if code else None,

@@ -22,7 +22,8 @@ DOUBT = 1.0  # weight of the prior that a step has no gain
 
 @dataclass(frozen=True)
 class StepGains:
-    """Steps between measured neighbours of one sketch: unit vectors, and the log speed-up per unit."""
+    """Steps between measured neighbours of one sketch: unit vectors, and the log speed-
+    up per unit."""
 
     directions: Points
     gains: Column

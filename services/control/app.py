@@ -8,7 +8,7 @@ from typing import Final
 from celery import Celery
 
 from mallorn.core import queues
-from mallorn.core.log_loop_errors import Turn
+from mallorn.core.log_setup import Turn
 from mallorn.core.queues import celery_settings
 from mallorn.core.settings import settings
 from mallorn.db.session import Database

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from mallorn.core import queues
 from mallorn.core.device_wait_hint import ServiceAddress
 from mallorn.core.errors import StorageFull
-from mallorn.core.log_loop_errors import Turn
-from mallorn.core.log_setup import log_context
+from mallorn.core.log_setup import Turn, log_context
 from mallorn.core.settings import settings
 from mallorn.db.backups import take_daily_backup
 from mallorn.db.repositories.control_loop_ticks import LoopTicks

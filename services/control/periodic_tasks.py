@@ -8,7 +8,7 @@ from typing import Final
 
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.log_loop_errors import Turn
+from mallorn.core.log_setup import Turn
 from mallorn.core.settings import Settings
 from mallorn.core.states import WorkKind
 from mallorn.db.repositories.access_control import Audit
@@ -21,7 +21,12 @@ from mallorn.db.repositories.leases import Leases
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.workers import FRESH_SEC, Workers
 from mallorn.db.session import Database
-from mallorn.services.artifact_removal import delete_model, remove_export, remove_old_batch_records
+from mallorn.services.artifact_removal import (
+    delete_model,
+    remove_export,
+    remove_old_batch_records,
+    remove_stale_parts,
+)
 from mallorn.services.control.wake_messages import TASKS, Message, message_of
 
 # Longer than a round waits in a healthy queue, and short enough for waiting users.
@@ -87,6 +92,7 @@ AT_A_TIME: Final = 20
 ENTRIES_AT_A_TIME: Final = 1000
 UNMEASURED_KEPT_DAYS: Final = 1.0  # a worker may still be at work for a job that was deleted
 BATCHES_KEPT_DAYS: Final = 60.0  # after the end of their job, which may be resumed
+UPLOADS_KEPT_DAYS: Final = 1.0  # after the last part; until then the client may resume
 WORKERS_KEPT_DAYS: Final = 7.0  # the fleet's page shows a day
 
 
@@ -124,6 +130,8 @@ def delete_expired_data(database: Database, settings: Settings, turn: Turn | Non
             remove_export(database, job_id, uri or "")
     with turn.log_part_errors("could not remove records of old batches"):
         remove_old_batch_records(database, settings.artifacts, BATCHES_KEPT_DAYS)
+    with turn.log_part_errors("could not delete unfinished uploads"):
+        remove_stale_parts(settings.artifacts, UPLOADS_KEPT_DAYS)
     with turn.log_part_errors("could not remove unmeasured jobs"), database.transaction() as session:
         Removals(session).delete_unmeasured_jobs(UNMEASURED_KEPT_DAYS, ENTRIES_AT_A_TIME)
     with turn.log_part_errors("could not delete old workers"), database.transaction() as session:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
-from mallorn.core.log_loop_errors import Turn, log_survived_error
-from mallorn.core.log_setup import log_context
+from mallorn.core.log_setup import Turn, log_context, log_survived_error
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.targets import Target
 from mallorn.db.repositories.devices import Devices

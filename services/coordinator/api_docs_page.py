@@ -1,5 +1,6 @@
 """The API page at `/docs`, generated from the OpenAPI document without scripts."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from html import escape
@@ -7,7 +8,7 @@ from typing import Final, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from mallorn.report.html_elements import Html, el
@@ -55,6 +56,7 @@ class Parameter(_Part):
 
 class Content(_Part):
     shape: JsonSchema = Field(JsonSchema(), alias="schema")
+    example: JsonValue = None
 
 
 class Payload(_Part):
@@ -163,13 +165,16 @@ def _render_route(origin: str, route: Route) -> Html:
         place = f" ({parameter.place})"
         parameters.append(_field(parameter.name, place, parameter.required, shape))
     responses = (
-        el(
-            "p",
-            el("b", status),
-            f" {response.description}",
-            [" ", _content(response)] if response.content else None,
-            class_="note",
-        )
+        [
+            el(
+                "p",
+                el("b", status),
+                f" {response.description}",
+                [" ", _content(response)] if response.content else None,
+                class_="note",
+            ),
+            _examples(response),
+        ]
         for status, response in operation.responses.items()
     )
     return el(
@@ -178,9 +183,16 @@ def _render_route(origin: str, route: Route) -> Html:
         el("p", operation.description),
         el("pre", example),
         _fields(parameters) if parameters else None,
-        el("p", "Takes ", _content(operation.request_body)) if body else None,
+        [el("p", "Takes ", _content(operation.request_body)), _examples(operation.request_body)]
+        if body
+        else None,
         responses,
     )
+
+
+def _examples(body: Payload) -> list[Html]:
+    examples = (content.example for content in body.content.values() if content.example is not None)
+    return [el("pre", text if isinstance(text, str) else json.dumps(text, indent=1)) for text in examples]
 
 
 def _content(body: Payload) -> list[Words | str]:

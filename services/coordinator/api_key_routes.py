@@ -77,7 +77,7 @@ def rotate_key(
         # A browser session or an old secret is not enough: both expire, a new secret may not.
         digest = None if caller.visible_owner is None else hash_secret(read_credentials(request)[0] or "")
         if digest is not None and not ApiKeys(session).is_current(key_id, digest):
-            raise Forbidden("a key is rotated with the key itself, or by an admin", hint=ROTATE)
+            raise Forbidden("only an admin can rotate another key than the one that is used", hint=ROTATE)
         rotated = ApiKeys(session).rotate(key, grace_minutes * 60, digest)
     add_key_to_audit_entry(request, key)
     return rotated

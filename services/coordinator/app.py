@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp
 
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
@@ -30,14 +32,16 @@ from mallorn.services.coordinator.sign_in.browser_sessions import router as sess
 from mallorn.services.coordinator.sign_in.oidc import router as oidc
 from mallorn.services.coordinator.sign_in.oidc_provider import Provider
 from mallorn.services.coordinator.uploaded_models import router as models
+from mallorn.services.coordinator.uploaded_models import uploads_router
 from mallorn.services.coordinator.web import error_responses
 from mallorn.services.coordinator.web.app_context import AppContext
 from mallorn.services.coordinator.web.authenticator import set_default_scopes
 from mallorn.services.coordinator.web.caller_dependencies import get_caller
 from mallorn.services.coordinator.web.cross_site import CrossSiteMiddleware
 from mallorn.services.coordinator.web.error_responses import ErrorBody
+from mallorn.services.coordinator.web.forwarded_headers import ProxyPrefix, RequestIds
 from mallorn.services.coordinator.web.request_limits import RequestLimits, StreamAdmission
-from mallorn.services.coordinator.web.response_types import Responses
+from mallorn.services.coordinator.web.response_types import Document, Responses, add_examples
 from mallorn.services.dashboard.static_pages import add_page
 
 FAILURES: Final[Responses] = {
@@ -59,12 +63,23 @@ FAILURES: Final[Responses] = {
 
 
 class Coordinator(FastAPI):
-    """FastAPI app that adds the schemas of streamed events to its OpenAPI document."""
+    """FastAPI app whose OpenAPI document has examples and the schemas of streamed events."""
 
-    def openapi(self) -> dict[str, Any]:
-        document = super().openapi()
-        document["components"]["schemas"] |= EVENT_SCHEMAS
-        return document
+    def openapi(self) -> Document:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            document["components"]["schemas"] |= EVENT_SCHEMAS
+            add_examples(document)
+        return super().openapi()
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the request ids outside, so that unexpected errors have one, too."""
+        return RequestIds(super().build_middleware_stack())
+
+
+def operation_id(route: APIRoute) -> str:
+    """Return the name of the route's function, which is the operation's stable id."""
+    return route.name
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -75,6 +90,8 @@ def create_app(settings: Settings) -> FastAPI:
         title="Mallorn",
         version=VERSION,
         summary=SUMMARY,
+        generate_unique_id_function=operation_id,
+        servers=[{"url": "../.."}],  # relative to the document's URL, which may have a proxy's prefix
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
@@ -83,6 +100,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.parts = parts
     app.state.provider = provider
     error_responses.install(app)
+    app.add_middleware(ProxyPrefix)  # the first one added is the innermost
     app.add_middleware(JobLogMiddleware)
     app.add_middleware(AuditMiddleware, database=parts.database)
     app.add_middleware(RequestLimits, parts=parts)
@@ -92,7 +110,9 @@ def create_app(settings: Settings) -> FastAPI:
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, list_and_show, pause_resume_cancel))
     of_jobs = *jobs, reports, events, schedules, records
-    for router in (models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention):
+    of_models = models, uploads_router
+    of_users = keys, owners, sessions, audit
+    for router in (*of_models, *of_jobs, options, cost_models, fleet, *of_users, retention):
         set_default_scopes(router)
         api.include_router(router)
     app.include_router(api, prefix=API)

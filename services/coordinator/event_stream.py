@@ -41,7 +41,7 @@ STREAM: Final = describe_response(
 
 
 @router.get("/{job_id}/events", response_class=StreamingResponse, responses=STREAM)
-async def job_events(
+async def stream_job_events(
     parts: PartsDep,
     owner: OwnerDep,
     request: Request,

@@ -42,13 +42,13 @@ class Ready(BaseModel):
 
 
 @router.get("/healthz")
-def healthz() -> Alive:
+def get_liveness() -> Alive:
     """Return 200 as long as this process runs; nothing else is checked."""
     return Alive()
 
 
 @router.get("/readyz")
-async def readyz(parts: PartsDep) -> Ready:
+async def get_readiness(parts: PartsDep) -> Ready:
     """Check database, migrations and broker; return 503 naming the first that fails."""
     # Anyone may call this often: concurrent requests share one check and block no threads.
     ready: Ready = await parts.pulse.share_concurrent_call(
@@ -71,9 +71,9 @@ def _check_readiness(parts: AppContext) -> Ready:
     with parts.database.session() as session:
         ages = LoopTicks(session).ages_sec(queues.TICKS)
     late = [
-        f"{loop} had none yet" if age_sec is None else f"{loop} had its last one {age_sec:.0f} s ago"
+        f"{loop} has not run yet" if age_sec is None else f"{loop} last ran {age_sec:.0f} s ago"
         for loop, age_sec in ages.items()
         if age_sec is None or age_sec > max(LATE_SEC, 3 * queues.TICKS[loop])
     ]
-    control = f"its loops want a turn: {', '.join(late)}" if late else OK
+    control = f"periodic tasks are late: {', '.join(late)}" if late else OK
     return Ready(migrations=migrations, control=control, events=parts.pulse.trouble or OK)

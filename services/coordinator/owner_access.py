@@ -34,7 +34,9 @@ def list_owners(parts: PartsDep) -> ListOut[OwnerStatus]:
 
 
 @router.post("/{action}", openapi_extra=required_scopes_extra(Scope.ADMIN))
-def treat_owner(parts: PartsDep, caller: CallerDep, action: OwnerAction, body: OwnerIn) -> OwnerStatus:
+def change_owner_access(
+    parts: PartsDep, caller: CallerDep, action: OwnerAction, body: OwnerIn
+) -> OwnerStatus:
     """Sign out, ban (`ban`: ends keys and jobs), readmit (`readmit`) or erase an owner."""
     if action in (OwnerAction.BAN, OwnerAction.ERASE) and body.owner == caller.owner:
         raise Conflict("admins cannot ban or erase themselves", hint="ask another admin")

@@ -46,7 +46,7 @@ def list_records(
 
 
 @router.get("/dataset/stats", dependencies=[FewAtOnce])
-def dataset_stats(parts: PartsDep, owner: OwnerDep) -> DatasetStats:
+def get_dataset_stats(parts: PartsDep, owner: OwnerDep) -> DatasetStats:
     """Count the caller's measurements by target, operator, model, outcome and day."""
     with parts.patient.session() as session:
         return Statistics(session).of(owner)

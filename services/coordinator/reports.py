@@ -24,8 +24,8 @@ HTML = describe_response("text/html", "A self-contained page.", TEXT)
 
 # Not response_class=HTMLResponse: the OpenAPI document would then list errors as HTML, too.
 @router.get("/{job_id}/report", response_class=Response, responses=HTML, dependencies=[FewAtOnce])
-def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
-    """Return the report of a job as one HTML page, as `mallorn report` writes it."""
+def get_job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
+    """Return the report of a job as one HTML page, as `mallorn jobs report` writes it."""
     job = get_job(parts, owner, job_id)
     tasks = list_tasks(parts, owner, job.id).items
     newest_failures = [

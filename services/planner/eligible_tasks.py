@@ -62,14 +62,14 @@ def why_task_is_finished(task: TaskView, task_trials: int | None) -> str:
     if task.left_out:
         return "the job asks for other tasks only"
     if task.exhausted:
-        return f"its space has nothing left to try after {task.trials} trials"
+        return f"the space has no untried candidates after {task.trials} trials"
     if task_trials is not None and task.trials >= task_trials:
-        return f"its budget of {task_trials} trials is spent"
+        return f"the task's budget of {task_trials} trials is spent"
     if task.lost_rounds >= HOPELESS_ROUNDS:
         cause = "they lost every worker, or TVM refused the task"
         return f"its last {task.lost_rounds} rounds were given up: {cause}"
     if task.best_us is None and task.failed_rounds >= HOPELESS_ROUNDS:
-        return f"no valid result in {task.trials} trials; its default schedule is kept"
+        return f"no valid result in {task.trials} trials; the default schedule is kept"
     return ""
 
 

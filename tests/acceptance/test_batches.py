@@ -99,7 +99,7 @@ def test_a_job_is_tuned_on_a_machine_that_no_worker_reaches(
     again = batch(service, "drop", lost["batch"])
     assert again.returncode == 0, again.stderr
     refused = batch(service, "take", lost_results)
-    assert refused.returncode == 1
+    assert refused.returncode > 0
     assert "it was dropped" in refused.stderr
     assert trials(service.client, job) == []
 
@@ -145,8 +145,8 @@ def test_a_job_is_tuned_on_a_machine_that_no_worker_reaches(
 def test_a_job_of_devices_that_are_reached_has_no_batches(service: Service, networks: Path) -> None:
     job = service.client.tune(networks / "dense.onnx", trials=0)
     done = batch(service, "next", job.id, "-o", "never.zip")
-    assert done.returncode == 1
-    assert "batches are for detached devices" in done.stderr
+    assert done.returncode > 0
+    assert "batches need --option measurer=detached" in done.stderr
     assert not Path("never.zip").exists()
 
 
@@ -156,5 +156,5 @@ def test_results_of_another_service_are_refused(service: Service, tmp_path: Path
     header = {"format": FORMAT, "batch": "0123456789abcdef", "digest": "d", "device": device}
     results.write_text(json.dumps(header) + "\n")
     refused = batch(service, "take", results)
-    assert refused.returncode == 1
+    assert refused.returncode > 0
     assert "this service did not make the batch" in refused.stderr

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
+from tests.fixtures.wheel import copy_distribution
 
 LEFT_OUT: Final = shutil.ignore_patterns("node_modules", "__pycache__")
 TARGET: Final = '{"kind":"llvm","num-cores":2}'
@@ -38,14 +39,6 @@ def required(names: list[str]) -> Iterator[Distribution]:
 def is_for_macs(line: str) -> bool:
     marker = Requirement(line).marker
     return marker is None or marker.evaluate({"sys_platform": "darwin"})
-
-
-def copy_distribution(found: Distribution, site: Path) -> None:
-    """Its modules and metadata; what lies elsewhere, as scripts do, is left."""
-    for file in found.files or []:
-        if ".." not in file.parts and "__pycache__" not in file.parts:
-            (site / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(found.locate_file(file), site / file)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +113,7 @@ def test_what_needs_more_says_what_to_install_and_from_where(
     manifest = {"target": TARGET, "recipe": {"name": "plain", "before": [], "after": []}}
     (tmp_path / "tuned" / "manifest.json").write_text(json.dumps(manifest))
     result = run(python, *words, cwd=tmp_path)
-    assert result.returncode == 1
+    assert result.returncode > 0
     assert "Traceback" not in result.stderr
     source = (python.parents[2] / "source").as_uri()
     assert f"pip install 'mallorn[{extra}] @ {source}'" in result.stderr

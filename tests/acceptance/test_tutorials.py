@@ -43,7 +43,7 @@ def test_the_code_of_a_tutorial_runs(checkout: Checkout, name: str) -> None:
 
 
 def test_the_searcher_that_a_reader_brought_was_used(checkout: Checkout) -> None:
-    origins = checkout.run(Block("sh", {}, "mallorn records --limit 500 --json"))
+    origins = checkout.run(Block("sh", {}, "mallorn dataset records --limit 500 --json"))
     assert '"origin": "neighbours:step"' in origins
 
 

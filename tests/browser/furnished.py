@@ -205,7 +205,7 @@ class House:
             worker.last_seen = self.now_sec + (DAY if worker.id in SLOTS else -60 * MINUTE)
 
     def bases(self) -> None:
-        """What `mallorn pretrain` would have stored."""
+        """What `mallorn costmodels pretrain` would have stored."""
         target_id = Targets(self.session).ensure(parse_target(self.first.target)).id
         for op, rows, pairwise in (("matmul", 1180, 0.81), ("conv2d", 910, 0.77)):
             metrics = {

@@ -53,7 +53,7 @@ def test_the_table_of_tasks_says_what_answered_and_the_verdict_what_nobody_did(
     tasks = page.get_by_role("group", name="Tasks")
     tasks.get_by_text("near, likely").wait_for()
     tasks.get_by_text("same, measured").wait_for()
-    page.get_by_text("nothing was built or checked").first.wait_for()
+    page.get_by_text("neither built nor checked").first.wait_for()
     page.get_by_text("1 on measurements of the same workload").wait_for()
     assert page.get_by_role("button", name="Add trials").count() == 0
 

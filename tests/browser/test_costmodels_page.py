@@ -31,7 +31,7 @@ def test_without_models_the_page_says_where_they_come_from(
 ) -> None:
     page = open_page(f"{serve()}#/costmodels")
     page.get_by_text("No cost model yet").wait_for()
-    assert "mallorn pretrain" in page.inner_text("main")
+    assert "mallorn costmodels pretrain" in page.inner_text("main")
 
 
 def test_versions_are_shown_with_rows_measures_and_parents(

@@ -11,11 +11,12 @@ import pytest
 
 from mallorn.core.states import JobState
 from mallorn.core.version import VERSION
-from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.jobs import JobLabels, Jobs
 from mallorn.db.session import Database
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.rows import new_job
+from tests.fixtures.waiting import wait_for
 
 KEY = "a-secret"
 Serve = Callable[..., str]
@@ -29,8 +30,10 @@ def rows(quiet_database: Database) -> OwnedRows:
     return rows
 
 
-def names(page: Any) -> list[str]:
-    return [link.inner_text() for link in page.locator("tbody a").all()]
+def wait_until_listed(page: Any, *names: str) -> None:
+    """Wait until the list has these jobs and no others; the service answers each new filter."""
+    links = page.locator("tbody a")
+    wait_for(lambda: links.all_inner_texts() == list(names), f"the list of {names}")
 
 
 def test_without_jobs_the_page_says_how_to_start_one(serve: Serve, open_page: Open) -> None:
@@ -91,8 +94,8 @@ def test_on_a_narrow_screen_jobs_are_cards(serve: Serve, open_page: Open, rows: 
     assert page.locator("table").count() == 0
     page.get_by_role("combobox", name="Order").select_option("name")
     page.get_by_role("combobox", name="State").first.select_option("queued")
-    cards.get_by_role("link", name="mlp").wait_for(state="detached")
-    assert cards.get_by_role("link").all_inner_texts() == ["bert"]
+    links = cards.get_by_role("link")
+    wait_for(lambda: links.all_inner_texts() == ["bert"], "the list of queued jobs")
 
 
 def test_a_wrong_key_is_told_inside_its_dialog(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
@@ -100,7 +103,7 @@ def test_a_wrong_key_is_told_inside_its_dialog(serve: Serve, open_page: Open, ro
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("textbox", name="API key").fill("another")
     dialog.get_by_role("button", name="Sign in").click()
-    dialog.get_by_text("this API key is not known here").wait_for()
+    dialog.get_by_text("this service does not know the API key").wait_for()
     dialog.get_by_role("textbox", name="API key").fill(KEY)
     dialog.get_by_role("button", name="Sign in").click()
     page.get_by_role("link", name="mlp").wait_for()
@@ -122,12 +125,31 @@ def test_filter_order_and_selection_survive_a_reload(serve: Serve, open_page: Op
     page.get_by_role("button", name="Name", exact=True).click()
     page.get_by_label("State").select_option("queued")
     page.get_by_role("link", name="mlp").wait_for(state="detached")
-    assert names(page) == ["bert"]
+    wait_until_listed(page, "bert")
     page.reload()
     page.get_by_role("link", name="bert").wait_for()
-    assert names(page) == ["bert"]
+    wait_until_listed(page, "bert")
     assert page.get_by_label("Select bert").is_checked()
     assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Name")
+
+
+def test_the_server_filters_by_name_label_and_day(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+    rows.write(lambda session: JobLabels(session).change(rows.job_id, {"team": "vision", "nightly": ""}))
+    page = open_page(serve())
+    page.get_by_role("link", name="bert").wait_for()
+    page.get_by_label("Label").fill("team=vision, nightly")
+    page.get_by_role("link", name="bert").wait_for(state="detached")
+    wait_until_listed(page, "mlp")
+    page.reload()
+    page.get_by_text("nightly, team=vision").wait_for()
+    wait_until_listed(page, "mlp")
+    page.get_by_label("Before").fill("2020-01-01")
+    page.get_by_text("No job fits").wait_for()
+    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("link", name="bert").wait_for()
+    page.get_by_label("Find").fill("BER")
+    page.get_by_role("link", name="mlp").wait_for(state="detached")
+    wait_until_listed(page, "bert")
 
 
 def test_selected_jobs_are_cancelled_together_after_a_question(

@@ -185,7 +185,7 @@ NO_MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
         "What to do when",
     ),
     "searchers.md": ("Add one",),
-    "security.md": ("Walls",),
+    "security.md": ("Sandbox",),
     "stopping.md": ("Stopping rules", "Time limits"),
     "troubleshooting.md": ("The disk is full", "Troubleshooting", "What the verdict means"),
 }

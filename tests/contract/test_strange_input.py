@@ -22,7 +22,7 @@ QUERIES = {
     "/schedules": ("workload", "target", "beaten", "cursor"),
     "/schedules/lookup": ("workload", "target", "operator", "shape", "dtype"),
     "/fleet/activity": ("minutes",),
-    "/jobs": ("state", "archived", "cursor"),
+    "/jobs": ("state", "archived", "cursor", "name", "label", "model", "owner", "created_after"),
     "/models": ("cursor",),
 }
 
@@ -30,7 +30,7 @@ QUERIES = {
 def assert_ours(answer: httpx.Response) -> None:
     assert answer.status_code < 500, answer.text
     if answer.is_error:
-        assert sorted(answer.json()) == ["detail", "error", "hint"]
+        assert sorted(answer.json()) == ["detail", "error", "hint", "request_id"]
 
 
 @pytest.fixture
@@ -72,7 +72,9 @@ def test_strange_queries_find_nothing_or_are_refused(coordinator: Coordinator) -
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
-    field=st.sampled_from(["model_id", "target", "trials", "minutes", "seed", "name", "priority", "options"]),
+    field=st.sampled_from(
+        ["model_id", "target", "trials", "minutes", "seed", "name", "priority", "labels", "options"]
+    ),
     value=json_values,
 )
 def test_a_field_may_hold_anything(

@@ -157,7 +157,7 @@ def test_a_read_only_directory_is_named_and_what_lies_there_is_served_again_late
         looked = mallorn("doctor", "--data", str(data))
         mended = mallorn("doctor", "--repair", "--data", str(data))
     for result in (looked, mended):
-        assert result.returncode == 1
+        assert result.returncode > 0
         assert str(data) in result.stdout + result.stderr
         assert "Traceback" not in result.stderr
     assert mallorn("doctor", "--data", str(data)).returncode == 0

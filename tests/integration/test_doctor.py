@@ -27,7 +27,7 @@ def bad(home: Path) -> dict[str, Any]:
     """The only finding that is bad."""
     code, found = looked(home)
     (one,) = [each for each in found.values() if not each["ok"]]
-    assert code == (1 if one["necessary"] else 0)
+    assert code == (9 if one["necessary"] else 0)
     assert one["hint"]
     return one
 
@@ -136,7 +136,7 @@ def test_a_host_without_the_walls_that_are_required_is_bad(
 
 def test_a_directory_that_is_not_there_is_bad(tmp_path: Path) -> None:
     code, found = looked(tmp_path / "nowhere")
-    assert code == 1
+    assert code == 9
     assert not found["directory"]["ok"]
     assert not (tmp_path / "nowhere").exists()
 
@@ -157,13 +157,13 @@ def test_a_backup_writes_over_nothing(data: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     copy.write_text("of yesterday")
     code, found = looked(data, "--backup", copy)
-    assert (code, found["backup"]["ok"]) == (1, False)
+    assert (code, found["backup"]["ok"]) == (9, False)
     assert copy.read_text() == "of yesterday"
 
 
 def test_a_backup_that_fails_leaves_nothing(data: Path, tmp_path: Path) -> None:
     code, found = looked(data, "--backup", tmp_path / "nowhere" / "copy.db")
-    assert (code, found["backup"]["ok"]) == (1, False)
+    assert (code, found["backup"]["ok"]) == (9, False)
     assert found["models"]["ok"]
     assert not (tmp_path / "nowhere").exists()
 
@@ -175,7 +175,7 @@ def test_a_server_looks_after_its_own_pages(
     monkeypatch.setenv("MALLORN_DATABASE_URL", clean_postgres)
     code, found = looked(data, "--backup", tmp_path / "copy.db")
     assert [name for name, each in found.items() if not each["ok"]] == ["backup"]
-    assert code == 1
+    assert code == 9
     assert "pg_dump" in found["backup"]["hint"]
     assert not (tmp_path / "copy.db").exists()
 
@@ -183,5 +183,5 @@ def test_a_server_looks_after_its_own_pages(
 def test_a_server_that_is_away_is_bad(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLORN_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
     code, found = looked(data)
-    assert (code, found["database"]["ok"]) == (1, False)
+    assert (code, found["database"]["ok"]) == (9, False)
     assert "models" not in found

@@ -86,7 +86,9 @@ def test_who_knows_the_key_gets_the_device(keyed: TestFleet, local_target: Targe
 
 
 @pytest.mark.parametrize(
-    ("key", "said"), [("", "wants the fleet's key"), (OTHERS, "does not know our key")], ids=["none", "other"]
+    ("key", "said"),
+    [("", "requires the fleet's key"), (OTHERS, "does not know this process's key")],
+    ids=["none", "other"],
 )
 def test_a_worker_without_the_key_is_told(
     keyed: TestFleet, local_target: Target, key: str, said: str
@@ -97,12 +99,15 @@ def test_a_worker_without_the_key_is_told(
 
 
 def test_a_tracker_that_does_not_know_the_key_is_not_believed(tmp_path: Path) -> None:
-    with running_fleet(tmp_path, OTHERS) as fleet, pytest.raises(Unavailable, match="does not know our key"):
+    with (
+        running_fleet(tmp_path, OTHERS) as fleet,
+        pytest.raises(Unavailable, match="does not know this process's key"),
+    ):
         TrackerClient(fleet.settings.tracker_address, PATIENCE, FleetKey(KEY))
 
 
 def test_a_tracker_without_a_key_is_not_believed(lone_tracker: TestFleet) -> None:
-    with pytest.raises(Unavailable, match="does not know our key"):
+    with pytest.raises(Unavailable, match="does not know this process's key"):
         TrackerClient(lone_tracker.settings.tracker_address, PATIENCE, FleetKey(KEY))
 
 

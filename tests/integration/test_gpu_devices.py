@@ -185,7 +185,7 @@ def test_a_candidate_that_breaks_its_context_costs_its_own_session_only(
     harmed = run(runner, host)
     assert harmed.outcome is Outcome.RUN_ERROR
     assert "illegal memory access" in harmed.error
-    assert "a session ended badly: CUDA" in host.said
+    assert "a session failed: CUDA" in host.said
     host.gpus.fail("launch", 0)
     assert run(runner, host).outcome is Outcome.OK
 
@@ -198,7 +198,7 @@ def test_a_candidate_that_asks_for_too_much_memory_fails_and_breaks_nothing(
     assert harmed.outcome is Outcome.RUN_ERROR
     assert "out of memory" in harmed.error
     assert run(runner, host).outcome is Outcome.OK
-    assert "ended badly" not in host.said.removeprefix(told)
+    assert "a session failed" not in host.said.removeprefix(told)
 
 
 def test_memory_that_broke_by_itself_is_no_candidates_fault(runner: Runner, host: GpuHost) -> None:
@@ -216,7 +216,7 @@ def test_a_device_whose_gpu_gives_no_new_context_withdraws(runner: Runner, fresh
     with pytest.raises(Unavailable, match="the device was lost"):
         run(runner, fresh, in_session=lambda: fresh.gpus.fail("init", UNKNOWN))
     assert device.wait(PATIENCE) != 0
-    assert "this device withdraws: CUDA's driver does not work" in fresh.said
+    assert "this device unregisters: CUDA's driver does not work" in fresh.said
 
 
 def test_a_session_whose_gpu_is_gone_blames_no_candidate(runner: Runner, fresh: GpuHost) -> None:

@@ -30,6 +30,6 @@ def test_a_part_ends_where_the_tables_are_another_versions(
         session.execute(text("UPDATE alembic_version SET version_num = :found"), {"found": revision})
     database.dispose()
     ended = started(part, database.url, tmp_path)
-    assert ended.returncode == 1
+    assert ended.returncode > 0
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr

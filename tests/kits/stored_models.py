@@ -25,7 +25,7 @@ class StoredModelTestCase(CostModelTestCase):
 
     def test_rows_without_labels_are_refused(self, make_model: Callable[[], CostModel]) -> None:
         features, labels, groups = self.data(40, seed=0)
-        with pytest.raises(InvalidRequest, match="40 rows have 39 labels and 40 groups"):
+        with pytest.raises(InvalidRequest, match="there are 40 rows but 39 labels and 40 groups"):
             make_model().fit(features, labels[:-1], groups, seed=0)
 
     def test_refused_rows_leave_the_model_as_it_was(self, fitted: CostModel) -> None:

@@ -12,8 +12,10 @@ from sqlalchemy import inspect, select, text
 from mallorn.core.errors import Conflict, Unavailable
 from mallorn.db.database_clock import now
 from mallorn.db.migrate import check_table_version, upgrade
+from mallorn.db.repositories.jobs import JobFilter, JobLabels, Jobs
 from mallorn.db.session import Database
 from mallorn.db.tables import Base, Model
+from tests.fixtures.rows import Rows
 
 
 @pytest.fixture
@@ -48,6 +50,17 @@ def test_constraints_have_the_names_of_the_code(empty):
         assert found == {str(key.name) for key in table.foreign_key_constraints}
 
 
+def test_jobs_of_the_version_before_labels_get_labels_and_stay(empty):
+    upgrade(empty.url, "0.2.0.18")
+    rows = Rows(empty)
+    upgrade(empty.url)
+    rows.write(lambda session: JobLabels(session).change(rows.job_id, {"team": "vision"}))
+    (job,) = rows.read(
+        lambda session: Jobs(session).list("ada", JobFilter(labels=[("team", "vision")]))
+    ).items
+    assert job.id == rows.job_id
+
+
 def test_a_second_upgrade_changes_nothing(empty):
     upgrade(empty.url)
     upgrade(empty.url)
@@ -67,7 +80,7 @@ def test_processes_that_upgrade_at_once_all_succeed(empty):
 
 
 def test_check_names_the_command_for_an_empty_database(empty):
-    with pytest.raises(Conflict, match="not at this version's tables") as caught:
+    with pytest.raises(Conflict, match="tables of the database are of another version") as caught:
         check_table_version(empty)
     assert caught.value.hint == "mallorn migrate"
 

@@ -176,7 +176,7 @@ def test_another_head_answers_otherwise_and_is_stored(two_heads: MTLTLP) -> None
 
 def test_every_row_has_a_domain_and_home_is_one_of_them() -> None:
     data = measured(20, 0, "here")
-    with pytest.raises(InvalidRequest, match="20 rows have 3 domains"):
+    with pytest.raises(InvalidRequest, match="there are 20 rows but 3 domains"):
         MTLTLP().fit_domains(*data, ["here"] * 3, home="here", seed=0)
     with pytest.raises(InvalidRequest, match="no row belongs to the domain 'there'"):
         MTLTLP().fit_domains(*data, ["here"] * 20, home="there", seed=0)

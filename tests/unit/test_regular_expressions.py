@@ -45,7 +45,6 @@ OWN: Final = {
     "graphc/norm/vectorize_softmax_and_layer_norm.py: "
     "'for c in range\\\\(\\\\{chunks\\\\}\\\\):\\\\n((?: .*\\\\n)+)'": "a template of our own source",
     "graphc/quant/tile_function.py: '\\\\bv\\\\w+'": "index expressions that our own templates hold",
-    "graphc/export/compile_network.py: '[-._]'": "features that LLVM knows",
     # Quadratic where a line leaves a quote open and many escaped ones follow; stored keys depend on it.
     "workers/tvm/workload_key.py: f'{_STRING}|(?<![\\\\w.])[A-Za-z_]\\\\w*(?!\\\\w|=(?!=))'": (
         "programs as TVM prints them, in a child that has a time limit"

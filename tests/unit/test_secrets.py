@@ -13,7 +13,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from mallorn.cli.main import COMMANDS
+from mallorn.cli.main import MallornGroup
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.log_setup import JsonLines, TextLines
 from mallorn.core.redaction import redact
@@ -55,7 +55,7 @@ BROKEN: Final = [
 PARTS: Final = ("up", "serve", "worker", "control", "tracker", "device")
 #: Those that need words of their own to get as far as a setting.
 TYPED: Final = {
-    **{name: [name] for name, _ in COMMANDS if name not in PARTS},
+    **{name: [name] for name in MallornGroup.locations if name not in PARTS},
     **{name: [name, "1"] for name in ("submit", "show", "tasks", "explain", "watch", "pause", "cancel")},
     "tune": ["tune", "1"],
     "rm": ["rm", "1", "--yes"],

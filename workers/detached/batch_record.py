@@ -108,9 +108,7 @@ def read_results(file: Path) -> BatchResults:
     if not file.is_file():
         raise InvalidRequest(f"there is no file {str(file)!r}", hint=RESULTS)
     if file.stat().st_size > MOST_BYTES:
-        raise InvalidRequest(
-            f"{file} is larger than the {MOST_BYTES >> 20} MiB that results may have", hint=RESULTS
-        )
+        raise InvalidRequest(f"{file} is larger than {MOST_BYTES >> 20} MiB, the limit", hint=RESULTS)
     text = file.read_bytes()
     headers: list[_Header] = []
     calls: dict[str, CallResult] = {}
@@ -125,12 +123,12 @@ def read_results(file: Path) -> BatchResults:
         devices = [endpoint_of(header.device) for header in headers]
     except (ValidationError, ValueError, TypeError) as error:
         words = printable(" ".join(str(error).split()))
-        raise InvalidRequest(f"{file} holds no results of a batch: {words}", hint=RESULTS) from None
+        raise InvalidRequest(f"{file} does not hold results of a batch: {words}", hint=RESULTS) from None
     if not headers or headers[0].format != FORMAT:
-        raise InvalidRequest(f"{file} holds no results of a batch of this version", hint=RESULTS)
+        raise InvalidRequest(f"{file} does not hold results of a batch (of this version)", hint=RESULTS)
     marks = {(header.batch, header.digest) for header in headers}
     if len(marks) > 1 or len({device.device_class for device in devices}) > 1:
-        raise InvalidRequest(f"{file} mixes batches, or devices whose times do not compare", hint=RESULTS)
+        raise InvalidRequest(f"{file} mixes batches, or device classes", hint=RESULTS)
     # A separate name, so that no file describes a registered device. Nobody can reach this device.
     info = devices[-1].info.model_copy(update={"stopped": True, "is_local": False, "address": ""})
     device = replace(devices[-1], name=f"batch:{devices[-1].name}", info=info)
@@ -163,7 +161,7 @@ def check_call_keys(batch: SentBatch, results: BatchResults) -> Mapping[str, Cal
     """Return the results by call key. Raises InvalidRequest if the batch has other calls."""
     if results.digest != batch.digest:
         raise InvalidRequest(
-            "these results are of a batch file that was changed after `mallorn batch next` wrote it",
+            "these results are of a batch file that was changed after `mallorn batch next`",
             hint=AGAIN,
         )
     if unknown_keys := sorted(results.calls.keys() - set(batch.keys)):
@@ -171,5 +169,5 @@ def check_call_keys(batch: SentBatch, results: BatchResults) -> Mapping[str, Cal
     checks = {call.key for call in batch.checks}
     for key, result in results.calls.items():
         if bool(result.run_us) != (result.outcome == "ok" and key not in checks):
-            raise InvalidRequest(f"{key}: run times belong to a timing that ended well, and to nothing else")
+            raise InvalidRequest(f"{key}: a result must have run times if, and only if, the run succeeded")
     return results.calls

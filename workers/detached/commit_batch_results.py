@@ -49,8 +49,8 @@ from mallorn.workers.round.store_referenced_rows import get_or_create_context
 from mallorn.workers.round.train_cost_model import train
 from mallorn.workers.subprocesses.errors import ChildError
 
-DROPPED: Final = "its batch was dropped"
-NOT_SENT: Final = "the batch did not carry it, or it could not be built"
+DROPPED: Final = "the batch was dropped"
+NOT_SENT: Final = "the batch did not hold the candidate, or its build failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def _finish_with_results(
             return 0
         hold = _lease_of(Leases(session), WorkItem(WorkKind.FINISH, batch.job_id), batch)
     if hold is None:
-        raise Conflict("the batch does not hold the job's finish any more", hint="mallorn show JOB")
+        raise Conflict("the job's last stage is not in this batch any more", hint="mallorn show JOB")
     lease = LeaseKeeper(lambda: True, runtime.settings.lease_sec)
     stage = stage_of(LeasedWork(runtime, hold, batch.job_id, lease), JobState.FINISHING)
     measurer = CarriedTimes(batch.passes, calls, endpoint)

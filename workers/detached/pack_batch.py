@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from mallorn.core.errors import Conflict, InvalidRequest, Unavailable
+from mallorn.core.errors import Conflict, InvalidRequest, MallornError, Unavailable
 from mallorn.core.installation import IMPORT_ROOT
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.states import JobState, RoundState
@@ -142,12 +142,10 @@ class Packing:
             self._options: JobOptions = KeptOptions.model_validate(job.options)
             self._target = Target(Targets(session).get(job.target_id).text)
         if not self._options.is_detached:
-            words = (
-                f"job {job_id} is measured by {self._options.measurer}, and batches are for detached devices"
-            )
+            words = f"batches need --option measurer=detached, and job {job_id} has {self._options.measurer}"
             raise InvalidRequest(words, hint="mallorn tune MODEL --option measurer=detached")
         if self._options.stopping not in RULES:
-            raise InvalidRequest(f"batches are timed by the stopping rules {', '.join(RULES)} only")
+            raise InvalidRequest(f"batches need a stopping rule of {', '.join(RULES)}")
 
     def pack(self, plan: Plan, file: Path) -> SentBatch:
         """Write the job's next batch to `file`, store its record, and keep the leases of
@@ -161,7 +159,7 @@ class Packing:
         except BaseException:
             with self._database.transaction() as session:
                 for hold in self._holds:
-                    WorkItems(session).return_work(hold, Unavailable("its batch could not be made"))
+                    WorkItems(session).return_work(hold, Unavailable("the batch could not be made"))
             raise
 
     def _fill_and_write(self, plan: Plan, file: Path) -> SentBatch:
@@ -215,13 +213,16 @@ class Packing:
         with self._database.transaction() as session:
             for hold in self._holds:
                 Leases(session).renew(hold, LEASE_SEC)
-            words = f"batch {batch.id} is out with {len(batch.keys)} runs\nmallorn batch take RESULTS"
+            words = (
+                f"batch {batch.id} awaits the results of {len(batch.keys)} runs\nmallorn batch take RESULTS"
+            )
             Jobs(session).set_reason(self._job_id, words)
         return batch
 
     def _add_round(self, round_id: int) -> bool:
-        """Build and add a round's candidates, or requeue a round that does not fit and return False."""
-        is_added = False
+        """Build and add a round's candidates, or requeue a round that does not fit and
+        return False."""
+        is_added: bool | None = None  # None: an error ended the work
         with leased_work(self._runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
             if work is None:
                 return False
@@ -259,10 +260,16 @@ class Packing:
             self._rounds.append(sent_round)
             self._extend_lease(work.hold)
         elif not self._file.calls:
-            raise InvalidRequest(
-                "the first round is larger than the limit, or broke off", hint="--limit 200M"
-            )
-        return is_added
+            raise self._refuse("the first round", is_added)
+        return bool(is_added)
+
+    def _refuse(self, subject: str, is_added: bool | None) -> MallornError:
+        """Return the error for work that did not fit into the batch, or failed if
+        `is_added` is None."""
+        if is_added is None:
+            return Unavailable(f"{subject} failed; the log says why", hint=f"mallorn show {self._job_id}")
+        limit = max(1, self._file.limit_bytes >> 20)
+        return InvalidRequest(f"{subject} does not fit into {limit} MB", hint=f"--limit {2 * limit}M")
 
     def _extend_lease(self, hold: LeaseToken) -> None:
         """Extend a lease until the batch is made, since no thread renews it."""
@@ -286,7 +293,8 @@ class Packing:
                 builds.abort()
 
     def _add_finish(self) -> None:
-        is_added, runtime, job_id = False, self._runtime, self._job_id
+        is_added: bool | None = None
+        runtime, job_id = self._runtime, self._job_id
         with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
             if stage is None:
                 return
@@ -320,7 +328,7 @@ class Packing:
         elif stage is not None:
             with self._database.transaction() as session:
                 Leases(session).return_work(stage.hold)
-            raise InvalidRequest("the finish is larger than the limit, or broke off", hint="--limit 200M")
+            raise self._refuse("the batch of the last stage", is_added)
 
     def _add_checks(
         self,

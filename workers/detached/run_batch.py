@@ -90,10 +90,10 @@ def unpack(file: Path, folder: Path) -> Path:
         with zipfile.ZipFile(file) as archive:
             for name in archive.namelist():
                 if Path(name).name != name:
-                    raise BatchRefused(f"{file} holds a file of another folder: {name}")
+                    raise BatchRefused(f"{file} names a file outside the batch: {name}")
                 archive.extract(name, folder)
     except (OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise BatchRefused(f"{file} is no batch, or was cut off: {error}") from None
+        raise BatchRefused(f"{file} is not a batch, or is incomplete: {error}") from None
     return folder
 
 
@@ -107,11 +107,11 @@ def run_calls(batch_dir: Path, results_path: Path, seconds: float | None = None)
     text = (batch_dir / MANIFEST).read_bytes()
     batch = json.loads(text)
     if batch["format"] != FORMAT:
-        raise BatchRefused(f"the batch has format {batch['format']}: use the run_batch.py that came with it")
+        raise BatchRefused(f"the batch has format {batch['format']}: use the run_batch.py of that version")
     for name, digest in batch["files"].items():
         file = batch_dir / name
         if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != digest:
-            raise BatchRefused(f"{name} is not the file that the batch was made with")
+            raise BatchRefused(f"{name} was changed after the batch was made")
     mark = {"format": FORMAT, "batch": batch["batch"], "digest": hashlib.sha256(text).hexdigest()}
     results = ResultsFile(results_path, mark, {call["key"]: call.get("group") for call in batch["calls"]})
     remaining = [call for call in batch["calls"] if call["key"] not in results.done]
@@ -194,9 +194,7 @@ class ResultsFile:
         new_class = [device[name] for name in ALIKE]
         old_class = [old_device[name] for name in ALIKE]
         if new_class != old_class:
-            raise BatchRefused(
-                f"the batch was begun on {old_class}, and this is {new_class}: their times do not compare"
-            )
+            raise BatchRefused(f"the batch was begun on {old_class}; times of {new_class} do not compare")
         self.append({**self._mark, "device": device})
 
     def best_us(self, call: Json) -> float | None:
@@ -351,7 +349,7 @@ class TargetDevice:
             from mallorn.workers.device.slice_timer import NEXT_SLICE, SliceTimer
             from mallorn.workers.host.process_priority import raise_priority
         except (ImportError, OSError) as error:
-            raise BatchRefused(f"TVM's runtime or the batch's modules do not load: {error}") from None
+            raise BatchRefused(f"TVM's runtime or the batch's modules cannot be loaded: {error}") from None
         if tvm.__version__ != batch["tvm"]:
             raise BatchRefused(
                 f"the batch was built by TVM {batch['tvm']}, but this Python has TVM {tvm.__version__}: "
@@ -370,7 +368,7 @@ class TargetDevice:
         own_class = [self.identity["host_class"], version, thread_count]
         if batch["like"] and batch["like"] != own_class:
             raise BatchRefused(
-                f"the job's times are of {batch['like'][0]}, and this is {own_class[0]}: they do not compare"
+                f"the job's times are of {batch['like'][0]}; times of {own_class[0]} do not compare"
             )
         self._arguments: tuple[Json, list[Any]] = None, []
         self._checked: tuple[Json, list[Any]] = None, []
@@ -439,7 +437,7 @@ class TargetDevice:
             self._checked = (draws, seed), random_check_arguments(draws, seed)
         values = list(self._checked[1])
         if fingerprint(values, check["outputs"]) != check["inputs"]:
-            raise ValueError("numpy draws other random numbers here: the answers cannot be compared")
+            raise ValueError("numpy has other random numbers than the worker, so outputs cannot be compared")
         for index in check["outputs"]:
             values[index] = np.frombuffer(b"\x7f" * values[index].nbytes, values[index].dtype).reshape(
                 values[index].shape
@@ -470,9 +468,7 @@ def _check_processor(needs: Json, cores: int) -> None:
     cpu = _read_cpu_info()
     flags = set((cpu.get("flags") or cpu.get("Features") or "").split())
     if absent_flags := sorted(set(needs["flags"]) - flags):
-        raise BatchRefused(
-            f"the batch is for a CPU that has {', '.join(absent_flags[:4])}, and this one has not"
-        )
+        raise BatchRefused(f"this CPU lacks {', '.join(absent_flags[:4])}, which the batch needs")
 
 
 def _load_cuda(needs: Json) -> tuple[Any, str]:
@@ -613,7 +609,8 @@ def rounded_outputs_error(outputs: Any, references: Any) -> float:
 
 
 class Timing(NamedTuple):
-    """The length of one timing: `repeat` means of `number` runs that last `min_repeat_ms` together."""
+    """The length of one timing: `repeat` means of `number` runs that last
+    `min_repeat_ms` together."""
 
     number: int
     repeat: int

@@ -90,7 +90,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
                 self._waiting.remove(self)
                 self.ret_value(SUCCESS)
             else:
-                self._refuse("does not know our key")
+                self._refuse("does not know this tracker's key of the fleet")
         elif self._admitted and code == UPDATE_INFO and len(str(args)) > LONGEST:
             self._refuse("sent a description that is too long")
         elif self._admitted and code == REQUEST:
@@ -98,7 +98,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         elif self._admitted:
             super().call_handler(args)
         else:
-            self._refuse("asked for something before it proved that it knows our key")
+            self._refuse("sent a request before proving that it knows the fleet's key")
 
     @property
     def is_gone(self) -> bool:

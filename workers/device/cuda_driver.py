@@ -52,11 +52,11 @@ def load_cuda_runtime() -> None:
         return
     raise_address_space_limit()
     if load_cudart() is None:
-        raise HostFault(f"{CUDART} is not on this host", hint="pip install 'mallorn[cuda]'")
+        raise HostFault(f"{CUDART} is not installed here", hint="pip install 'mallorn[cuda]'")
     try:
         load_tvms_cuda_library()
     except OSError as error:
-        raise HostFault(f"TVM's CUDA runtime does not load: {error}", hint="nvidia-smi") from None
+        raise HostFault(f"TVM's CUDA runtime cannot be loaded: {error}", hint="nvidia-smi") from None
 
 
 def load_tvms_cuda_library() -> None:
@@ -77,7 +77,7 @@ class CudaDriver:
         try:
             self._cuda = load(DRIVER)
         except OSError as error:
-            raise HostFault(f"NVIDIA's driver is not there: {error}", hint="nvidia-smi") from None
+            raise HostFault(f"NVIDIA's driver cannot be loaded: {error}", hint="nvidia-smi") from None
         code = self._cuda.cuInit(0)
         self._count = ctypes.c_int(0)
         if code != _NO_DEVICE:

@@ -15,6 +15,7 @@ from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.installation import python_path
 from mallorn.core.targets import Target, parse_target
+from mallorn.graphc.export.cpu_features import X86
 from mallorn.workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
 from mallorn.workers.device.device_class import HostFacts, Identity
 from mallorn.workers.host.core_lock import lock_identity
@@ -137,13 +138,13 @@ def _x86_feature_level(cpu: Mapping[str, str], machine: str) -> str:
     for level, flags_needed in X86_LEVELS:
         if flags_needed <= flags:
             return level
-    raise InvalidTarget("this CPU is older than x86-64-v2", hint='name it: --target \'{"kind":"llvm",...}\'')
+    raise InvalidTarget(
+        "this CPU is older than x86-64-v2", hint='name the target: --target \'{"kind":"llvm",...}\''
+    )
 
 
 #: Instructions for products of narrow numbers: LLVM's feature name -> the kernel's flag.
-PRODUCTS: Final = {
-    "avx512bf16": "avx512_bf16", "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
-}  # fmt: skip
+PRODUCTS: Final = {name: X86[name] for name in ("avx512bf16", "amx-tile", "amx-int8", "amx-bf16")}
 _TILES: Final = "amx_"
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA = 158, 0x1023, 18
 

@@ -118,5 +118,5 @@ def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
         raise ValueError("it says too much")
     facts = _RequiredFacts.model_validate(identity)
     if facts.host_id in VIRTUAL_DEVICES:
-        raise ValueError("its host has the name of a virtual device")
+        raise ValueError("the name of the host is that of a virtual device")
     return Endpoint(**dict(facts), info=DeviceInfo.model_validate(identity))

@@ -152,7 +152,8 @@ class Running:
 
 
 class DeviceServer:
-    """Serves one session at a time. A session that crashes ends its own process and nothing else."""
+    """Serves one session at a time. A session that crashes ends its own process and
+    nothing else."""
 
     def __init__(
         self,
@@ -281,7 +282,7 @@ class DeviceServer:
         cause = " ".join(words.split()) or describe_exit(status)
         fault = ""
         if status != 0 and not running.is_abandoned:
-            log.warning("a session ended badly: %s", cause)
+            log.warning("a session failed: %s", cause)
             fault = gpu_fault() if "gpu_uuid" in self._identity else ""
             is_innocent = fault or HARDWARE in cause
             text = cause if is_innocent else f"{DEATH_NOTICE} {cause}{suffix}"
@@ -296,5 +297,5 @@ class DeviceServer:
         self._running = None
         if fault:
             self._registration.disconnect()
-            raise HostFault(f"this device withdraws: {fault}", hint="nvidia-smi -q")
+            raise HostFault(f"this device unregisters: {fault}", hint="nvidia-smi -q")
         self._registration.set_busy(False)

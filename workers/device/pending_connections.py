@@ -65,7 +65,8 @@ class PendingConnection:
         self.connection.close()
 
     def read_greeting(self) -> str | None:
-        """Return the client's greeting, None while it is incomplete. Raises OSError if malformed."""
+        """Return the client's greeting, None while it is incomplete. Raises OSError if
+        malformed."""
         data = self.connection.recv(self._expected_bytes() - len(self._received))
         if not data:
             raise ConnectionError("the connection was closed")
@@ -75,14 +76,14 @@ class PendingConnection:
         try:
             return self._received[_HEAD.size :].decode()
         except UnicodeDecodeError:
-            raise ConnectionError("its greeting is not UTF-8 text") from None
+            raise ConnectionError("the greeting of the client is not UTF-8 text") from None
 
     def _expected_bytes(self) -> int:
         if len(self._received) < _HEAD.size:
             return _HEAD.size
         magic, size = _HEAD.unpack_from(self._received)
         if magic != RPC_MAGIC or not 0 < size < _NAME_LIMIT_BYTES:
-            raise ConnectionError("it speaks another protocol")
+            raise ConnectionError("the client does not speak TVM RPC")
         return int(_HEAD.size + size)
 
 

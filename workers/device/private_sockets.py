@@ -17,7 +17,7 @@ def private_address(host: str) -> str:
     address = ipaddress.ip_address(resolved)
     if address.is_unspecified or address.is_global or address.is_multicast:
         raise InvalidRequest(
-            f"{host} is open to strangers, who could run anything here",
+            f"{host} is public: whoever reaches it could run any program here",
             hint="--host 127.0.0.1, or the address of one private interface",
         )
     return resolved
@@ -40,7 +40,7 @@ def listen(host: str, ports: range, key: FleetKey) -> socket.socket:
     is no key, or if all ports are busy."""
     address = private_address(host)
     if not key and not ipaddress.ip_address(address).is_loopback:
-        raise InvalidRequest(f"{host} can be reached from other machines and the fleet has no key", hint=HINT)
+        raise InvalidRequest(f"{host} is open to other machines, and the fleet has no key", hint=HINT)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for port in ports:
         try:

@@ -98,7 +98,7 @@ def read_greeting(connection: socket.socket) -> str:
         raise ConnectionError("the device refused the session")
     (size,) = _INT.unpack(receive_exactly(connection, _INT.size))
     if not 0 < size < _NAME_LIMIT_BYTES:
-        raise ConnectionError("the peer speaks another protocol")
+        raise ConnectionError("the other side does not speak TVM RPC")
     return receive_exactly(connection, size).decode(errors="replace")
 
 

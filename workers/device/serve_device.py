@@ -75,7 +75,7 @@ def set_runtime_environment(target: Target) -> None:
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(
-            f"the target has {target.num_cores} cores, this process may use {cores}",
+            f"the target has {target.num_cores} cores, but this process may use {cores}",
             hint="mallorn device --target local",
         )
     if "tvm" in sys.modules:

@@ -71,7 +71,8 @@ class RpcSession:
         self._gpu: GpuMeter | None = None
 
     def serve(self, connection_fd: int) -> None:
-        """Answer calls until the client closes the connection; if the session cannot begin, answer why."""
+        """Answer calls until the client closes the connection; if the session cannot
+        begin, answer why."""
         os.chdir(self._folder)
         poison_fresh_memory()
         try:

@@ -44,7 +44,8 @@ PACKET_LIMIT_BYTES: Final = 1 << 32
 
 
 class OpenSession(NamedTuple):
-    """A session's port and ticket, and keys by which the device proves that it belongs to the fleet."""
+    """A session's port and ticket, and keys by which the device proves that it belongs
+    to the fleet."""
 
     port: int
     ticket: str
@@ -58,7 +59,8 @@ class SessionGateway:
         self._key = key
 
     def connect_runner(self) -> socket.socket:
-        """Return a socket for a new runner; its requests are answered until it closes the socket."""
+        """Return a socket for a new runner; its requests are answered until it closes
+        the socket."""
         end, runner_end = socket.socketpair()
         threading.Thread(target=self._answer_all, args=(end,), name="session-gateway", daemon=True).start()
         return runner_end
@@ -148,7 +150,7 @@ class GatewayClient:
         with self._end.makefile("rb") as answers:
             line = answers.readline()
         if not line:
-            raise Unavailable("the worker that opens sessions is gone", hint="mallorn worker")
+            raise Unavailable("the worker process that opens sessions has ended", hint="mallorn worker")
         answer = json.loads(line)
         if "error" in answer:
             raise unpack_error(json.dumps(answer["error"]).encode())
@@ -186,7 +188,8 @@ def _relay(
 
 
 def _check_client_ticket(client: socket.socket, ticket: str) -> bool:
-    """Read a client's greeting; if it has the ticket, answer it and return True, otherwise False."""
+    """Read a client's greeting; if it has the ticket, answer it and return True,
+    otherwise False."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()

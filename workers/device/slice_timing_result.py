@@ -26,6 +26,6 @@ class SliceTimes:
         shares = [run.disturbed for run in self.slices if run.disturbed is not None]
         times = [run.mean_sec for run in self.slices]
         if not (times and self.cores >= 1 and all(0 <= run < inf for run in (*times, self.rivals))):
-            raise ValueError("no times, or impossible ones")
+            raise ValueError("a timing needs run times, cores and rivals that are finite and not negative")
         if not all(0 <= share <= 1 for share in shares):
-            raise ValueError("no share of a slice")
+            raise ValueError(f"disturbed shares must be from 0 to 1, not {min(shares)} to {max(shares)}")

@@ -9,8 +9,8 @@ from typing import Final
 from mallorn.core.compute_capability import arch_of_gpu, runs_on
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
+from mallorn.graphc.export.cpu_features import ARCHITECTURES, FLAGS
 from mallorn.workers.device.detect_host import (
-    PRODUCTS,
     available_cores,
     cpu_info,
     detect_target,
@@ -19,28 +19,8 @@ from mallorn.workers.device.detect_host import (
 )
 from mallorn.workers.device.nvidia_driver import first_gpu
 
-MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
-# LLVM feature that kernels may use -> the kernel's flag. Other features are for tuning or systems.
-X86: Final = {
-    "sse": "sse", "sse2": "sse2", "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2",
-    "sse4a": "sse4a", "avx": "avx", "avx2": "avx2", "fma": "fma", "fma4": "fma4", "f16c": "f16c",
-    "bmi": "bmi1", "bmi2": "bmi2", "lzcnt": "abm", "popcnt": "popcnt", "movbe": "movbe", "adx": "adx",
-    "cmov": "cmov", "xop": "xop", "cx16": "cx16",
-    "aes": "aes", "vaes": "vaes", "pclmul": "pclmulqdq", "gfni": "gfni",
-    "vpclmulqdq": "vpclmulqdq", "sha": "sha_ni", "avxvnni": "avx_vnni", "avxvnniint8": "avx_vnni_int8",
-    "avxifma": "avx_ifma", "avxneconvert": "avx_ne_convert", "avx512f": "avx512f", "avx512bw": "avx512bw",
-    "avx512cd": "avx512cd", "avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512vnni": "avx512_vnni",
-    "avx512fp16": "avx512_fp16", "avx512ifma": "avx512ifma",
-    "avx512vbmi": "avx512vbmi", "avx512vbmi2": "avx512_vbmi2", "avx512bitalg": "avx512_bitalg",
-    "avx512vpopcntdq": "avx512_vpopcntdq", "avx512vp2intersect": "avx512_vp2intersect",
-    "amx-fp16": "amx_fp16", **PRODUCTS,
-}  # fmt: skip
 ALIKE: Final = 0.75  # least similarity of the names that are suggested for a misspelt one
-ARM: Final = {
-    "neon": "asimd", "fullfp16": "asimdhp", "dotprod": "asimddp", "lse": "atomics", "bf16": "bf16",
-    "i8mm": "i8mm", "sve": "sve", "sve2": "sve2", "sme": "sme",
-}  # fmt: skip
-FEATURES: Final = {"x86_64": ("flags", X86), "aarch64": ("Features", ARM)}
+FLAGS_FIELDS: Final = {"x86_64": "flags", "aarch64": "Features"}  # in /proc/cpuinfo
 LLVM_PROGRAM: Final = """
 import json, sys
 from tvm.target import Target, codegen
@@ -93,22 +73,22 @@ def find_unsupported_reason(target: Target) -> str:
         answer = run_with_tvm(DEVICE_PROGRAM, target.text)
         if answer.returncode != 0:
             error_lines = answer.stderr.strip().splitlines()
-            return f"TVM does not know it here: {error_lines[-1] if error_lines else 'it died'}"
+            return f"TVM does not know the target here: {error_lines[-1] if error_lines else 'it died'}"
         exists = json.loads(answer.stdout.splitlines()[-1])["there"]
         return "" if exists else f"it has no {target.kind} device"
 
     cores = available_cores()
     if target.num_cores > cores:
-        return f"the target has {target.num_cores} cores, this machine has {cores}"
+        return f"the target has {target.num_cores} cores, but this machine has {cores}"
     target_machine, host_machine = target_architecture(target), os.uname().machine
     if target_machine and target_machine != host_machine:
-        return f"the target is for {target_machine}, this machine is {host_machine}"
+        return f"the target is for {target_machine}, but this machine is {host_machine}"
     if target.kind != "llvm":
         return ""
 
     answer = run_with_tvm(LLVM_PROGRAM, target.text)
     if answer.returncode < 0:
-        return "LLVM cannot read it"
+        return "LLVM cannot read the target"
     if answer.returncode > 0:  # only TVM's runtime is installed: the first candidate will show it
         return ""
     llvm = json.loads(answer.stdout.splitlines()[-1])
@@ -118,7 +98,8 @@ def find_unsupported_reason(target: Target) -> str:
         return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(similar)}" if similar else "")
     if unknown := sorted(set(_mattr_features(target, "+")) - set(llvm["features"])):
         return f"LLVM knows no feature {unknown[0]}"
-    host_flags = usable_flags(cpu_info(), FEATURES[host_machine][0]) if host_machine in FEATURES else set()
+    field = FLAGS_FIELDS.get(host_machine)
+    host_flags = set() if field is None else usable_flags(cpu_info(), field)
     required = needed_flags(target, llvm["features"], host_machine)
     lacking = sorted(name for name, flag in required.items() if flag not in host_flags)
     return f"its CPU lacks {', '.join(lacking[:4])}" if lacking else ""
@@ -127,15 +108,15 @@ def find_unsupported_reason(target: Target) -> str:
 def target_architecture(target: Target) -> str:
     """Return a CPU target's architecture as `uname -m` spells it; empty if it names none."""
     name = str(target.attrs.get("mtriple", "")).partition("-")[0]
-    return MACHINES.get(name, name)
+    return ARCHITECTURES.get(name, name)
 
 
 def needed_flags(target: Target, features: Collection[str], machine: str) -> dict[str, str]:
     """Return the CPU flags that code for `target` may need; `features` are LLVM's for the
     target's CPU. The keys are LLVM's names, the values those in /proc/cpuinfo."""
-    _, words = FEATURES.get(machine, ("", {}))
+    flags = FLAGS.get(machine, {})
     required = set(features) - set(_mattr_features(target, "-"))
-    return {name: words[name] for name in required & words.keys()}
+    return {name: flags[name] for name in required & flags.keys()}
 
 
 def _mattr_features(target: Target, sign: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""A client of the RPC tracker over a plain socket: it needs no TVM, and every call has a timeout."""
+"""A client of the RPC tracker over a plain socket: it needs no TVM, and every call has
+a timeout."""
 
 import json
 import secrets
@@ -109,22 +110,22 @@ class TrackerClient:
             raise self._unavailable(error) from None
         if magic != TRACKER_MAGIC:
             raise Unavailable(
-                f"{self.address[0]}:{self.address[1]} is no TVM RPC tracker", hint="mallorn tracker"
+                f"{self.address[0]}:{self.address[1]} is not a TVM RPC tracker", hint="mallorn tracker"
             )
         our_nonce = secrets.token_hex(16)
         answer = self._send_and_receive([HELLO, our_nonce])
         if not isinstance(answer, list) or len(answer) != 3:
-            raise self._refused("answers as none of ours does")
+            raise self._refused("does not answer like Mallorn's tracker")
         tracker_nonce, needs_key, proof = answer
         if needs_key and not key:
-            raise self._refused("wants the fleet's key, and we have none")
+            raise self._refused("requires the fleet's key, and this process has none")
         if key and not key.is_valid_signature(str(proof), "tracker", our_nonce, str(tracker_nonce)):
-            raise self._refused("does not know our key")
+            raise self._refused("does not know this process's key of the fleet")
         if (
             key
             and self._send_and_receive([PROVE, key.sign("peer", our_nonce, str(tracker_nonce))]) != SUCCESS
         ):
-            raise self._refused("does not accept our key")
+            raise self._refused("does not accept this process's key of the fleet")
 
     def _refused(self, reason: str) -> Unavailable:
         return Unavailable(f"the tracker at {self.address[0]}:{self.address[1]} {reason}", hint=HINT)
@@ -143,11 +144,11 @@ class TrackerClient:
     def _receive(self) -> Any:
         (size,) = _INT.unpack(receive_exactly(self._socket, _INT.size))
         if not 0 < size <= _MESSAGE_LIMIT_BYTES:
-            raise ConnectionError(f"another program seems to listen there: a message of {size} bytes")
+            raise ConnectionError(f"the tracker's port sent {size} bytes: another program may listen")
         try:
             return json.loads(receive_exactly(self._socket, size))
         except (ValueError, RecursionError):
-            raise ConnectionError("another program seems to listen there: its answer is no JSON") from None
+            raise ConnectionError("the tracker's port sent no JSON: another program may listen") from None
 
     def _unavailable(self, error: OSError) -> Unavailable:
         if isinstance(

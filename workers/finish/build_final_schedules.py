@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 _SCRIPTS: Final = TypeAdapter(Scripts)
 COMPILE: Final = "compile the tuned model"
 COMPILER_ERRORS: Final = (ChildFailed, ChildCrashed, InvalidRequest)
-SEARCHES: Final = "the whole model does not compile: the schedule or pass to blame is searched"
-ANEW: Final = "the whole model does not compile with {}: it is imported again without"
-INSIDE: Final = "decide close contests inside the whole model"
+SEARCHES: Final = "the whole model does not compile: the schedule or pass that causes it is searched for"
+ANEW: Final = "the whole model does not compile with {}: another import leaves it out"
+INSIDE: Final = "compare nearly equal candidates inside the whole model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
         _import_without_passes(model, error, fault)
     with model.stage.runtime.database.transaction() as session:
         for name in blamed:
-            warning = NewJobWarning(f"schedule of {name}", f"{fault}; it is left out")
+            warning = NewJobWarning(f"schedule of {name}", f"{fault}; the schedule is left out")
             Warnings(session).add(model.stage.job.id, warning)
     return builds[frozenset(blamed)]
 

@@ -30,7 +30,7 @@ PASSES: Final = 3
 CLOSE: Final = 1.05
 RIVALS: Final = 2
 VERSIONS: Final = 4
-ODD: Final = "it tells other times than the other devices of its context, which overrule it"
+ODD: Final = "the device reports other times than all others of its class"
 #: Times of devices of one context differ by less than this factor, even if one device is busy.
 OTHERWISE: Final = 2.0
 

@@ -28,25 +28,28 @@ HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 def compare_and_time_engines(
     model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft
-) -> None:
+) -> bool:
     """Time the tuned model and the other engines, and compare their outputs; set the
     latencies and errors in `report`. Log failed steps. A tuned model with wrong outputs is
-    not timed."""
+    not timed. Return whether the tuned model ran and its outputs are correct."""
     placed_model = step_log.attempt(TIME, partial(place_or_fail, model))
     if placed_model is None:
-        return
+        return False
     dynamic = model.stage.graph_report.dynamic
-    if dynamic is None:
-        step_log.attempt(TIME, partial(_compare_model, placed_model, tuned_model, step_log, report))
-    else:
-        step_log.attempt(TIME, partial(_compare_points, placed_model, tuned_model, step_log, report, dynamic))
+    compare = (
+        partial(_compare_model, placed_model, tuned_model, step_log, report)
+        if dynamic is None
+        else partial(_compare_points, placed_model, tuned_model, step_log, report, dynamic)
+    )
+    return bool(step_log.attempt(TIME, compare))
 
 
 def _compare_points(
     model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft, dynamic: Dynamic
-) -> None:
-    """Compare the engines at each size for which the model was tuned; skip wrong outputs."""
-    points = []
+) -> bool:
+    """Compare the engines at each size for which the model was tuned; skip wrong outputs.
+    Return whether the outputs are correct at every size."""
+    points, correct_count = [], 0
     with model.lock_host_for_timing() as is_alone:
         for point in dynamic.points:
             model.stage.lease.raise_if_lost()
@@ -58,6 +61,7 @@ def _compare_points(
             with Engines(whole_model, (TUNED, ONNXRUNTIME), step_log.attempt) as engines:
                 engines.load({TUNED: tuned_model.library})
                 errors = _check_outputs(model, engines, step_log)
+                correct_count += TUNED in engines
                 latency_us = step_log.attempt(f"time the model at {size_text}", engines.latencies) or {}
             error = _none_if_infinite(errors.get(ONNXRUNTIME, inf))
             points.append(PointTimes(sizes=sizes, latency_us=dict(latency_us), error=error))
@@ -65,9 +69,25 @@ def _compare_points(
     errors_of_points = [point.error for point in points if point.error is not None]
     report.error_vs_onnxruntime = max(errors_of_points, default=None)
     report.conditions = Conditions(steady=is_alone, note="" if is_alone else BESIDE)
+    return correct_count == len(points)
 
 
-def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
+def check_over_range(model: JobModel, tuned_model: TunedModel, step_log: StepLog, dynamic: Dynamic) -> bool:
+    """Return whether the tuned model's outputs are correct at each tuned size of a range."""
+    placed_model = place_or_fail(model)
+    for point in dynamic.points:
+        model.stage.lease.raise_if_lost()
+        sizes = point | {dim: dynamic.ranges[dim][1] // 2 for dim in dynamic.growing_dimensions}
+        whole_model = replace(placed_model.whole_model, input_shapes=dynamic.shapes(sizes))
+        with Engines(whole_model, (TUNED, ONNXRUNTIME), step_log.attempt) as engines:
+            engines.load({TUNED: tuned_model.library})
+            _check_outputs(placed_model, engines, step_log)
+            if TUNED not in engines:
+                return False
+    return True
+
+
+def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft) -> bool:
     with Engines(model.whole_model, (UNTUNED, TUNED, ONNXRUNTIME), step_log.attempt) as engines:
         if tuned_model.is_large:
             engines.drop_engine(UNTUNED)
@@ -83,7 +103,7 @@ def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, 
                 engines.drop_engine(UNTUNED)
         engines.load({UNTUNED: untuned, TUNED: tuned_model.library})
         errors = _check_outputs(model, engines, step_log)
-        if TUNED not in engines:
+        if not (is_correct := TUNED in engines):
             model.libraries.remove_library(tuned_model.winners)
         race = step_log.attempt(TIME, partial(_time_engines, model, engines))
     if race is not None and race.latency_us:
@@ -92,6 +112,7 @@ def _compare_model(model: JobModel, tuned_model: TunedModel, step_log: StepLog, 
         report.error_vs_untuned = _none_if_infinite(errors[UNTUNED])
     if ONNXRUNTIME in errors:
         report.error_vs_onnxruntime = _none_if_infinite(errors[ONNXRUNTIME])
+    return is_correct
 
 
 def _time_engines(model: JobModel, engines: Engines) -> FairRace:

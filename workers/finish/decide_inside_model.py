@@ -88,7 +88,7 @@ def choose_build_inside_model(model: JobModel, first: TunedModel, checker: Check
     if not alternatives:
         return InsideChoice(first, None)
     with model.stage.runtime.database.transaction() as session:
-        Jobs(session).set_reason(job.id, "the closest contests are decided inside the whole model")
+        Jobs(session).set_reason(job.id, "close candidates are timed inside the whole model")
 
     builds = [first, *(model.build(f"rivals-{n}", row) for n, row in enumerate(alternatives, 1))]
     times = model.kernel_times(builds)
@@ -211,7 +211,7 @@ def _build_and_time_under_load(
     export."""
     started_sec = time.monotonic()
     with model.stage.runtime.database.transaction() as session:
-        Jobs(session).set_reason(model.stage.job.id, "schedules are timed beside other programs")
+        Jobs(session).set_reason(model.stage.job.id, "schedules are timed while other programs run")
     full_load = model.stage.target.num_cores
     winner_of = {winner.contest.task.name: winner for winner in winners}
     alternatives = []

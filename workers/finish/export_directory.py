@@ -7,16 +7,18 @@ from hashlib import sha256
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from posixpath import dirname
 from typing import Final
 
-from mallorn.core.artifact_uris import export_uri, open_artifact
+from mallorn.core.artifact_uris import export_uri, library_uri, open_artifact
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.event import ExportedEvent
-from mallorn.core.values.finish_report import FinishReport, PointTimes
+from mallorn.core.values.finish_report import FinishReport, PointTimes, StoredLibrary
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.core.values.manifest import (
     DATABASE,
+    LIBRARY,
     MANIFEST,
     Manifest,
     MeasuredOn,
@@ -34,8 +36,10 @@ from mallorn.graphc.export.zip_graphc import ARCHIVE, SCRIPT, write_archive
 from mallorn.results.speedup import compare_with_rival
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules
-from mallorn.workers.interfaces.model_compiler import ModelCompiler, Tuned
+from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Tuned
 from mallorn.workers.process.leased_stage import StageContext
+from mallorn.workers.sandbox.sandbox import FILE_BYTES
+from mallorn.workers.sandbox.untrusted_files import copy_out
 from mallorn.workers.whole_model.engines import TUNED
 
 # All packages that apply.py and its archive import. onnxruntime, if installed, is for --check.
@@ -153,17 +157,30 @@ def rewrite_dispatch_rules(directory: Path, points: Sequence[PointTimes]) -> Non
     _write_manifest(directory, manifest.model_copy(update={"dynamic": dynamic}))
 
 
+def add_library(directory: Path, library: Path, description: Compiled) -> StoredLibrary:
+    """Copy the compiled model into an export, and name it in the manifest. Raises
+    TamperedFile if the child process that compiled it left anything but a plain file."""
+    digest = copy_out(library.parent, library.name, directory / LIBRARY, FILE_BYTES)
+    size_bytes = (directory / LIBRARY).stat().st_size
+    stored_library = StoredLibrary(digest=digest, bytes=size_bytes, cpu_features=description.cpu_features)
+    manifest = read_manifest(directory / MANIFEST)
+    _write_manifest(directory, manifest.model_copy(update={"library": stored_library}))
+    return stored_library
+
+
 def _write_manifest(directory: Path, manifest: Manifest) -> None:
     (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1, ensure_ascii=True) + "\n")
 
 
 def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
-    """Upload the export and the report to the artifact store; return the export's URL.
-    Raises ExportFailed if the script or archive does not match its digest."""
+    """Upload the export and the report to the artifact store; return the export's URL. An
+    earlier library of the job is removed. Raises ExportFailed if the script or archive does
+    not match its digest."""
     (directory / REPORT).write_text(json.dumps(report.to_stored_json(), indent=1) + "\n")
-    for name, digest in read_manifest(directory / MANIFEST).carried.items():
+    manifest = read_manifest(directory / MANIFEST)
+    for name, digest in manifest.carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
-            raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {stage.job.id}")
+            raise ExportFailed(f"{name} is stored with other bytes", hint=f"mallorn resume {stage.job.id}")
     url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
     # Record it as deleted first, so that files are cleaned up if this worker dies early.
     with stage.runtime.database.transaction() as session:
@@ -172,17 +189,32 @@ def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
                 stage.job.id, export_uri=url, export_deleted_at=read_clock(session)
             )
     with open_artifact(url) as (store, root):
+        # The library lies beside the folder, since users download the folder as one archive.
+        libraries = dirname(library_uri(root, ""))
+        if manifest.library is not None:
+            store.makedirs(libraries, exist_ok=True)
+            store.put_file(str(directory / LIBRARY), library_uri(root, manifest.library.digest))
         store.makedirs(root, exist_ok=True)
         for path in sorted(path for path in directory.iterdir() if path.name in EXPORTED):
             store.put_file(str(path), f"{root}/{path.name}")
+        for path in store.ls(libraries, detail=False) if store.exists(libraries) else ():
+            if manifest.library is None or manifest.library.digest not in path:
+                store.rm_file(path)
     return url
 
 
 def upload_first_export(
-    stage: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
+    stage: StageContext,
+    winners: Sequence[Winner],
+    directory: Path,
+    report: FinishReport,
+    library: Path,
+    description: Compiled,
 ) -> None:
     """Export a first checked version, in case the job is cancelled while it is refined."""
     complete_export(stage, winners, directory)
+    if stage.options.library:
+        report = report.model_copy(update={"library": add_library(directory, library, description)})
     url = upload(stage, directory, report)
     with stage.runtime.database.transaction() as session:
         Jobs(session).store_report_columns(stage.job.id, export_uri=url, export_deleted_at=None)

@@ -49,7 +49,7 @@ from mallorn.workers.subprocesses.pending_call import PendingCall
 from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
 from mallorn.workers.whole_model.engines import TUNED, Engines
 
-CHOOSE: Final = "choose among first guesses inside the whole model"
+CHOOSE: Final = "choose among default schedules inside the whole model"
 FEW: Final = 3  # bursts; few, because a user waits
 log = logging.getLogger(__name__)
 LIGHT: Final = 0.05  # share of a run; tasks below it in sum keep their first guess
@@ -115,7 +115,9 @@ def decide_by_first_guesses(
             unscheduled_workloads=first.compiled.missing,
             latency_us=checked.latency_us,
         )
-        upload_first_export(stage, first.winners, first.directory, report_so_far)
+        upload_first_export(
+            stage, first.winners, first.directory, report_so_far, first.library, first.compiled
+        )
     choosing = partial(choose_fastest_guesses, placed_model, checked, guesses, step_log)
     build, report, error = step_log.attempt(CHOOSE, choosing) or InsideChoice(first, None)
     winners = [replace(winner, max_error=checked.error + error) for winner in build.winners]
@@ -212,7 +214,7 @@ def choose_fastest_guesses(
     if not other_sets:
         return InsideChoice(first, None)
     with model.stage.runtime.database.transaction() as session:
-        Jobs(session).set_reason(model.stage.job.id, "first guesses are timed inside the whole model")
+        Jobs(session).set_reason(model.stage.job.id, "default schedules are timed inside the whole model")
     names = [f"guess-{n}" for n, _ in enumerate(other_sets, 2)]
     with Engines(model.whole_model, [FIRST, *names]) as engines:  # they start during the builds
         with step_log.time_step("build"):

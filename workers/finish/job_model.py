@@ -8,7 +8,8 @@ from typing import Final, Self
 
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
-from mallorn.core.values.manifest import DATABASE
+from mallorn.core.values.dynamic_shapes import Dynamic
+from mallorn.core.values.manifest import DATABASE, Manifest
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.compiled_library_cache import KnownLibraries
 from mallorn.workers.finish.export_directory import ExportFailed, largest_shapes, write_records
@@ -26,7 +27,7 @@ from mallorn.workers.whole_model.engines import Engines
 
 KERNELS_SEC: Final = 1.5
 LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records
-LOST: Final = "the model as it is compiled here has no place for the schedules of these tasks"
+LOST: Final = "the model as compiled on this worker does not contain these tasks"
 TUNE_AGAIN: Final = "mallorn tune MODEL   (with one version of Mallorn on all workers)"
 ELSEWHERE: Final = "the device is on another host than this worker"
 BENCH: Final = "mallorn bench MODEL --schedules DIR, on the device's host"
@@ -101,10 +102,32 @@ class JobModel:
             model = replace(self.whole_model, dynamic=dispatch_to_next_size(dynamic) if dynamic else None)
             child_directory = self.whole_model.folder / directory.name
             library = child_directory.with_suffix(".so")
-            description = model.compile(child_directory, library)
+            description = model.compile(child_directory, library, self._manifest)
         if unmatched := {winner.contest.task.name for winner in winners} & set(description.missing):
             raise ExportFailed(f"{LOST}: {', '.join(sorted(unmatched))}", hint=TUNE_AGAIN)
         return TunedModel(tuple(winners), directory, library, description)
+
+    def compile_with_rules(self, build: TunedModel, dynamic: Dynamic) -> TunedModel:
+        """Compile a build of a model with free dimensions again, with the rules of `dynamic`
+        on which tuned size computes inputs of which sizes."""
+        library = self.whole_model.folder / f"{build.directory.name}-by-rules.so"
+        child_directory = self.whole_model.folder / build.directory.name
+        model = replace(self.whole_model, dynamic=dynamic)
+        return replace(
+            build, library=library, compiled=model.compile(child_directory, library, self._manifest)
+        )
+
+    @property
+    def _manifest(self) -> Manifest:
+        """Return what a library says of its job; the export's manifest is written later."""
+        job, graph = self.stage.job, self.stage.graph_report
+        return Manifest(
+            job=job.id,
+            model=job.model_id,
+            target=self.stage.target.attrs,
+            recipe=graph.recipe,
+            input_ranges=graph.input_ranges,
+        )
 
     @contextmanager
     def lock_host_for_timing(self) -> Iterator[bool]:
@@ -159,7 +182,7 @@ def place_or_fail(model: JobModel) -> JobModel:
     """Return the model set up for timing. Raises MallornError if the job has no device."""
     placed_model = place_on_device(model)
     if placed_model is None:
-        raise MallornError("no device of the target is available any more", hint="mallorn devices")
+        raise MallornError("no device for the target is online", hint="mallorn devices")
     return placed_model
 
 

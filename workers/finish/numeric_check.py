@@ -18,7 +18,7 @@ from mallorn.workers.process.leased_stage import StageFolder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
 
-INVALID: Final = "it can no longer be rebuilt"
+INVALID: Final = "the schedule can no longer be rebuilt"
 SEED: Final = 20_260_101
 RUN_TIMEOUT_SEC: Final = 60.0
 
@@ -104,7 +104,7 @@ class Verifier(Checker):
             try:
                 reference = self._references[program.key] = retry_after_crash(compute)
             except ChildError as error:
-                words = f"nothing to compare with: {error.message}"
+                words = f"the reference outputs could not be computed: {error.message}"
                 return NumericCheck(Outcome.WORKER_LOST, words=words)
         try:
             trace = self.complete_trace(program, slot)

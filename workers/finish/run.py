@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from mallorn.core.artifact_uris import open_artifact
@@ -13,8 +14,8 @@ from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import BenchedEvent, BenchStartedEvent, DoneEvent, FinishingEvent
-from mallorn.core.values.finish_report import BenchResult, Conditions, Limits, StepSeconds
-from mallorn.core.values.manifest import DATABASE
+from mallorn.core.values.finish_report import BenchResult, Conditions, Limits, StepSeconds, StoredLibrary
+from mallorn.core.values.manifest import DATABASE, MANIFEST, read_manifest
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
@@ -30,10 +31,15 @@ from mallorn.workers.finish.build_final_schedules import (
     write_records_only,
 )
 from mallorn.workers.finish.choose_winner import Winner
-from mallorn.workers.finish.compare_engines import compare_and_time_engines
+from mallorn.workers.finish.compare_engines import check_over_range, compare_and_time_engines
 from mallorn.workers.finish.decide_inside_model import choose_schedules_under_load
 from mallorn.workers.finish.decide_tasks import TaskDecisions, decide_all_tasks
-from mallorn.workers.finish.export_directory import complete_export, rewrite_dispatch_rules, upload
+from mallorn.workers.finish.export_directory import (
+    add_library,
+    complete_export,
+    rewrite_dispatch_rules,
+    upload,
+)
 from mallorn.workers.finish.final_candidates import Contest
 from mallorn.workers.finish.guess_inside_model import decide_by_first_guesses
 from mallorn.workers.finish.job_model import JobModel, TunedModel
@@ -54,6 +60,12 @@ from mallorn.workers.whole_model.compiled_model import IdleEngines
 from mallorn.workers.whole_model.engines import TUNED
 
 COMPILE_EXPORT: Final = "compile the model with the exported schedules"
+NO_LIBRARY: Final = "The job was submitted with --no-library."
+NOTHING_BUILT: Final = "A zero-shot job does not compile the model."
+FROM_BATCH: Final = "The job was finished from a batch, and this worker has no device to check a library on."
+NOT_COMPILED: Final = "The whole model was not compiled; the steps that were left out say why."
+NOT_CHECKED: Final = "The library's outputs could not be checked; the steps that were left out say why."
+KEEP: Final = "store the library"
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
 
 
@@ -95,7 +107,9 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
                 run = FinishRun(model, measurer, checker, step_log)
                 decisions, final = run.build(run.decide())
             run.export(decisions, final)
-            if final.built is not None:
+            if final.built is None:
+                run.report.no_library_reason = run.explain_missing_build()
+            else:
                 run.compare(decisions, final, final.built)
             run.store(decisions, final, started_sec)
 
@@ -194,8 +208,9 @@ class FinishRun:
         load."""
         stage, report = self.stage, self.report
         with self.step_log.time_step("compare"):
-            compare_and_time_engines(self.model, built, self.step_log, report)
+            is_correct = compare_and_time_engines(self.model, built, self.step_log, report)
         rewrite_dispatch_rules(final.directory, report.points)
+        self.keep_library(final.directory, built, is_correct)
         if stage.graph_report.dynamic is None:  # a range's tasks belong to different runs
             tuned_latency = report.latency_us.get(TUNED)
             if tuned_latency is not None:
@@ -208,6 +223,38 @@ class FinishRun:
         )
         if contention is not None:
             report.contention = contention
+
+    def explain_missing_build(self) -> str:
+        """Return why the finish has no compiled model that it could store, as a sentence."""
+        options = self.stage.options
+        if not options.library:
+            return NO_LIBRARY
+        if options.mode == ZERO_SHOT:
+            return NOTHING_BUILT
+        return FROM_BATCH if options.is_detached else NOT_COMPILED
+
+    def keep_library(self, directory: Path, tuned_model: TunedModel, is_correct: bool) -> None:
+        """Add the compiled model to the export if its outputs were checked; otherwise report
+        why not. A model with free dimensions was timed with other dispatch rules than the
+        export's, so it is compiled and checked again with these."""
+        if not self.stage.options.library:
+            self.report.no_library_reason = NO_LIBRARY
+            return
+
+        def add() -> StoredLibrary | None:
+            checked, dynamic = tuned_model, read_manifest(directory / MANIFEST).dynamic
+            if dynamic is not None and dynamic.rules != dispatch_to_next_size(dynamic).rules:
+                checked = self.model.compile_with_rules(tuned_model, dynamic)
+                if not check_over_range(self.model, checked, self.step_log, dynamic):
+                    return None
+            return add_library(directory, checked.library, checked.compiled)
+
+        with self.step_log.time_step("export"):
+            library = self.step_log.attempt(KEEP, add) if is_correct else None
+        if library is None:
+            self.report.no_library_reason = NOT_CHECKED
+        else:
+            self.report.library = library
 
     def store(self, decisions: TaskDecisions, final: FinalSchedules, started_sec: float) -> None:
         """Upload the export, store the report and end the job. Raises Unavailable if stored

@@ -69,7 +69,7 @@ def probe_device_machine(
             with HostLock().hold_exclusive() if is_local else nullcontext(True) as has_lock:
                 if not has_lock:
                     raise Unavailable(
-                        "other programs used the device's host all the time", hint="mallorn devices"
+                        "other programs used the device's host in every attempt", hint="mallorn devices"
                     )
                 for group in group_by_library(probes):
                     runner.take_device(tracker, target.text, hold=not is_local, like=device_class)
@@ -84,7 +84,7 @@ def probe_host_machine(target: Target, env: Mapping[str, str] | None = None) -> 
     """Measure as many cores of this host as the target has, without a service or a device.
     Raises Unavailable if the target is no CPU or its probes do not run here."""
     if not target.is_cpu:
-        raise Unavailable(f"what {target.kind} computes is not measured")
+        raise Unavailable(f"the peak of {target.kind} devices is not measured")
     with TemporaryDirectory(prefix="mallorn-probes-") as folder:
         timings: list[TimedProbe] = []
         variables = dict(env or {})
@@ -113,7 +113,7 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
     memory = [timing.giga_per_second for timing in timings if timing.probe.finds is Finds.MEMORY]
     forks = [timing.seconds for timing in timings if timing.probe.finds is Finds.FORK]
     if not (one_core and curve and memory and forks):
-        raise Unavailable("the probes of its target did not run on it", hint="mallorn devices")
+        raise Unavailable("the probes for the target did not run on the device", hint="mallorn devices")
     widest, *narrower = sorted(one_core, reverse=True)
     best = {lanes: max(timing.giga_per_second for timing in runs) for lanes, runs in one_core.items()}
     lanes = next((n for n in narrower if best[n] > PAYS * best[widest]), widest)

@@ -38,7 +38,7 @@ PROBES_SEC: Final = 30.0  # longest duration of an undisturbed measurement
 LOOK_SEC: Final = 0.5
 MEASURED_KIND: Final = "llvm"
 OF_A_HOST: Final = ("host_class", "tvm_version", "threads")
-DIED: Final = f"its workers died {MAX_LOSSES} times while they measured it"
+DIED: Final = f"workers died {MAX_LOSSES} times while they probed it"
 BEATEN: Final = 1.05  # share of the peak that is implausible: clock rates vary by less
 SURE_SEC: Final = 600.0  # newer measurements are trusted: operations may be miscounted instead
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ def _attempt(
 ) -> tuple[Machine | None, str]:
     """Return the machine, or None and the reason why it could not be measured."""
     if target.kind != MEASURED_KIND:
-        return None, f"what {target.kind} computes is not measured"
+        return None, f"the peak of {target.kind} devices is not measured"
 
     def renew() -> bool:
         with runtime.database.transaction() as session:

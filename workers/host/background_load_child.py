@@ -1,4 +1,5 @@
-"""Child process that, once `keep_busy` is called, computes and streams memory until it is killed."""
+"""Child process that, once `keep_busy` is called, computes and streams memory until it
+is killed."""
 
 import threading
 from typing import Final

@@ -38,8 +38,8 @@ def open_lock(path: Path, mode: int) -> int:
         if error.errno not in _CLOSED:
             raise
         raise HostFault(
-            f"{path}, on which all who compute here lock, cannot be opened: {error.strerror}",
-            hint=f"ls -l {path}   (its owner types: chmod {mode:o} {path})",
+            f"the lock file {path} cannot be opened: {error.strerror}",
+            hint=f"ls -l {path}   (the owner of the file types: chmod {mode:o} {path})",
         ) from None
 
 

@@ -44,7 +44,8 @@ class HostShare:
         self._host_fd = host_fd
 
     def pause_if_requested(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
-        """Pause for a process that asks to be alone: call `pause`, wait until it is done, call `go_on`."""
+        """Pause for a process that asks to be alone: call `pause`, wait until it is
+        done, call `go_on`."""
         if self._host.is_gate_open():
             return
         pause()
@@ -88,7 +89,8 @@ class HostLock:
             is_alone = is_alone and cores.lock_exclusively(until_sec - time.monotonic())
             if not is_alone:
                 log.warning(
-                    "other processes worked on this host for %g s: not alone", self._alone_patience_sec
+                    "other processes used this host for %g s: timing beside them",
+                    self._alone_patience_sec,
                 )
             try:
                 yield is_alone
@@ -104,7 +106,10 @@ class HostLock:
                 _lock_with_timeout(gate_fd, fcntl.LOCK_SH, until_sec)
                 and _lock_with_timeout(host_fd, fcntl.LOCK_SH, until_sec)
             ):
-                log.warning("a process was alone on this host for %g s: going on", self._shared_patience_sec)
+                log.warning(
+                    "a process held this host for %g s: not waiting longer",
+                    self._shared_patience_sec,
+                )
 
     def is_gate_open(self) -> bool:
         """Return whether no process is alone or waits to be."""

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import GraphReport, RemainingCopy, StoredRecipe, TensorSpec
+from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.phases import PassEntry
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.sandbox.landlock import READ
@@ -105,6 +106,7 @@ class Compiled:
     outputs: list[TensorSpec]
     bytes: int
     seconds: float
+    cpu_features: list[str] = field(default_factory=list)  # that it needs, as Linux names them
     applied: Sequence[str] = ()  # tasks whose functions in the compiled module come from a record
 
 
@@ -251,10 +253,11 @@ class ModelCompiler(Child):
         out_so: str,
         input_shapes: Shapes,
         dynamic: Dynamic | None = None,
+        manifest: Manifest | None = None,
     ) -> Compiled:
         """Run the recipe's graph passes, apply the schedules, embed weights in the
         schedules' layouts and export `out_so`. With `dynamic`, the library serves all sizes
-        of the free dimensions."""
+        of the free dimensions. Its metadata are from `manifest`."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(

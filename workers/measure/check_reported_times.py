@@ -12,7 +12,7 @@ def check_times(run_us: Sequence[float], elapsed_us: float) -> None:
     """Raise ImpossibleTime unless all times are finite, positive and at most `elapsed_us`."""
     for time_us in run_us:
         if not isfinite(time_us) or time_us <= 0:
-            raise ImpossibleTime(f"the device tells that a run took {time_us:g} us")
+            raise ImpossibleTime(f"the device reports that a run took {time_us:g} us")
         if time_us > elapsed_us:
-            words = f"the device tells that a run took {time_us:g} us"
-            raise ImpossibleTime(f"{words}, and its answer came after {elapsed_us:g} us")
+            words = f"the device reports that a run took {time_us:g} us"
+            raise ImpossibleTime(f"{words}, but the answer came after {elapsed_us:g} us")

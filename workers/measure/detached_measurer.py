@@ -33,5 +33,5 @@ class DetachedMeasurer(Measurer):
 
     def require(self, need: Need) -> bool:
         if need is Need.TIME:
-            raise InvalidRequest("a batch carries kernels and no whole model", hint="mallorn bench MODEL")
+            raise InvalidRequest("a batch carries kernels, not the whole model", hint="mallorn bench MODEL")
         return True

@@ -27,7 +27,7 @@ KEY_CHARS: Final = 16
 MOMENT: Final = EvaluatorOptions(number=1, min_repeat_ms=20)
 DRIFT: Final = "/drift"
 WAIT_SEC: Final = 10.0  # for a quiet moment, before the round is given back
-TAKE_GAPS: Final = "without --wait-for-quiet times are taken in the gaps that they leave"
+TAKE_GAPS: Final = "leave --wait-for-quiet out to time between other programs' work"
 # If an input has this share of all bytes, reading it from memory takes most of the time.
 DOMINATES: Final = 0.9
 # A time that changes by a larger share has drifted: consecutive timings of a kernel agree better.

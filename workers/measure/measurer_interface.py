@@ -20,8 +20,8 @@ from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.subprocesses.process_pool import ChildPool
 
-UNDECLARED: Final = "the measurer returns times of a virtual device, and its class does not declare one"
-DECLARE: Final = f"virtual_device = NAME in its class; names: {', '.join(sorted(VIRTUAL_DEVICES))}"
+UNDECLARED: Final = "the measurer does not declare its virtual device"
+DECLARE: Final = f"set virtual_device = NAME in the class; names: {', '.join(sorted(VIRTUAL_DEVICES))}"
 
 
 @dataclass(frozen=True, slots=True)

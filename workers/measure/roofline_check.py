@@ -29,6 +29,6 @@ def reject_implausible(result: MeasureResult, least_us: float) -> MeasureResult:
     run_us = result.trial.latency_us
     if run_us is None or run_us >= least_us:
         return result
-    words = f"{REFUSED}the device tells {run_us:.3g} us for what takes more than {least_us:.3g} us"
+    words = f"{REFUSED}the device reports {run_us:.3g} us, but the candidate takes at least {least_us:.3g} us"
     failed = Trial(result.trial.candidate, Outcome.RUN_ERROR, build_ms=result.trial.build_ms, error=words)
     return replace(result, trial=failed)

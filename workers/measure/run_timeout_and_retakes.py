@@ -1,4 +1,5 @@
-"""Time limits: for a candidate's run on a device, and for a round's repeats of disturbed timings."""
+"""Time limits: for a candidate's run on a device, and for a round's repeats of
+disturbed timings."""
 
 import time
 from math import exp, prod

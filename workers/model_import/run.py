@@ -142,7 +142,8 @@ def _extract(stage: StageContext) -> Extraction:
 
 
 def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
-    """Return names of tasks to tune, by workload key; all without patterns. Raises InvalidRequest."""
+    """Return names of tasks to tune, by workload key; all without patterns. Raises
+    InvalidRequest."""
     names_by_key = {
         task.key: task.name
         for task in tasks
@@ -213,7 +214,7 @@ def check_import(runtime: Runtime, job_id: str) -> None:
             ReplacedCode(session).import_again(job_id)
     if waits:
         raise Unavailable(
-            f"the tasks of job {job_id} were made by code {code}, and worker {runtime.name} has other code. "
+            f"code {code} extracted the tasks of job {job_id}, and worker {runtime.name} has other code. "
             "The job waits for a worker with that code",
             hint="mallorn workers",
         )

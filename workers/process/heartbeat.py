@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
-from mallorn.core.log_loop_errors import log_survived_error
+from mallorn.core.log_setup import log_survived_error
 from mallorn.core.registry import list_runnable_cost_models
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo

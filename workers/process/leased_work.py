@@ -26,7 +26,7 @@ from mallorn.workers.subprocesses.shutdown import STOP
 from mallorn.workers.tvm.code_digest import have_sources_changed
 
 MEASURED: Final = (WorkKind.ROUND, WorkKind.FINISH)
-DETACHED: Final = "its device is detached: its candidates are carried there in batches"
+DETACHED: Final = "the device is detached: batch files carry candidates there"
 log = logging.getLogger(__name__)
 
 

@@ -31,7 +31,7 @@ class _BoundedReader:
     def read(self, size: int) -> bytes:
         self.left -= size
         if size < 0 or self.left < 0:
-            raise tarfile.ReadError("a header is too large")
+            raise tarfile.ReadError("a header of the archive is too large")
         return self._file.read(size)
 
 
@@ -85,7 +85,7 @@ def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], direc
         is_allowed = is_plain and is_short and is_inside and not clashes and len(paths) < MOST_FILES
         if not is_allowed or (directory / name).exists():
             raise InvalidModel(
-                f"the archive of the model holds {member.name[:TOLD]!r}, which is no plain file of its own",
+                f"the archive holds {member.name[:TOLD]!r}, which is not a plain file",
                 hint=AGAIN,
             )
         paths[name] = path = directory / name

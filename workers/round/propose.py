@@ -129,7 +129,7 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
     is_valid = len(candidates) == len(proposals) and all(c.sketch in space.by_key for c in candidates)
     if not is_valid or len(set(candidates)) < len(proposals) or len(proposals) > size:
         raise PluginFailed(
-            f"the searcher {name} must return at most {size} Proposals, of distinct candidates of its space",
+            f"the searcher {name} must return at most {size} Proposals, of distinct candidates of the space",
             seam="search",
             name=name,
         )

@@ -34,7 +34,7 @@ def probe_sandbox_support(mode: str) -> str:
     ).stdout.strip()
     report = require_sandbox_mode(report or "without all: it could not be tried", mode)
     if report != WHOLE:
-        log.warning("the sandbox around strangers' models and candidates is %s   (docs/security.md)", report)
+        log.warning("the sandbox around untrusted models and candidates is %s   (docs/security.md)", report)
     return report
 
 

@@ -93,7 +93,7 @@ def install_syscall_filter(spawns: bool, connects: bool, drives_gpu: bool = Fals
     """
     machine = platform.machine()
     if machine not in ARCHITECTURES:
-        raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
+        raise OSError(errno.ENOSYS, f"the seccomp filter supports {', '.join(ARCHITECTURES)}, not {machine}")
     code = b"".join(struct.pack("<HBBI", *e) for e in _instructions(machine, spawns, connects, drives_gpu))
     prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)))
 

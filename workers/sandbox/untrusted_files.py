@@ -34,7 +34,8 @@ class TamperedFile(MallornError):
 
 @contextmanager
 def untrusted_folder(prefix: str, place: Path | None = None) -> Iterator[Path]:
-    """Yield a new folder for a child to write; remove it at the end, whatever the child left in it."""
+    """Yield a new folder for a child to write; remove it at the end, whatever the child
+    left in it."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     try:
         yield folder
@@ -48,7 +49,7 @@ def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
     `most_bytes`."""
     *folders, last = name.split("/")
     if not {"", ".", ".."}.isdisjoint((*folders, last)):
-        raise TamperedFile(f"a child process named a file {name!r}, which may lie in another folder")
+        raise TamperedFile(f"a child process named the file {name!r}, which may be in another folder")
     open_fds = [os.open(folder, _FOLDER)]
     try:
         for part, flags in (*((part, _FOLDER) for part in folders), (last, _PLAIN)):
@@ -59,7 +60,7 @@ def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
     except OSError as error:
         if error.errno not in _OF_A_CHILD:
             raise
-        raise TamperedFile(f"a child process left no plain file {name}: {error.strerror}") from None
+        raise TamperedFile(f"a child process did not leave a plain file {name}: {error.strerror}") from None
     finally:
         for each_fd in open_fds:
             os.close(each_fd)
@@ -73,7 +74,7 @@ def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
         while chunk := file.read(CHUNK_BYTES):
             left_bytes -= len(chunk)
             if left_bytes < 0:
-                raise TamperedFile(f"a child process went on writing {name}, beyond {most_bytes} bytes")
+                raise TamperedFile(f"a child process wrote more than {most_bytes} bytes to {name}")
             digest.update(chunk)
             target.write(chunk)
     return digest.hexdigest()
@@ -82,9 +83,9 @@ def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
 def _flaw(status: os.stat_result, most_bytes: int) -> str | None:
     """Return why a child's file is not acceptable; None for a plain file."""
     if not stat.S_ISREG(status.st_mode):
-        return "is no plain file"
+        return "is not a plain file"
     if status.st_nlink != 1:
-        return f"has {status.st_nlink} names, others of which may lie in another folder"
+        return f"has {status.st_nlink} hard links, of which some may be in another folder"
     if status.st_uid != os.geteuid():
         return "belongs to another user"
     if status.st_size > most_bytes:

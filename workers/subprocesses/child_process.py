@@ -201,14 +201,14 @@ class Child:
             elif frame.head in (RESULT, ERROR):
                 self._reply = frame
             else:
-                raise self._kill_for_violation("sent what is no answer")
+                raise self._kill_for_violation("sent an invalid answer")
         return True
 
     def take_result(self) -> bytes:
         """Return the packed result of the finished call, or raise its exception."""
         reply, self._reply = self._reply, None
         if reply is None:
-            raise RuntimeError("no answer yet: answered() first")
+            raise RuntimeError("the child has not answered yet: call answered() first")
         self._busy = False
         if self._max_calls is not None and self._calls >= self._max_calls:
             self.kill()

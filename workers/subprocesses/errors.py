@@ -39,15 +39,15 @@ class ChildCrashed(ChildError):
 
 
 class ChildKilled(ChildCrashed):
-    """A helper process got a SIGKILL, which only the host and its users send: what it did may be innocent."""
+    """The host or a user killed a helper process with SIGKILL; its work may not be the cause."""
 
 
 class ChildOutOfMemory(ChildCrashed):
-    """A helper process got a SIGKILL from the kernel, for want of memory: what it did took too much."""
+    """The kernel killed a helper process because its work took too much memory."""
 
 
 class ChildNotStarted(ChildCrashed):
-    """A helper process never became ready: what it would have done is not to blame."""
+    """A helper process never became ready; its work is not the cause."""
 
 
 #: Errors attributed to the host, not to the requested work.

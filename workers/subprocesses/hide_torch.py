@@ -8,10 +8,11 @@ from importlib.machinery import ModuleSpec
 class _TorchHider(MetaPathFinder):
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         if fullname == "torch":
-            raise ModuleNotFoundError("torch is not imported beside TVM", name=fullname)
+            raise ModuleNotFoundError("torch cannot be imported together with TVM", name=fullname)
         return None
 
 
 def hide_torch() -> None:
-    """Make `import torch` fail in this process: importing takes seconds, and nothing here needs it."""
+    """Make `import torch` fail in this process: importing takes seconds, and nothing
+    here needs it."""
     sys.meta_path.insert(0, _TorchHider())

@@ -71,7 +71,7 @@ class PendingCall(Generic[R]):
         try:
             return self._call.read(body)
         except ValueError:
-            raise ChildFailed("NoResult", f"{self._call.method} returned what cannot be read") from None
+            raise ChildFailed("NoResult", f"{self._call.method} returned an unreadable result") from None
 
     @property
     def left_sec(self) -> float:

@@ -1,4 +1,5 @@
-"""A pool of child processes that run tasks in parallel; a timeout or crash ends only its own task."""
+"""A pool of child processes that run tasks in parallel; a timeout or crash ends only
+its own task."""
 
 import select
 import time

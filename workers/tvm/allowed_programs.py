@@ -94,7 +94,7 @@ def read_trace(trace: str) -> Any:
     try:
         steps = json.loads(trace)
     except (ValueError, RecursionError):
-        raise TraceRefused("a trace is refused: it is no JSON", hint=HINT) from None
+        raise TraceRefused("a trace is refused: the text is not JSON", hint=HINT) from None
     check_trace(steps)
     if any(kind == "EnterPostproc" or _RELAID in attributes for kind, _, attributes, _ in steps):
         # A re-layout marked here would not be timed; only postprocessing may mark weights.
@@ -106,16 +106,16 @@ def check_trace(steps: Any, decisions: Any = ()) -> None:
     """Raise TraceRefused if an instruction or decision of a trace (JSON) is not allowed."""
     try:
         if not isinstance(steps, list):
-            raise ValueError("it is no list of instructions")
+            raise ValueError("the trace is not a list of instructions")
         if len(steps) > MOST_STEPS:
-            raise ValueError(f"it has {len(steps)} instructions, more than {MOST_STEPS}")
+            raise ValueError(f"the trace has {len(steps)} instructions, more than {MOST_STEPS}")
         for kind, inputs, attributes, outputs in steps:
             _check_step(kind, inputs, attributes)
             _check_literals(outputs, _VARIABLE)
         for index, decision in decisions:
             # TVM checks the rest itself, but crashes on an index that is out of range.
             if not 0 <= index < len(steps):
-                raise ValueError("a decision for an instruction that is not there")
+                raise ValueError("a decision names an instruction that does not exist")
             _check_literals(decision, _NO_TEXT)
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise TraceRefused(f"a trace is refused: {_describe_error(error)}", hint=HINT) from None
@@ -123,8 +123,8 @@ def check_trace(steps: Any, decisions: Any = ()) -> None:
 
 def _describe_error(error: Exception) -> str:
     if isinstance(error, RecursionError):
-        return "it is nested too deep"
-    words = str(error)[:200] if isinstance(error, ValueError) else "it has another form than TVM writes"
+        return "the text is nested too deeply"
+    words = str(error)[:200] if isinstance(error, ValueError) else "the text has another form than TVM writes"
     return words if words.isprintable() else ascii(words)
 
 
@@ -145,7 +145,7 @@ def _check_step(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> 
         block, index_map = inputs
         _, _, pad_value, _ = attributes
         if pad_value is not None:
-            raise ValueError("TransformLayout fills with a value")
+            raise ValueError("TransformLayout pads with a value")
         inputs, maps = [block], [index_map]
     elif kind == "TransformBlockLayout":
         maps, attributes = list(attributes), []
@@ -163,7 +163,7 @@ def _check_literals(value: Any, words: re.Pattern[str]) -> None:
         for item in value:
             _check_literals(item, words)
     elif value is not None and not (isinstance(value, int | float) and -LARGEST <= value < LARGEST):
-        raise ValueError(f"{value!r} is no number that a schedule needs")
+        raise ValueError(f"{value!r} is not a number that schedules contain")
 
 
 class _Graph:
@@ -175,15 +175,15 @@ class _Graph:
         self._root: int = graph["root_index"]
         self._allowed = allowed
         if graph.keys() - {"nodes", "root_index", "metadata"} or graph["metadata"].keys() - {"tvm_version"}:
-            raise ValueError("its graph has parts that programs do not have")
+            raise ValueError("the graph has parts that programs do not have")
         if len(self._nodes) > MOST_NODES:
-            raise ValueError(f"it has {len(self._nodes)} nodes, more than {MOST_NODES}")
+            raise ValueError(f"the program has {len(self._nodes)} nodes, more than {MOST_NODES}")
 
     def check_function(self) -> None:
         """Raise ValueError unless this is a module of one function with allowed calls."""
         self.check_nodes()
         if self._kind(self._root) != "ir.IRModule" or len(self._of_kind("tirx.PrimFunc")) != 1:
-            raise ValueError("it is no module of one function")
+            raise ValueError("the program is not a module with one function")
         texts = set[str]()
         for statement in self._of_kind("tirx.AttrStmt"):  # only pragmas that import LLVM IR of our passes
             key = self._text(statement["attr_key"])
@@ -192,20 +192,20 @@ class _Graph:
             text = self._immediate(statement["value"])
             block = _BLOCK.search(text)
             if text not in _own_llvm_texts(int(block[1]) if block else 0):
-                raise ValueError("it holds code in LLVM's words that no pass of this version writes")
+                raise ValueError("the program holds LLVM code that no pass of this version writes")
             texts.add(text)
         defined = {name for text in texts for name in _DEFINITION.findall(text)}
         for call in self._of_kind("ir.Call"):
             if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
-                raise ValueError("it calls something that is no operator")
+                raise ValueError("the program calls something that is not an operator")
             operator = self._data(call["op"])
             if operator == "tirx.reinterpret" and self._kind(call["ty"]) != "ir.PrimType":
-                raise ValueError("it takes a number for a place in memory")
+                raise ValueError("the program uses a number as a memory address")
             if operator not in _EXTERN and operator != _PACKED:
                 continue
             function = self._immediate(self._data(call["args"])[0])
             if function not in (_SORTS if operator == _PACKED else defined):
-                raise ValueError(f"it calls the function {function}, which is not allowed")
+                raise ValueError(f"the program calls {function}, which is not allowed")
         for entries in self._of_kind("ffi.Map"):
             for key, value in zip(entries[::2], entries[1::2], strict=True):
                 if self._kind(key) == "ir.GlobalVar" or self._kind(value) == "ir.GlobalVar":
@@ -237,9 +237,9 @@ class _Graph:
                             if not minimum <= value < 2**63:
                                 raise ValueError(f"a node at {index} has {value} as its {name}")
                 case list() if not all(isinstance(item, int) and 0 <= item < index for item in data):
-                    raise ValueError("a node refers to one behind it")
+                    raise ValueError("a node refers to a later node")
                 case str() if kind == "ir.Op" and data not in OPS:
-                    raise ValueError(f"it calls {data}, which is not allowed")
+                    raise ValueError(f"the program calls {data}, which is not allowed")
                 case int() if not -(2**63) <= data < 2**63:
                     raise ValueError("a whole number has more than 64 bits")
 
@@ -248,7 +248,7 @@ class _Graph:
 
     def _node(self, index: int) -> Mapping[str, object]:
         if index < 0:  # Python would count from the end; TVM would read before the first node
-            raise ValueError("a node refers to one before the first")
+            raise ValueError("a node refers to a negative index")
         return self._nodes[index]
 
     def _kind(self, index: int) -> str:
@@ -259,12 +259,12 @@ class _Graph:
 
     def _text(self, index: int) -> str:
         if self._kind(index) != "ffi.String" or not isinstance(self._data(index), str):
-            raise ValueError("a name is no text")
+            raise ValueError("a name is not a text")
         return str(self._data(index))
 
     def _immediate(self, index: int) -> str:
         if self._kind(index) != "ir.StringImm":
-            raise ValueError("it calls a function whose name is no text")
+            raise ValueError("the program calls a function whose name is not a text")
         return self._text(self._data(index)["value"])
 
 
@@ -272,13 +272,14 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     """Convert a JSON object's pairs to a dict. Raises ValueError for a duplicate key."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return fields
 
 
 @lru_cache(maxsize=64)
 def _own_llvm_texts(block: int) -> frozenset[str]:
-    """Return our passes' LLVM IR: tile instructions, and dot products for `block` values a scale."""
+    """Return our passes' LLVM IR: tile instructions, and dot products for `block`
+    values a scale."""
     tiles = {instruction.text for instruction in tile_instructions.BY_TYPE.values()}
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)

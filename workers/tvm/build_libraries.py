@@ -66,9 +66,7 @@ class CandidateSizes:
         usual = median(self._latest) if len(self._latest) >= FEWEST else inf
         self._latest.append(size)
         if size > max(CHEAP, TOO_LARGE * usual):
-            raise BodyTooLarge(
-                f"{NOT_COMPILED}unrolled it has {size} stores, and the median candidate has {usual:g}"
-            )
+            raise BodyTooLarge(f"{NOT_COMPILED}the unrolled code has {size} stores, the median {usual:g}")
 
 
 SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # by program and target

@@ -21,7 +21,7 @@ TOLD: Final = 400  # longest quotation of an error, in characters
 MOST_NAMES: Final = 10  # operators named in a message
 LIST: Final = "(what is imported: docs/models.md)"
 DOMAINS: Final = ("", "ai.onnx", "com.microsoft")
-OLDER: Final = "export it as an older one, e.g. torch.onnx.export(..., opset_version=17)"
+OLDER: Final = "export the model with an older opset, e.g. torch.onnx.export(..., opset_version=17)"
 
 
 def read_model(path: str | Path) -> ModelProto:
@@ -29,7 +29,7 @@ def read_model(path: str | Path) -> ModelProto:
     stay on disk. Raises InvalidModel."""
     file = Path(path)
     if not file.stat().st_size:
-        raise InvalidModel("the model file is empty", hint="export it again; zero bytes were received")
+        raise InvalidModel("the model file is empty", hint="export the model again; zero bytes were received")
     try:
         model = weights.read(file)
         if not model.graph.node or not model.ir_version:
@@ -69,10 +69,10 @@ def _check(model: ModelProto) -> None:
     for kind, (version, newest) in versions.items():
         if version > newest:
             raise InvalidModel(
-                f"the model is of ONNX {kind} {version}, and {newest} is the newest known", hint=OLDER
+                f"the model has ONNX {kind} {version}; {newest} is the newest known", hint=OLDER
             )
     if not model.graph.output:
-        raise InvalidModel("the model has no outputs", hint="export it again, with its results as outputs")
+        raise InvalidModel("the model has no outputs", hint="export the model with its results as outputs")
     try:
         onnx.checker.check_model(_copy_for_checker(model))
     except onnx.checker.ValidationError as error:
@@ -86,7 +86,7 @@ def refuse_string_inputs(graph: GraphProto) -> None:
         if value.type.tensor_type.elem_type == TensorProto.STRING:
             raise InvalidModel(
                 f"input {value.name!r} takes text, and TVM computes with numbers",
-                hint="export the part of the model that follows its text processing",
+                hint="export only the part of the model after the text processing",
             )
 
 
@@ -127,7 +127,7 @@ def _unreadable(file: Path) -> InvalidModel:
     if file_format:
         return InvalidModel(f"this is {file_format.name}, not ONNX", hint=file_format.hint)
     return InvalidModel(
-        "these bytes are not an ONNX model, or the file was cut short", hint="copy or export it again"
+        "these bytes are not an ONNX model, or the file was cut short", hint="copy or export the model again"
     )
 
 
@@ -156,7 +156,7 @@ def _unknown(names: Sequence[str]) -> InvalidModel:
     loops = [name for name in names if name in unroll_loops.KINDS]
     hint = (
         f"export the model with steps that are counted beforehand, at most {unroll_loops.UNROLLED:,} nodes "
-        f"in all: how long {loops[0]} runs here is known only when the model runs"
+        f"in all: the number of iterations of {loops[0]} is known only at run time"
         if loops
         else "export with standard ONNX operators, e.g. torch.onnx.export(..., opset_version=17)"
     )
@@ -168,10 +168,10 @@ def describe_tvm_error(error: BaseException) -> str:
     """Describe a TVM error in one line, without the source text of the check that failed."""
     text = _CONDITION.sub("", first_line(error)).strip()
     if isinstance(error, KeyError):
-        return f"there is nothing by the name {text}"
+        return f"the name {text} is not defined"
     if text and not isinstance(error, AssertionError | AttributeError | TypeError):
         return text[:TOLD]
-    return f"it has a form that is not supported{f' ({text[:TOLD]})' if text else ''}"
+    return f"the operator has a form that is not supported{f' ({text[:TOLD]})' if text else ''}"
 
 
 _CONDITION: Final = re.compile(r"^.*?Check failed: .*?( is false:| : |$)")

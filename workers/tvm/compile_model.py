@@ -12,10 +12,11 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,11 +24,23 @@ import tvm
 from tvm import relax
 from tvm.relax import vm_build
 
+from mallorn.core.errors import HostFault
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
+from mallorn.core.values.manifest import RECORDS, Manifest
+from mallorn.core.version import VERSION
 from mallorn.graphc.export import compile_network as stock
+from mallorn.graphc.export import export_checks
 from mallorn.graphc.export.code_generation import compile_to_library
+from mallorn.graphc.export.cross_linking import cross_compiler
 from mallorn.graphc.export.embed_weights import weight_embedding_options
+from mallorn.graphc.export.library_metadata import (
+    describe_library,
+    metadata_source,
+    output_specs,
+    required_cpu_features,
+    target_architecture,
+)
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.ranges import dispatch_by_shape
 from mallorn.workers.device.detect_host import available_cores
@@ -42,10 +55,11 @@ from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.tvm.tuning_database import read_database
 
 NO_COMPILER: Final = (
-    "no C compiler: libraries use TVM's threads, which lose much time beside other programs "
-    "(apt-get install gcc)"
+    "no C compiler: libraries use TVM's threads, which lose much time beside other programs, and have no "
+    "metadata for mallorn_runtime (apt-get install gcc)"
 )
 log = logging.getLogger(__name__)
+PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi")
 MOST_BYTES: Final = 256 << 20  # of cached objects
 _cached: dict[str, bytes] = {}  # object files by the hash of target and kernel
 # Modules by the label of their tuned sizes, then the model's inputs and its outputs.
@@ -53,7 +67,7 @@ Networks = tuple[dict[str, tvm.IRModule], list[TensorSpec], list[TensorSpec]]
 _latest_networks: dict[tuple[str, int, str, str], Networks] = {}  # at most one
 
 
-def export_kernels(mod: Any, library: str, target: Any) -> None:
+def export_kernels(mod: Any, library: str, target: Any, metadata: Mapping[str, object]) -> None:
     """Write a scheduled module's library for a CPU, like `relax.build` and
     `export_library`, but compile kernels in parallel and reuse cached ones."""
     with target:
@@ -82,48 +96,66 @@ def export_kernels(mod: Any, library: str, target: Any) -> None:
             path.write_bytes(_cached[path.stem])
         while len(_cached) > 1 and sum(map(len, _cached.values())) > MOST_BYTES:
             del _cached[next(iter(_cached))]  # the oldest
-        export_with_pool(executable, library, target, [str(path) for path in object_paths])
+        export_with_pool(executable, library, target, metadata, [str(path) for path in object_paths])
 
 
-def export_with_pool(executable: Any, library: str, target: Any, kernels: Sequence[str] = ()) -> None:
-    """Write an executable's library, with our thread pool for a CPU, and link it by
-    `link_shared`. `kernels` are the paths of further object files to link."""
-    embedded = weight_embedding_options() if stock.is_cpu(target) else {}
-    pool = pool_object(tuple(stock.thread_pool_compiler_options(target))) if stock.is_cpu(target) else b""
+def export_with_pool(
+    executable: Any, library: str, target: Any, metadata: Mapping[str, object], kernels: Sequence[str] = ()
+) -> None:
+    """Write an executable's library with its metadata, and with our thread pool for a CPU; link
+    it by `link_shared`. `kernels` are the paths of further object files to link. Raises
+    HostFault if it is for another CPU and cannot be linked here."""
+    embedded = weight_embedding_options(target_architecture(target)) if stock.is_cpu(target) else {}
+    try:
+        cross = tuple(cross_compiler(target))
+    except export_checks.Refused as error:
+        message, _, hint = str(error).partition("\n")
+        raise HostFault(message, hint=hint.strip()) from None
+    parts = {"metadata": compile_object(metadata_source(metadata), (), cross)}
+    if stock.is_cpu(target):
+        with stock.thread_pool_source() as source:
+            options = tuple(stock.thread_pool_compiler_options(target))
+            parts["pool"] = pool_object(source.read_text(), options, cross)
 
     def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-        pool_path = Path(output).with_suffix(".pool.o")
+        paths = [Path(output).with_suffix(f".{name}.o") for name, content in parts.items() if content]
         try:
-            if pool:
-                pool_path.write_bytes(pool)
-            link_shared(output, [*objects, *kernels, *([str(pool_path)] if pool else [])], options)
+            for path, content in zip(paths, filter(None, parts.values()), strict=True):
+                path.write_bytes(content)
+            link_shared(output, [*objects, *kernels, *map(str, paths)], options, command=cross)
         finally:
-            pool_path.unlink(missing_ok=True)
+            for path in paths:
+                path.unlink(missing_ok=True)
 
     link.output_format = "so"  # type: ignore[attr-defined]
     executable.export_library(library, fcompile=link, **embedded)
 
 
-@lru_cache(maxsize=8)
-def pool_object(options: tuple[str, ...]) -> bytes:
-    """Compile our thread pool to an object file and return its bytes; none if that fails."""
-    command = find_c_compiler()
-    if command is None:
+def compile_object(source: str, options: tuple[str, ...], cross: tuple[str, ...]) -> bytes:
+    """Compile a C source to an object file and return its bytes; none if that fails. The
+    compiler is the command `cross` or, if that is empty, this machine's."""
+    own_compiler = find_c_compiler()
+    command = cross or (own_compiler and (own_compiler,))
+    if not command:
         log.warning(NO_COMPILER)
         return b""
-    with tempfile.TemporaryDirectory(prefix="mallorn-pool-") as folder, stock.thread_pool_source() as source:
-        object_path = Path(folder, "pool.o")
+    with tempfile.TemporaryDirectory(prefix="mallorn-object-") as folder:
+        (path := Path(folder, "source.c")).write_text(source)
+        object_path = Path(folder, "source.o")
         result = subprocess.run(
-            [command, *options, "-fPIC", "-c", str(source), "-o", str(object_path)],
+            [*command, *options, "-fPIC", "-c", str(path), "-o", str(object_path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
         if result.returncode != 0:
-            log.warning("%s does not compile a library's threads, TVM's are used: %s", command, result.stdout)
+            log.warning("%s does not compile a part of a library, which lacks it: %s", command, result.stdout)
             return b""
         return object_path.read_bytes()
+
+
+pool_object = lru_cache(maxsize=8)(compile_object)
 
 
 def compile_model(
@@ -134,12 +166,14 @@ def compile_model(
     out_so: str,
     input_shapes: Shapes,
     dynamic: Dynamic | None = None,
+    manifest: Manifest | None = None,
 ) -> Compiled:
     """Run the recipe's graph passes, apply the schedules, embed the weights and write the
     library `out_so`.
 
     With `dynamic`, the model is compiled for each size to tune, into one library whose
-    `main` takes any size in the range. The result tells how many tasks have a schedule.
+    `main` takes any size in the range. The library's metadata are from the `manifest`. The
+    result tells how many tasks have a schedule.
     Raises InvalidModel, NotFound, InvalidRequest; for CUDA also KernelRefused and, if no
     compiler is installed, HostFault.
     """
@@ -151,13 +185,23 @@ def compile_model(
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         hits, misses = stock.partition_tasks_by_schedule(mods, scratch, tvm_target)
         ranges = None if dynamic is None else dynamic.model_dump(mode="json")
+        described: Any = manifest.model_dump(mode="json") if manifest else {}
+        described["versions"] = {"mallorn": VERSION} | {name: version(name) for name in PACKAGES}
+        described |= {"outputs": [spec.model_dump() for spec in outputs], "dynamic": ranges}
+        metadata = describe_library(
+            tvm_target,
+            described,
+            [spec.model_dump() for spec in inputs],
+            output_specs(stock.read_model(model_path) if dynamic else None, described),
+            {"model": Path(model_path), "schedules": Path(scratch, RECORDS)},
+        )
         scheduled_mod = stock.apply_schedules(mods, ranges, steps_after, tvm_target, scratch)
         if stock.is_cpu(tvm_target):
-            export_kernels(scheduled_mod, out_so, tvm_target)
+            export_kernels(scheduled_mod, out_so, tvm_target, metadata)
         else:
             with collect_device_code(tvm_target):
                 executable = stock.build_scheduled(scheduled_mod, tvm_target)
-            export_with_pool(executable, out_so, tvm_target)
+            export_with_pool(executable, out_so, tvm_target, metadata)
     return Compiled(
         found=len(hits),
         of=len(hits) + len(misses),
@@ -168,6 +212,7 @@ def compile_model(
         applied=list_applied_tasks(scheduled_mod, hits),
         bytes=Path(out_so).stat().st_size,
         seconds=time.monotonic() - started_sec,
+        cpu_features=required_cpu_features(tvm_target),
     )
 
 
@@ -227,6 +272,6 @@ def compile_default(model_path: str, target: str, out_so: str, input_shapes: Sha
     tvm_target = as_tvm_target(target)
     with collect_device_code(tvm_target):
         executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
-    embedded = weight_embedding_options() if stock.is_cpu(tvm_target) else {}
+    embedded = weight_embedding_options(target_architecture(tvm_target)) if stock.is_cpu(tvm_target) else {}
     executable.export_library(out_so, fcompile=link_shared, **embedded)
     return Untuned(Path(out_so).stat().st_size, time.monotonic() - started_sec)

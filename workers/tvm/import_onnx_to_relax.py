@@ -67,7 +67,7 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
     inputs = {value.name: value.type.tensor_type.shape for value in graph_inputs(model.graph)}
     for name, shape in shapes.items():
         if name not in inputs:
-            raise InvalidModel(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(inputs)}")
+            raise InvalidModel(f"the model has no input {name!r}", hint=f"the inputs are {', '.join(inputs)}")
         if len(shape) != len(inputs[name].dim):
             raise InvalidModel(
                 f"input {name!r} has {len(inputs[name].dim)} dimensions, not {len(shape)}",
@@ -144,9 +144,9 @@ def import_at_point(
     except ValueError as error:
         name = dynamic.growing_dimensions[0]
         raise InvalidModel(
-            f"{name!r} cannot be left open: {error}",
+            f"the dimension {name!r} cannot have a range from 0: {error}",
             hint=f"give it one size, --dynamic {name}=64, or export the model with positions and a mask "
-            "among its inputs",
+            "as inputs",
         ) from None
     first, last = networks[0], networks[-1]
     high = max((dynamic.ranges[name][1] for name in dynamic.growing_dimensions), default=0)
@@ -185,7 +185,7 @@ def name_unsized_node_in_errors(path: str | Path, input_shapes: Shapes | None) -
         raise InvalidModel(
             f"TVM cannot convert the operator {node.op_type}{name}: the size of its output is known only "
             f"when the model runs ({error.message})",
-            hint=f"export the model with fixed sizes, so that this one is a constant   {LIST}",
+            hint=f"export the model with fixed sizes   {LIST}",
         ) from error
 
 

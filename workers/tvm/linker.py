@@ -46,22 +46,36 @@ def find_c_compiler() -> str | None:
     return next(filter(None, map(shutil.which, programs)), None)
 
 
-def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-    """Link a library, as `fcompile` of `export_library`. Raises LinkError, HostFault."""
-    command = [*link_command(), "-o", output, *objects, *(options or ())]
+def link_shared(
+    output: str,
+    objects: Sequence[str],
+    options: Sequence[str] | None = None,
+    *,
+    command: Sequence[str] = (),
+    **_: Any,
+) -> None:
+    """Link a library, as `fcompile` of `export_library`; with `command` for another CPU.
+    Raises LinkError, HostFault."""
+    words = [
+        *((*command, "-shared") if command else link_command()),
+        "-o",
+        output,
+        *objects,
+        *(options or ()),
+    ]
     try:
         process = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
     except OSError as error:
         link_command.cache_clear()
-        message = f"cannot run the linker {command[0]}: {error.strerror}"
+        message = f"cannot run the linker {words[0]}: {error.strerror}"
         if error.errno in _NO_PROGRAM:
             raise HostFault(message, hint=INSTALL) from error
         raise explain_os_error(error) or HostFault(message, hint="ulimit -a; free -h") from error
     if process.returncode != 0:
         raise_if_disk_unusable(Path(output).absolute().parent)
-        raise LinkError(f"{' '.join(command)}\n{process.stdout.strip()}")
+        raise LinkError(f"{' '.join(words)}\n{process.stdout.strip()}")
 
 
 def prepare_linking() -> None:

@@ -141,9 +141,7 @@ class RemoteDevice:
             result = work()
             self.call("mallorn.end")
         if _suspended_sec() - asleep_sec > _NAP_SEC:  # TVM's timer kept counting
-            raise Unavailable(
-                "this machine was suspended while a candidate was timed. The candidate is timed again"
-            )
+            raise Unavailable("this machine was suspended: the timing is repeated")
         return result
 
     def free_memory(self) -> int:
@@ -221,9 +219,7 @@ class RemoteDevice:
         except ValueError:
             raise CandidateFailed("the device returned an answer that holds no times") from None
         if len(times.slices) != count:
-            raise CandidateFailed(
-                f"the device returned {len(times.slices)} times, and {count} were requested"
-            )
+            raise CandidateFailed(f"the device returned {len(times.slices)} times instead of {count}")
         return times
 
     def close(self) -> None:

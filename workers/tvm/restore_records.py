@@ -68,7 +68,7 @@ def _read(directory: str, target: str | None, start: int, count: int | None) -> 
 def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | None) -> Restored:
     index, (full, run_secs, written_for, _) = line
     if index not in programs:
-        raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
+        raise ValueError(f"line {index + 1} of {WORKLOADS} is missing or incomplete")
     task, names = programs[index]
     target_text = target or plain_target(written_for)
     steps, sampled = full
@@ -93,7 +93,7 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
             decisions += value if isinstance(value, list) else [value]
 
     if full_trace(task.tir, target_text, trace, decisions) is None:
-        raise ValueError("it does not rebuild with this version of TVM")
+        raise ValueError("this version of TVM cannot rebuild the schedule")
     insts = instructions(task.tir, trace)
     choices = choices_of(task.tir, insts, Trace(insts, map_choices_to_decisions(insts, decisions)), {})
     times = [float(seconds) for seconds in run_secs]

@@ -219,7 +219,7 @@ def _run_on_device(
         return device.attempt(key, timeout_sec, lambda: work(device))
     except CandidateTimeout as failure:
         release_devices()
-        raise CannotRun(f"device {name}: it {failure} ({timeout_sec:g} s)") from None
+        raise CannotRun(f"device {name} {failure} ({timeout_sec:g} s)") from None
     except CandidateFailed as failure:
         release_devices()
         raise CannotRun(f"device {name}: {failure}") from None

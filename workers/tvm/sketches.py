@@ -49,7 +49,7 @@ def design_space(tir: str, target: str) -> list[Sketch]:
         ]
     except ScheduleError as error:
         # TVM appends long native backtraces; the beginning has the cause.
-        raise Unschedulable(f"TVM finds no schedule for it: {str(error)[:MESSAGE_LIMIT]}") from error
+        raise Unschedulable(f"TVM finds no schedule for the program: {str(error)[:MESSAGE_LIMIT]}") from error
 
 
 def _schedules(tir: str, target: str) -> Iterator[Any]:

@@ -118,12 +118,12 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
     def copy_record(line: list[Any]) -> None:
         index, (trace, run_secs, written_for, _) = line
         if index not in programs:
-            raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
+            raise ValueError(f"line {index + 1} of {WORKLOADS} is missing or incomplete")
         tvm_target = as_tvm_target(target)
         if _essential_attributes(tvm.target.Target(written_for), target) != _essential_attributes(
             tvm_target, target
         ):
-            raise ValueError(f"it is for another target: {json.dumps(written_for)}")
+            raise ValueError(f"the record is for another target: {json.dumps(written_for)}")
         commit(database, programs[index], trace, run_secs, tvm_target)
 
     records = list(good_lines(source / RECORDS, copy_record, problems))

@@ -13,6 +13,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.machine import Machine
+from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.export.export_checks import LARGEST_ERROR_BF16, largest_allowed_error
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.load_meter import LoadMeter
@@ -113,9 +114,9 @@ class WholeModel:
             str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
         )
 
-    def compile(self, schedules: Path, library: Path) -> Compiled:
-        """Compile the model with a directory of schedules, and write the library. The
-        result counts the tasks with a schedule and lists invalid lines."""
+    def compile(self, schedules: Path, library: Path, manifest: Manifest | None = None) -> Compiled:
+        """Compile the model with a directory of schedules, and write the library; its metadata
+        are from the manifest. The result counts tasks with a schedule and lists invalid lines."""
         with HostLock().hold_shared():
             return self.graphs.compile_model(
                 model_path=str(self.path),
@@ -125,6 +126,7 @@ class WholeModel:
                 out_so=str(library),
                 input_shapes=self.input_shapes,
                 dynamic=self.dynamic,
+                manifest=manifest,
             )
 
     def compile_untuned(self, library: Path) -> Untuned:
@@ -175,7 +177,8 @@ class WholeModel:
         )
 
     def _own_folder(self, kind: str) -> Path | None:
-        """Create and return the only folder that these engines may write; None without a sandbox."""
+        """Create and return the only folder that these engines may write; None without
+        a sandbox."""
         if self.room is None:
             return None
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)

@@ -18,6 +18,14 @@ class UploadedModel(Value):
     created_at: float = 0.0
 
 
+class UploadStatus(Value):
+    """An unfinished upload of a model in parts."""
+
+    model_id: Annotated[str, Field(description="SHA-256 that the model must have.")]
+    part_bytes: Annotated[int, Field(description="Size of each part but the last.")]
+    parts: Annotated[list[int], Field(description="Indices of the parts that were received.")]
+
+
 class Record(Value):
     """The result of measuring one candidate."""
 

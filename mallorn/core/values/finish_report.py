@@ -197,6 +197,16 @@ class UnmeasuredSchedule(Value):
     )
 
 
+class StoredLibrary(Value):
+    """The compiled model: a shared library that the finish checked and stored."""
+
+    digest: Annotated[str, Field(description="SHA-256 of its bytes.")]
+    bytes: int
+    cpu_features: Annotated[
+        list[str], Field(description="Features of the CPU that it needs, as Linux names them.")
+    ] = []
+
+
 class FinishReport(Value):
     """The result of a finish."""
 
@@ -265,6 +275,12 @@ class FinishReport(Value):
         list[TaskGap], Field(description="One per timed task; empty: no trials, or no measured machine.")
     ] = []
     limits: Annotated[Limits | None, Field(description="null: the model was not timed.")] = None
+    library: Annotated[
+        StoredLibrary | None, Field(description="null: none was stored; `no_library_reason` says why.")
+    ] = None
+    no_library_reason: Annotated[
+        str, Field(description="Why there is no library, as a sentence; empty in earlier versions.")
+    ] = ""
     measured_by: Annotated[
         str, Field(description="Name of the measurer; empty in earlier versions, which used devices.")
     ] = ""

@@ -68,6 +68,9 @@ class JobStatus(Value):
     minutes: float | None = None
     seed: int = 0
     priority: int = 0
+    labels: Annotated[
+        dict[str, str], Field(description="Values of its labels by key; empty for a label without one.")
+    ] = {}
     options: KeptOptions = KeptOptions()
     state: JobState
     reason: Annotated[str, Field(description="Why it waits, or why it ended, as text.")] = ""

@@ -11,9 +11,11 @@ from mallorn.core.states import SEARCH, Mode
 from mallorn.core.storable_json import quote_untrusted, read_json
 from mallorn.core.values.base import Value
 from mallorn.core.values.dynamic_shapes import Dynamic
+from mallorn.core.values.finish_report import StoredLibrary
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 
 MANIFEST: Final = "manifest.json"
+LIBRARY: Final = "model.so"  # file name of the compiled model, beside the schedules
 # File names of a TVM MetaSchedule database.
 WORKLOADS: Final = "database_workload.json"
 RECORDS: Final = "database_tuning_record.json"
@@ -21,7 +23,7 @@ DATABASE: Final = (WORKLOADS, RECORDS)
 # Run time in the record of a schedule that was not timed, because TVM ignores records without
 # a time. TVM takes the fastest record, so a measured one has precedence.
 UNTIMED_SEC: Final = 1e8
-NOT_TIMED: Final = "its schedule was not timed"  # the reason why such a record is no measurement
+NOT_TIMED: Final = "the schedule was not timed"  # the reason why such a record is no measurement
 
 
 class Version(StrEnum):
@@ -75,6 +77,7 @@ class Manifest(Value):
     measured_on: MeasuredOn = MeasuredOn()
     mode: Mode = SEARCH  # the other modes measure nothing
     carried: dict[str, str] = {}  # SHA-256 of what compiles the model: apply.py, the passes
+    library: StoredLibrary | None = None  # the compiled model that is stored with these schedules
     measured_by: str = "tvm"  # the measurer; only `tvm` is sure to have used a device
 
 

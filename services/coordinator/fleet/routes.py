@@ -68,7 +68,7 @@ def local_target(session: Session) -> Target:
     """
     local = [device for device in Devices(session).list() if device.host_id == host_id()]
     if not local:
-        raise Conflict("no known device on this host defines `local`", hint="mallorn device")
+        raise Conflict("`local` needs a device on this host; none is known", hint="mallorn device")
     now_sec = read_clock(session)
     online = [device for device in local if is_online(device, now_sec - device.last_seen)]
     if not online:
@@ -137,7 +137,7 @@ def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
 
 
 @router.get("/fleet/activity", openapi_extra=SEES_FLEET)
-def fleet_activity(
+def get_fleet_activity(
     parts: PartsDep,
     owner: OwnerDep,
     minutes: Annotated[

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from mallorn.core.job_options import JobOptions
+from mallorn.core.labels import MOST_LABELS, LabelKey, Labels, LabelValue
 from mallorn.core.storable_json import check_storable
 from mallorn.services.coordinator.web.response_types import MAX_INT
 
@@ -40,6 +41,7 @@ class JobIn(BaseModel):
         str | None, Field(max_length=200, description="Display name; default: the model name.")
     ] = None
     priority: Annotated[int, Field(ge=-1000, le=1000, description="Higher goes first.")] = 0
+    labels: Annotated[Labels, Field(description="Labels to list it by: values by key; `` for none.")] = {}
     options: JobOptions = JobOptions()
 
     @model_validator(mode="before")
@@ -53,8 +55,23 @@ class JobIn(BaseModel):
     def _is_short(cls, options: JobOptions) -> JobOptions:
         # Every listing of jobs contains the options.
         if (length := len(options.model_dump_json(exclude_defaults=True))) > LONGEST_OPTIONS:
-            raise ValueError(f"{length:,} characters as JSON; limit: {LONGEST_OPTIONS:,}")
+            raise ValueError(f"the options have {length:,} characters as JSON, more than {LONGEST_OPTIONS:,}")
         return options
+
+
+class JobChangeIn(BaseModel):
+    """Changes of a job."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    labels: Annotated[
+        dict[LabelKey, LabelValue | None],
+        Field(
+            max_length=2 * MOST_LABELS,
+            description="New values of labels by key; null removes a label.",
+            json_schema_extra={"additionalProperties": False},
+        ),
+    ]
 
 
 class ResumeIn(BaseModel):

@@ -12,6 +12,7 @@ from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import Progress, progress_of
+from mallorn.db.repositories.jobs import JobLabels
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.tasks import TaskSummary
 from mallorn.db.tables import Job
@@ -44,10 +45,12 @@ def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
     """Return jobs as API values; it needs the same few queries for any number of jobs."""
     targets = Targets(session).texts(job.target_id for job in jobs)
     progress, outlooks = progress_of(session, jobs), outlooks_of(session, jobs)
+    labels = JobLabels(session).by_job([job.id for job in jobs])
     statuses = [
         JobStatus.from_row(
             job,
             target=targets[job.target_id],
+            labels=labels[job.id],
             progress=progress_out(progress[job.id], one_shape=not (job.graph and job.graph.dynamic)),
             suggest=job.suggest if job.state == JobState.FAILED else None,
             outlook=outlooks.get(job.id),

@@ -9,12 +9,13 @@ from sqlalchemy import make_url
 
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound, StorageFull
+from mallorn.core.labels import MOST_LABELS, LabelText
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.db.repositories.decision_log import DecisionLog
-from mallorn.db.repositories.jobs import ACTIVE, Jobs
+from mallorn.db.repositories.jobs import ACTIVE, JobFilter, Jobs
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.tuner_log_records import Stock
 from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
@@ -25,6 +26,10 @@ from mallorn.services.coordinator.web.response_types import MAX_INT, CursorQuery
 # With less free space, SQLite may fail to commit.
 LEAST_BYTES: Final = 256 * 1024
 router = APIRouter(prefix="/jobs", tags=["jobs"])
+TimeQuery = Annotated[
+    float | None,
+    Query(allow_inf_nan=False, description="Limit of the time of submission, in seconds since the epoch."),
+]
 
 
 def describe_full_disk(settings: Settings) -> str:
@@ -40,18 +45,44 @@ def describe_full_disk(settings: Settings) -> str:
 def list_jobs(
     parts: PartsDep,
     caller: CallerDep,
-    state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
+    state: Annotated[list[JobState] | None, Query(description="Only jobs in one of these states.")] = None,
     archived: Annotated[bool, Query(description="List only archived jobs instead.")] = False,
     all_owners: Annotated[bool, Query(description="Jobs of all owners; admins only.")] = False,
+    owner: Annotated[
+        str | None, Query(max_length=200, description="Jobs of this owner; admins only.")
+    ] = None,
+    name: Annotated[
+        str, Query(max_length=200, description="Only if this is in the name, or begins the id.")
+    ] = "",
+    label: Annotated[
+        list[LabelText] | None,
+        Query(max_length=MOST_LABELS, description="Only jobs with all these labels: `key` or `key=value`."),
+    ] = None,
+    model: Annotated[
+        str, Query(pattern="^[0-9a-f]{0,64}$", description="Only jobs of the model whose id begins so.")
+    ] = "",
+    created_after: TimeQuery = None,
+    created_before: TimeQuery = None,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> PageOut[JobStatus]:
     """List the caller's jobs, newest first, or with `all_owners` those of every owner."""
-    if all_owners:
+    if all_owners or owner not in (None, caller.owner):
         caller.require_any_scope((Scope.ADMIN,))
+    pairs = [text.partition("=") for text in label or ()]
+    job_filter = JobFilter(
+        states=state or (),
+        archived=archived,
+        name=name,
+        labels=[(key, value if equals else None) for key, equals, value in pairs],
+        model=model,
+        created_after=created_after,
+        created_before=created_before,
+        viewer=caller.owner,
+    )
     with parts.database.session() as session:
-        owner = None if all_owners else caller.owner
-        page = Jobs(session).list(owner, state, cursor, limit, archived=archived)
+        listed_owner = owner or (None if all_owners else caller.owner)
+        page = Jobs(session).list(listed_owner, job_filter, cursor, limit)
         items = [hide_private_results(caller.owner, job) for job in jobs_out(session, page.items)]
     return PageOut(items=items, next_cursor=page.cursor)
 
@@ -108,7 +139,7 @@ def list_rounds(
     with parts.database.session() as session:
         Jobs(session).get(job_id, owner)
         if task is not None and task not in {row.index for row in Tasks(session).list(job_id)}:
-            raise NotFound(f"job {job_id} has no task {task}", hint=f"mallorn tasks {job_id}")
+            raise NotFound(f"job {job_id} has no task {task}", hint=f"mallorn jobs tasks {job_id}")
         oldest_first = order is RoundOrder.OLDEST
         page = DecisionLog(session).list(
             job_id, task_index=task, oldest_first=oldest_first, cursor=cursor, limit=limit

@@ -1,4 +1,4 @@
-"""Routes to pause, resume, time again, cancel, archive and delete jobs and their exports."""
+"""Routes to pause, resume, time again, cancel, label, archive and delete jobs and their exports."""
 
 from http import HTTPStatus
 from typing import Final
@@ -16,10 +16,10 @@ from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_transitions import cancel
-from mallorn.db.repositories.jobs import Jobs, has_incomplete_finish, has_reached_finish
+from mallorn.db.repositories.jobs import JobLabels, Jobs, has_incomplete_finish, has_reached_finish
 from mallorn.db.tables import Job
 from mallorn.services.artifact_removal import remove_export
-from mallorn.services.coordinator.jobs.job_request_bodies import ResumeIn
+from mallorn.services.coordinator.jobs.job_request_bodies import JobChangeIn, ResumeIn
 from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
@@ -106,14 +106,23 @@ def _check_resumable(job: Job, request: ResumeIn) -> None:
         raise Conflict(f"job {job.id} {reason}", hint=f"mallorn resume {job.id} --trials 100")
     if job.state in (JobState.FAILED, JobState.CANCELLED):
         message = f"job {job.id} has ended: {job.state}"
-        raise Conflict(message, hint="submit the model again; its results are reused")
+        raise Conflict(message, hint="submit the model again; results are reused")
     if job.state not in (JobState.PAUSED, JobState.DONE):
-        raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
+        raise Conflict(f"job {job.id} is not paused but {job.state}", hint=f"mallorn watch {job.id}")
 
 
 def _append_state_event(session: Session, event: Steered, job: Job) -> JobStatus:
     Events(session).append(job.id, event(state=JobState(job.state), trials=job.trials))
     return job_out(session, job)
+
+
+@router.patch("/{job_id}")
+def change_job(parts: PartsDep, owner: OwnerDep, job_id: str, changes: JobChangeIn) -> JobStatus:
+    """Change the labels of a job; labels that are not named stay."""
+    with parts.database.transaction() as session:
+        job = Jobs(session).get(job_id, owner)
+        JobLabels(session).change(job_id, changes.labels)
+        return job_out(session, job)
 
 
 @router.post("/{job_id}/archive")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Request, Response
 from sqlalchemy.orm import Session
 
 from mallorn.core import queues
@@ -18,10 +18,11 @@ from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
+from mallorn.core.version import API
 from mallorn.core.virtual_devices import add_virtual_device, check_files
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.job_events_and_warnings import Events
-from mallorn.db.repositories.jobs import Jobs, NewJob
+from mallorn.db.repositories.jobs import JobLabels, Jobs, NewJob
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workers import Workers
@@ -49,12 +50,17 @@ REPEATED: Final = "The job that an earlier request with this Idempotency-Key cre
     "", status_code=HTTPStatus.CREATED, responses={200: {"model": JobStatus, "description": REPEATED}}
 )
 def submit_job(
-    parts: PartsDep, owner: OwnerDep, request: JobIn, response: Response, idempotency_key: KeyHeader = None
+    parts: PartsDep,
+    owner: OwnerDep,
+    http_request: Request,
+    request: JobIn,
+    response: Response,
+    idempotency_key: KeyHeader = None,
 ) -> JobStatus:
     """Submit a job for an uploaded model."""
     job, is_new = create_or_find_job(parts, owner, request, idempotency_key)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
-    response.headers["Location"] = f"/api/v1/jobs/{job.id}"
+    response.headers["Location"] = f"{http_request.scope['root_path']}{API}/jobs/{job.id}"
     return job
 
 
@@ -98,17 +104,24 @@ def create_or_find_job(
             options=request.options.model_dump(mode="json"),
             priority=request.priority,
             idempotency_key=idempotency_key,
-            request_hash=hashlib.sha256(request.model_dump_json().encode()).hexdigest(),
+            request_hash=hash_request(request),
         )
         job, is_new = Jobs(session).create(new_job)
         if is_new:
             check_cost_model(session, request.options.cost_model)
             check_work_quotas(session, parts.settings, owner)
+            JobLabels(session).change(job.id, request.labels)
             Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))
         answer = job_out(session, job)
     if is_new:
         parts.waker.wake(queues.IMPORT_MODEL, answer.id)
     return answer, is_new
+
+
+def hash_request(request: JobIn) -> str:
+    """Return a hash of what a caller sent. A new field's default does not change it, so that a
+    request repeated after an upgrade is the same."""
+    return hashlib.sha256(request.model_dump_json(exclude_unset=True).encode()).hexdigest()
 
 
 def check_cost_model(session: Session, name: str) -> None:
@@ -123,7 +136,7 @@ def check_cost_model(session: Session, name: str) -> None:
         hosts = ", ".join(sorted({worker.id.rsplit("-", 2)[0] for worker in tuning}))
         words = " and ".join(libraries)
         raise MissingPackage(
-            f"the cost model {name} needs {words}, which no worker has; they run on {hosts}",
+            f"the cost model {name} needs {words}, which no worker on {hosts} has",
             hint=f"{pip_install_command(find_pip_extras(libraries))}   (on a worker's host; then restart it)",
         )
 

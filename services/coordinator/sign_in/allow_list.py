@@ -35,7 +35,7 @@ class AllowList:
             raise InvalidRequest(message, hint="write MALLORN_OIDC_ALLOWED=@example.org")
         if not (people or domains or admins or groups):
             raise InvalidRequest(
-                f"the allow-list is empty, so {settings.oidc_issuer} could sign in all users",
+                f"the allow-list is empty: all of {settings.oidc_issuer} could sign in",
                 hint="set MALLORN_OIDC_ALLOWED=ada@example.org,@example.com"
                 "   or   MALLORN_OIDC_GROUPS=compilers=read+submit",
             )

@@ -80,8 +80,8 @@ class KeySet(BaseModel):
     keys: list[dict[str, object]]
 
 
-class Refused(Unauthorized):
-    """The identity provider did not say who this is."""
+class SignInRefused(Unauthorized):
+    """The identity provider did not identify the user."""
 
 
 class Provider:
@@ -135,7 +135,7 @@ class Provider:
     def exchange_code_for_owner(
         self, code: str, redirect_uri: str, nonce: str, verifier: str
     ) -> tuple[str, Scopes]:
-        """Exchange a code for the owner and their scopes. Raises Refused or Unavailable."""
+        """Exchange a code for the owner and their scopes. Raises SignInRefused or Unavailable."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -158,14 +158,16 @@ class Provider:
             claims = self._decode_token(tokens.id_token)
             rules.validate(claims)
         except (errors.JoseError, ValueError) as error:
-            raise Refused(f"{self.name} sent no good token: {error}", hint="sign in again") from error
+            raise SignInRefused(
+                f"{self.name} sent an invalid token: {error}", hint="sign in again"
+            ) from error
         owner = claims.get(self._claim)
         if not isinstance(owner, str) or not owner:
-            raise Refused(f"{self.name} sent no claim `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
+            raise SignInRefused(f"{self.name} sent no claim `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
         if self._claim == EMAIL and claims.get("email_verified") is not True:
-            raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
+            raise SignInRefused(f"{self.name} has not verified the address {owner}", hint="verify it there")
         if not (scopes := self._allow_list.scopes(owner, claims)):
-            raise Refused(f"{owner} is not on the allow-list", hint="ask an admin to add you")
+            raise SignInRefused(f"{owner} is not on the allow-list", hint="ask an admin to add you")
         return owner, scopes
 
     def _fetch_discovery(self) -> Discovery:
@@ -196,9 +198,9 @@ class Provider:
             body = response.json()
             if response.is_error or not isinstance(body, dict):
                 fields = body if isinstance(body, dict) else {}
-                words = fields.get("error_description") or fields.get("error") or "it gave no reason"
+                words = fields.get("error_description") or fields.get("error") or "no reason was given"
                 reason = body if isinstance(body, str) else str(words)[:200]
-                raise Refused(f"{self.name} refused: {reason}")
+                raise SignInRefused(f"{self.name} refused: {reason}")
             return kind.model_validate(body)
         except (httpx.HTTPError, ValueError, RecursionError) as error:
             problem: object = error

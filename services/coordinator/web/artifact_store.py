@@ -9,10 +9,17 @@ from contextlib import contextmanager
 from typing import IO, Final, Self
 from uuid import uuid4
 
-from mallorn.core.artifact_uris import model_uri, open_store, scripts_uri, store_away_error
+from mallorn.core.artifact_uris import (
+    model_uri,
+    open_artifact,
+    open_store,
+    scripts_uri,
+    store_away_error,
+)
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.values.dataset import ScheduleScripts
+from mallorn.core.values.manifest import MANIFEST, Manifest
 
 CHUNK_BYTES: Final = 1 << 20
 INCOMING: Final = ".incoming-"
@@ -46,10 +53,39 @@ class Store:
         except ValueError:  # a killed finish wrote a part of it; the next one rewrites it
             return None
 
+    def part_sizes(self, uri: str) -> dict[int, int]:
+        """Return sizes of parts below a URI by index, or by position if it is a pattern."""
+        fs, folder = open_store(uri)
+        with convert_store_errors(folder):
+            sizes = {path: int(info["size"]) for path, info in fs.glob(f"{folder}/*", detail=True).items()}
+        if "*" in uri:
+            return dict(enumerate(sizes.values()))
+        return {int(posixpath.basename(path)): size_bytes for path, size_bytes in sizes.items()}
+
     def has_model(self, model_id: str) -> bool:
         """Return whether the bytes of a model are stored."""
         fs, path = open_store(model_uri(self._url, model_id))
-        return bool(fs.exists(path))
+        with convert_store_errors(path):
+            return bool(fs.exists(path))
+
+    def manifest(self, uri: str) -> Manifest:
+        """Return the manifest of exported schedules. Raises StoreAway, NotFound."""
+        with open_artifact(f"{uri}/{MANIFEST}") as (fs, path):
+            return Manifest.model_validate_json(fs.cat_file(path))
+
+    def chunks(self, uri: str, start: int = 0) -> Iterator[bytes]:
+        """Yield the bytes of a file from `start` on. The file is opened before this returns,
+        so that its absence can be answered. Raises StoreAway, NotFound."""
+        with open_artifact(uri) as (fs, path):
+            file = fs.open(path, "rb")
+
+        def read_chunks() -> Iterator[bytes]:
+            with convert_store_errors(path), file:
+                file.seek(start)
+                while chunk := file.read(CHUNK_BYTES):
+                    yield chunk
+
+        return read_chunks()
 
     def zip_directory(self, uri: str) -> Iterator[bytes]:
         """Yield the bytes of a directory's zip archive while it is being packed."""
@@ -114,7 +150,7 @@ class Upload:
         """Raise TooLarge if this many bytes, announced or received, exceed the limit."""
         if size_bytes > self._limit_bytes:
             raise TooLarge(
-                f"this server accepts models up to {self._limit_bytes} bytes, the upload is larger",
+                f"the upload is larger than {self._limit_bytes} bytes, the server's limit",
                 hint="raise MALLORN_MAX_MODEL_BYTES on the coordinator",
             )
 
@@ -138,9 +174,14 @@ class Upload:
 
     def move_to_final_path(self) -> None:
         """Move the complete upload to its final place, which is named by its SHA-256."""
+        self.move(model_uri(self._artifacts, self._hash.hexdigest()))
+
+    def move(self, uri: str) -> None:
+        """Move the complete upload to a URI in the same store; make its directory."""
         with convert_store_errors(self._path):
-            _, final_path = open_store(model_uri(self._artifacts, self._hash.hexdigest()))
-            self._fs.mv(self._path, final_path)
+            _, path = open_store(uri)
+            self._fs.makedirs(posixpath.dirname(path), exist_ok=True)
+            self._fs.mv(self._path, path)
 
     def _close(self) -> None:
         if self._file is not None:

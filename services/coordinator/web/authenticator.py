@@ -143,9 +143,9 @@ class Authenticator:
             if caller is not None and Owners(session).is_banned(caller.owner):
                 raise Unauthorized(f"{caller.owner} is banned from this service", hint=READMIT_HINT)
         if caller is None and key is None:
-            raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
+            raise Unauthorized(hint="mallorn login URL   (or set MALLORN_API_KEY)")
         if caller is None:
-            raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
+            raise Unauthorized("this service does not know the API key", hint="check MALLORN_API_KEY")
 
         key_id, now_sec = caller.key_id, time.monotonic()
         if key_id and now_sec - self._use_noted_sec.get(key_id, -math.inf) >= USED_SEC:

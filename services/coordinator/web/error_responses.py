@@ -1,4 +1,4 @@
-"""Error responses: `{"error": class name, "detail": message, "hint": what to do next}`."""
+"""Error responses: class name, message, what to do next, and the request's id."""
 
 import logging
 from http import HTTPStatus
@@ -17,6 +17,7 @@ from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
 from mallorn.core.job_options import JobOptions
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.storable_json import quote_untrusted
+from mallorn.services.coordinator.web.forwarded_headers import request_id
 
 log = logging.getLogger(__name__)
 CLIENT_CLOSED_REQUEST: Final = 499
@@ -45,10 +46,16 @@ class ErrorBody(BaseModel):
     error: str = Field(description="Name of the error class.")
     detail: str = Field(description="What happened.")
     hint: str = Field(description="What to do next; may be empty.")
+    request_id: str = Field(description="Id of this request in the service's log lines.")
 
 
 def error_body(error: MallornError) -> dict[str, str]:
-    return {"error": error.code, "detail": error.message, "hint": error.hint}
+    return {
+        "error": error.code,
+        "detail": error.message,
+        "hint": error.hint,
+        "request_id": request_id.get(),
+    }
 
 
 def install(app: FastAPI) -> None:
@@ -119,6 +126,7 @@ def _on_http_error(request: Request, error: Exception) -> Response:
         "error": HTTPStatus(error.status_code).phrase.title().replace(" ", ""),
         "detail": f"{quote_untrusted(request.method)} {quote_untrusted(request.url.path)}: {error.detail}",
         "hint": "see /docs",
+        "request_id": request_id.get(),
     }
     return JSONResponse(body, error.status_code, headers)
 

@@ -12,7 +12,7 @@ import anyio
 from fastapi.concurrency import run_in_threadpool
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.log_loop_errors import log_survived_error
+from mallorn.core.log_setup import log_survived_error
 from mallorn.core.states import FINAL
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.session import Database

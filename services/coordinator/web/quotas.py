@@ -22,12 +22,12 @@ def check_work_quotas(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's jobs, including uncommitted ones, exceed a quota."""
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
     if jobs and (total := usage.count_active_jobs(owner)) > jobs:
-        message = f"{owner} may have {jobs} active jobs, and this would make {total}"
-        raise TooMany(message, hint="wait until a job ends, or: mallorn pause JOB", retry_sec=AGAIN_SEC)
+        message = f"{owner} may have {jobs} active jobs, and this is number {total}"
+        raise TooMany(message, hint="wait until a job ends, or: mallorn jobs pause JOB", retry_sec=AGAIN_SEC)
     if trials and (total := usage.count_remaining_trials(owner)) > trials:
         raise TooMany(
-            f"{owner} may have {trials:,} pending trials, and this would make {total:,}",
-            hint="ask for fewer with --trials, or wait until a job ends",
+            f"{owner} may have {trials:,} pending trials, not {total:,}",
+            hint="submit the job with fewer --trials, or wait until a job ends",
             retry_sec=AGAIN_SEC,
         )
 
@@ -91,7 +91,7 @@ class FewAtOnce:
 
 def _check_bytes(owner: str, quota: int, total: int) -> None:
     if quota and total > quota:
-        message = f"{owner} may store {quota:,} bytes of models, and this would make {total:,}"
+        message = f"{owner} may store {quota:,} bytes of models, not {total:,}"
         raise TooMany(message, hint="mallorn models rm MODEL", retry_sec=AGAIN_SEC)
 
 
@@ -121,5 +121,5 @@ class RateLimit:
                 del self._left[next(iter(self._left))]
         if left < 1:
             wait_sec = math.ceil((1 - left) * 60 / self._most)
-            message = f"{name} may make {self._most} requests a minute"
+            message = f"{name} has made more than the {self._most} requests a minute that are allowed"
             raise TooMany(message, hint=f"retry in {wait_sec} s", retry_sec=wait_sec)

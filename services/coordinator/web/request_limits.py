@@ -33,6 +33,7 @@ SLOWEST_BYTES_PER_SEC: Final = 4 * 1024
 _OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
 Headers = list[tuple[bytes, bytes]]
 UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
+PARTS: Final = f"{API}/uploads/"  # the limit of such a body is its part's size
 
 
 class RequestLimits:
@@ -64,7 +65,8 @@ class _LimitedBody:
         self._receive = receive
         self._send = send
         self._parts = parts
-        is_upload = (scope["method"], scope["path"]) == UPLOAD
+        method, path = scope["method"], scope["path"]
+        is_upload = (method, path) == UPLOAD or (method == "PUT" and path.startswith(PARTS))
         self._limit_bytes = math.inf if is_upload else LARGEST_BODY
         self._received_bytes = 0
         self._waited_sec = 0.0

@@ -128,14 +128,14 @@ def _first_placement(member: Member, old_members: Sequence[Member]) -> Placement
     of_operator = [old for old in old_members if old.op == member.op]
     alike = [old.family for old in of_operator if old.structure == member.structure]
     if alike:
-        words = f"joins workloads of its operator, {member.op}, and of its structure"
+        words = f"joins workloads of the same operator, {member.op}, and structure"
         return Placement(_most_frequent(alike), words)
     start = operator_family(member.op)
     # Split-off families keep to their structure; other names come from merges.
     families = [old.family for old in of_operator if not old.family.startswith(f"{start}/")]
     if families:
-        return Placement(_most_frequent(families), f"joins workloads of its operator, {member.op}")
-    return Placement(start, f"starts with its operator, {member.op}")
+        return Placement(_most_frequent(families), f"joins workloads of the same operator, {member.op}")
+    return Placement(start, f"starts the family of the operator {member.op}")
 
 
 def _most_frequent(names: Sequence[str]) -> str:

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from typer.main import get_command
 
-from mallorn.cli.main import app
+from mallorn.cli.main import SECTIONS, app
 from tests.contract.reference.markdown import code, described, page, table
 
 # In nearly every command: said once.
 COMMON: Final = {
     "--json": "Print data as JSON.",
-    "--url": "The coordinator; default: the one of `MALLORN_URL`, else this machine's.",
-    "--api-key": "The key to present to it; default: `MALLORN_API_KEY`.",
+    "--url": "The coordinator; default: that of `MALLORN_URL`, else of `mallorn login`, else this machine's.",
+    "--api-key": "The key to present to it; default: `MALLORN_API_KEY`, else the one of `mallorn login`.",
 }
 
 
@@ -21,8 +21,13 @@ def cli_page() -> str:
     """Every command with its arguments and options."""
     lines = ["Options of most commands; the others stand with their command.", ""]
     lines += table(["option", "meaning"], [(code(name), words) for name, words in COMMON.items()])
-    for name, command in _commands("mallorn", get_command(app)):
-        lines += _command(name, command)
+    lines += ["[Exit codes and errors](errors.md), also as JSON. Names of earlier versions still work.", ""]
+    root: Any = get_command(app)
+    for title, names in SECTIONS.items():
+        lines += [f"## {title}", ""]
+        for name in names:
+            for command_name, command in _commands(f"mallorn {name}", root.get_command(None, name)):
+                lines += _command(command_name, command)
     return page("Command line", *lines)
 
 
@@ -41,7 +46,7 @@ def _command(name: str, command: Any) -> list[str]:
     shown = [param for param in command.params if not getattr(param, "hidden", False)]
     own = [param for param in shown if not _common(param)]
     arguments = " ".join(_placeholder(p) for p in own if p.param_type_name == "argument")
-    lines = [f"## {' '.join(filter(None, (name, arguments)))}", "", described(name, command.help), ""]
+    lines = [f"### {' '.join(filter(None, (name, arguments)))}", "", described(name, command.help), ""]
     if own:
         lines += table(["name", "default", "meaning"], [_param(name, param) for param in own])
     also = [code(param.opts[0]) for param in shown if _common(param)]

@@ -11,6 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from mallorn.core.settings import Settings, default_data_dir
 from tests.contract.reference.cli import cli_page
+from tests.contract.reference.errors import errors_page
 from tests.contract.reference.markdown import code, described, page, table
 from tests.contract.reference.passes import passes_page
 from tests.contract.reference.rest import rest_page
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mallorn.services.coordinator.list_job_options import OptionOut
 
 OPTION_WORDS: Final = (
-    "What `options` of `POST /api/v1/jobs`, keywords of `Client.tune` and `--option NAME=VALUE` may hold.",
+    "What `options` of `POST /api/v1/jobs`, keywords of `Client.submit` and `--option NAME=VALUE` may hold.",
     "Choices are the names in `mallorn/core/registry.py`; the defaults are what a newcomer should keep.",
 )
 SETTING_WORDS = (
@@ -82,6 +83,7 @@ def pages() -> dict[str, str]:
     """Every page by the name of its file. Raises Undescribed for what has no words of its own."""
     return {
         "cli.md": cli_page(),
+        "errors.md": errors_page(),
         "rest.md": rest_page(),
         "settings.md": settings_page(),
         "options.md": options_page(),

@@ -15,9 +15,10 @@ from mallorn.services.coordinator.api_docs_page import (
 from tests.contract.reference.markdown import code, described, page, table
 
 WORDS: Final = (
-    "Every answer is JSON; errors are `{error, detail, hint}`. Where there are keys (`mallorn keys`), send",
-    "`Authorization: Bearer KEY`; a route names the scopes of which the key needs one. A page of a list",
-    "carries `next_cursor`: the `cursor` of the next one.",
+    "Every answer is JSON; errors are `{error, detail, hint, request_id}`. Where there are keys",
+    "(`mallorn keys`), send `Authorization: Bearer KEY`; a route names the scopes of which it needs one.",
+    "A page of a list carries `next_cursor`: the `cursor` of the next one. Answers and log lines have the",
+    "`X-Request-ID` of their request.",
     "`/docs` is the same, to try out, and `/api/v1/openapi.json` for programs.",
 )
 # Their place in the path says what they are.

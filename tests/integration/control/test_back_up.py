@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.core import queues
-from mallorn.core.log_loop_errors import Turn
+from mallorn.core.log_setup import Turn
 from mallorn.core.settings import Settings
 from mallorn.db import backups
 from mallorn.db.backups import list_backups

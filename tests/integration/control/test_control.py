@@ -192,7 +192,7 @@ def test_a_space_that_is_exhausted_ends_the_job(workshop):
     job = workshop.job(("w0",), trials=1000, policy="round-robin", round_size=64)
     workshop.work(job)
     assert workshop.state(job) == JobState.FINISHING
-    assert "nothing left to try" in retired(workshop, job)[0]
+    assert "the space has no untried candidates" in retired(workshop, job)[0]
 
 
 def test_a_model_without_tasks_goes_straight_to_its_finish(workshop):

@@ -107,7 +107,7 @@ def test_new_tasks_get_a_family_and_the_reason(workshop, job):
     assert regroup(workshop, job) == []
     assert families_of(workshop, job) == [MATMUL] * 3
     assert {task.family_why for task in tasks_of(workshop, job).values()} == {
-        "starts with its operator, matmul"
+        "starts the family of the operator matmul"
     }
 
 

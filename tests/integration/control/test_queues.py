@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select, text, update
 
 from mallorn.core import queues
 from mallorn.core.job_options import JobOptions
@@ -13,6 +13,7 @@ from mallorn.core.values.fleet import WorkerInfo
 from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.workers import Workers
 from mallorn.db.tables import Job, LeaseRow
 from mallorn.services.control.periodic_tasks import SENT_PER_HAND, STALE_SEC, collect_overdue_messages
@@ -110,6 +111,13 @@ def test_what_is_sent_again_is_what_hands_can_take_and_each_owner_has_a_part(wor
         workshop.write(lambda session, name=name: Workers(session).record_seen(name, "host", WorkerInfo()))
     assert sent(workshop) == [adas[0], bobs, *adas[1 : 3 * SENT_PER_HAND - 1]]
     assert sent(workshop)[0] == adas[3 * SENT_PER_HAND - 1], "and then the next"
+
+
+@BOTH
+def test_rounds_are_withdrawn_beside_ten_thousand_jobs_without_statistics(workshop: Workshop) -> None:
+    workshop.write(lambda session: session.execute(text("analyze")))  # the planner expects empty tables
+    submit(workshop, "ada", MANY)
+    assert workshop.write(lambda session: Rounds(session).cancel_queued()) == []
 
 
 def test_without_a_worker_little_is_sent_and_nothing_forgotten(workshop: Workshop) -> None:

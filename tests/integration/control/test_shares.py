@@ -153,7 +153,7 @@ def test_who_waits_is_told_the_whole_command(yard):
 @BOTH
 def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
-    why = "the target has 9 cores, this machine has 2"
+    why = "the target has 9 cores, but this machine has 2"
     words = describe_waiting(NINE, ServiceAddress("127.0.0.1:1"), why)
     yard.write(lambda session: JobsWaitingForDevice(session).set_reason(NINE, words, why))
     yard.plan(waits)

@@ -8,7 +8,7 @@ from sqlalchemy import event, update
 
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
-from mallorn.core.log_loop_errors import Turn
+from mallorn.core.log_setup import Turn
 from mallorn.db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem
@@ -149,7 +149,7 @@ def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     job = workshop.job()
-    monkeypatch.setattr("mallorn.core.log_loop_errors._logged_sec", {})
+    monkeypatch.setattr("mallorn.core.log_setup._logged_sec", {})
     monkeypatch.setattr("mallorn.services.control.periodic_tasks.Rounds.cancel_queued", _raise(error))
     turn = Turn()
     for _ in range(3):

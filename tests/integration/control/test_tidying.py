@@ -1,12 +1,14 @@
 """What the settings let go of, and what they keep."""
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select, update
 
-from mallorn.core.artifact_uris import batch_uri, export_uri, model_uri
+from mallorn.core.artifact_uris import batch_uri, export_uri, model_uri, parts_uri
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
@@ -229,3 +231,17 @@ def test_what_was_measured_long_ago_is_counted_for_statistics(rows: Rows, tmp_pa
     delete_expired_data(rows.database, Settings(data_dir=tmp_path))
     counted = select(func.sum(MeasurementCount.rows)).where(MeasurementCount.facet == "kind")
     assert rows.read(lambda session: session.scalar(counted)) == 1
+
+
+def test_an_upload_that_nobody_goes_on_with_is_deleted_with_its_parts_after_a_day(kept: Kept) -> None:
+    folders = [Path(parts_uri(str(kept.data / "artifacts"), owner, MODEL)) for owner in ("ada", "bob")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for part in ("0", "1"):
+            (folder / part).write_bytes(b"part")
+            long_ago = time.time() - 90_000
+            os.utime(folder / part, (long_ago, long_ago))
+    (folders[1] / "1").touch()
+    kept.tidy()
+    assert [folder.exists() for folder in folders] == [False, True]
+    assert len(list(folders[1].iterdir())) == 2

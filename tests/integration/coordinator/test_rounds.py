@@ -116,7 +116,7 @@ def test_rounds_are_paged_in_both_orders_and_by_task(
 def test_a_task_or_an_order_that_is_not_there_is_refused(coordinator: Coordinator, owned: OwnedRows) -> None:
     path = f"/jobs/{owned.job_id}/rounds"
     missing = coordinator.http.get(path, params={"task": 7})
-    assert (missing.status_code, missing.json()["hint"]) == (404, f"mallorn tasks {owned.job_id}")
+    assert (missing.status_code, missing.json()["hint"]) == (404, f"mallorn jobs tasks {owned.job_id}")
     assert coordinator.http.get(path, params={"order": "random"}).status_code == 422
     assert coordinator.http.get(path, params={"cursor": "!"}).status_code == 422
 

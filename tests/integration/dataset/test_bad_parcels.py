@@ -56,7 +56,7 @@ def cast(name: str, kind: pa.DataType) -> Change:
 
 
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "a newer schema": (lambda at: rewrite(at / ROWS, head(VERSION_KEY, "2")), "schema version 2, this"),
+    "a newer schema": (lambda at: rewrite(at / ROWS, head(VERSION_KEY, "2")), "schema version 2; this"),
     "somebody's Parquet": (
         lambda at: rewrite(at / ROWS, lambda table: table.replace_schema_metadata(None)), "was not written by"
     ),

@@ -52,7 +52,7 @@ def tear(file: Path) -> None:
 
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a torn file": (lambda at: at.write_bytes(at.read_bytes()[:-100]), "is not a Parquet file"),
-    "a torn page": (tear, "torn or no recording"),
+    "a torn page": (tear, "incomplete or not"),
     "an empty file": (lambda at: at.write_bytes(b""), "is not a Parquet file"),
     "a missing column": (
         lambda at: rewrite(at, lambda table: table.drop_columns(["flops"])), "is not a recording"
@@ -60,9 +60,9 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no facts": (
         lambda at: rewrite(at, lambda table: table.replace_schema_metadata(None)), "is not a recording"
     ),
-    "an unknown outcome": (lambda at: rewrite(at, put("outcome", "perfect")), "torn or no recording"),
-    "choices that are none": (lambda at: rewrite(at, put("choices", *5 * ["3"])), "torn or no recording"),
-    "a decision missing": (lambda at: rewrite(at, put("decisions", None)), "torn or no recording"),
+    "an unknown outcome": (lambda at: rewrite(at, put("outcome", "perfect")), "incomplete or not"),
+    "choices that are none": (lambda at: rewrite(at, put("choices", *5 * ["3"])), "incomplete or not"),
+    "a decision missing": (lambda at: rewrite(at, put("decisions", None)), "incomplete or not"),
     "a zero": (lambda at: rewrite(at, put("latency_us", 0.0)), "times are not positive"),
     "a negative time": (lambda at: rewrite(at, put("latency_us", -3.0)), "times are not positive"),
     "an infinite time": (lambda at: rewrite(at, put("latency_us", float("inf"))), "times are not positive"),

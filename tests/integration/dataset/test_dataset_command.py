@@ -47,7 +47,7 @@ def test_a_snapshot_freezes_what_an_export_writes(filled: Filled, tmp_path: Path
     assert data(dataset("snapshot", "before", "--check", "--json"))[0]["digest"] == taken["digest"]
     refused(dataset("snapshot", "before"), "there is a snapshot before already")
     refused(dataset("export", tmp_path / "x", "--snapshot", "other"), "no snapshot other")
-    refused(dataset("export", tmp_path / "x", "--snapshot", "before", "--op", "x"), "its own filter")
+    refused(dataset("export", tmp_path / "x", "--snapshot", "before", "--op", "x"), "has a filter already")
     refused(dataset("snapshot", "a/b"), "cannot be the name of a snapshot")
     assert [row["name"] for row in data(dataset("snapshot", "--json"))] == ["before"]
 
@@ -57,7 +57,7 @@ def test_rows_that_are_gone_are_noticed(filled: Filled) -> None:
     dataset("snapshot", "all")
     with filled.database.transaction() as session:
         session.delete(session.get_one(Measurement, 5))
-    refused(dataset("snapshot", "all", "--check"), "not those that were frozen")
+    refused(dataset("snapshot", "all", "--check"), "changed after it was taken")
 
 
 @BOTH
@@ -88,7 +88,7 @@ def test_logs_of_others_come_in_by_the_same_command(tmp_path: Path) -> None:
     log.write_text(f"{json.dumps(good)}\ntorn\n")
     result = dataset("import", log)
     assert result.stdout == "1 added, 0 known already; skipped: 1 bad lines\n"
-    assert f"{log}, line 2: no record" in result.stderr
+    assert f"{log}, line 2: the line is not a measure record" in result.stderr
     assert "tenset" in dataset("stats").stdout
 
 

@@ -1,4 +1,4 @@
-"""`mallorn evaluate`, as it is typed: on a database, a snapshot, an export and a recording."""
+"""`mallorn costmodels evaluate`, as it is typed: on a database, a snapshot, an export and a recording."""
 
 from functools import partial
 from pathlib import Path
@@ -90,5 +90,5 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_filter_of_files_is_refused(filled: Filled, tmp_path: Path) -> None:
     filled.exported(tmp_path / "out")
-    refused(evaluate("draft", "--data", tmp_path / "out", "--op", "matmul"), "is taken whole")
+    refused(evaluate("draft", "--data", tmp_path / "out", "--op", "matmul"), "is read as a whole")
     refused(evaluate("draft", "--snapshot", "x", "--op", "matmul"), "its own filter")

@@ -141,7 +141,7 @@ def test_row_groups_stay_small_however_many_rows_there_are(filled: Filled, tmp_p
 def test_a_directory_that_holds_something_is_left_alone(filled: Filled, tmp_path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").touch()
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="exists"):
         filled.exported(tmp_path / "full")
     with pytest.raises(InvalidRequest, match="cannot write"):
         filled.exported(tmp_path / "full" / "mine" / "below")

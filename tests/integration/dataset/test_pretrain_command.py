@@ -1,4 +1,4 @@
-"""`mallorn pretrain`, as it is typed."""
+"""`mallorn costmodels pretrain`, as it is typed."""
 
 from functools import partial
 from pathlib import Path
@@ -66,8 +66,8 @@ def test_a_base_may_learn_from_chosen_rows_alone(enough: Filled) -> None:
 def test_a_share_that_is_none_is_refused(enough: Filled, share: str) -> None:
     refused(
         pretrain("--choose", share),
-        "a share of the rows is above 0 and at most 1",
-        "mallorn pretrain xgboost --choose 0.25",
+        "a share of the rows must be above 0 and at most 1",
+        "mallorn costmodels pretrain xgboost --choose 0.25",
     )
     assert not stored_bases(enough.database)
 
@@ -96,7 +96,7 @@ def test_an_export_teaches_a_database_that_has_nothing(enough: Filled, tmp_path:
         (("--for", "llvm"), "a CPU target needs num-cores"),
         (("--op", "gone"), "the dataset has no rows of gone"),
         (("--from", "gone.parquet"), "there is no"),
-        (("--from", "gone.parquet", "--op", "matmul"), "is taken whole"),
+        (("--from", "gone.parquet", "--op", "matmul"), "is used as a whole"),
     ],
 )
 def test_what_cannot_be_done_is_said_and_nothing_is_stored(

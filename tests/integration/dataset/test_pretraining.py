@@ -199,7 +199,7 @@ def test_a_model_with_heads_is_told_whose_rows_are_whose(
 
 
 def test_what_stands_on_a_base_is_none(database: Database) -> None:
-    with pytest.raises(InvalidRequest, match="residual stands on a base, and is none itself"):
+    with pytest.raises(InvalidRequest, match="residual extends a pretrained base model"):
         list(pretrain(database, taught(*tasks()), "residual"))
     assert versions(database) == []
 

@@ -143,7 +143,7 @@ def test_the_operator_is_told_by_how_many_loops_are_tiled(
 @ON_SQLITE
 def test_a_model_of_another_view_cannot_learn_from_them(products: Database) -> None:
     nothing = read_measurements(products, None, Selection(), ignore_progress)
-    with pytest.raises(InvalidRequest, match="reads the view decisions"):
+    with pytest.raises(InvalidRequest, match="xgboost reads decisions"):
         add_tuner_log_records(products, nothing, "xgboost")
 
 
@@ -188,4 +188,4 @@ def test_a_base_of_both_is_active_where_it_beats_chance(
 
 @ON_SQLITE
 def test_records_are_for_no_target_of_their_own(pretrain: Callable[..., Result]) -> None:
-    refused(pretrain(MODEL, "--foreign"), f"mallorn pretrain {MODEL} --foreign --for TARGET")
+    refused(pretrain(MODEL, "--foreign"), f"mallorn costmodels pretrain {MODEL} --foreign --for TARGET")

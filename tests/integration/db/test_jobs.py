@@ -12,7 +12,7 @@ from mallorn.db.repositories.claim_and_release_work import WorkItems
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.job_progress import progress
-from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.jobs import JobFilter, Jobs
 from mallorn.db.repositories.leases import MAX_DEATHS, Leases
 from mallorn.db.repositories.measurements import Measurements
 from mallorn.db.repositories.rounds import Rounds
@@ -85,7 +85,7 @@ def test_a_beginning_of_several_ids_lists_them(rows, jobs):
     others = [jobs.create(new_job())[0].id for _ in range(16)]  # 17 ids: two begin with the same digit
     ids = [rows.job_id, *others]
     first = next(digit for digit in "0123456789abcdef" if sum(found.startswith(digit) for found in ids) > 1)
-    with pytest.raises(Conflict, match=f"several jobs begin with {first}: ") as caught:
+    with pytest.raises(Conflict, match=f"several ids begin with {first}: ") as caught:
         jobs.find(first, "ada")
     assert sum(found in caught.value.message for found in ids) >= 2
     assert caught.value.hint.startswith(f"mallorn show {first}")
@@ -102,7 +102,7 @@ def test_jobs_are_listed_newest_first_in_pages_of_one_owner(rows, jobs):
     born = [job.created_at for job in listed]  # SQLite's clock counts in milliseconds: some are twins
     assert born == sorted(born, reverse=True)
     assert len(jobs.list(None).items) == 6
-    assert [job.id for job in jobs.list("ada", state=JobState.TUNING).items] == [rows.job_id]
+    assert [job.id for job in jobs.list("ada", JobFilter(states=[JobState.TUNING])).items] == [rows.job_id]
 
 
 def test_a_move_happens_only_from_the_states_it_names(rows, jobs):

@@ -73,7 +73,7 @@ def test_the_latency_is_the_median_of_the_run_times(rows):
 
 @pytest.mark.parametrize(("outcome", "run_us"), [(Outcome.OK, ()), (Outcome.RUN_ERROR, (1.0,))])
 def test_run_times_belong_to_ok_alone(outcome, run_us):
-    with pytest.raises(ValueError, match="run times belong to the outcome ok"):
+    with pytest.raises(ValueError, match="only the outcome ok has run times"):
         NewMeasurement(0, Trial(Candidate("s", (1,)), outcome, run_us=run_us), 1)
 
 

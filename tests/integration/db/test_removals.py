@@ -10,7 +10,7 @@ from mallorn.core.values.event import FinishingEvent
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.dataset_statistics import Statistics
 from mallorn.db.repositories.job_events_and_warnings import Events
-from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.jobs import JobFilter, Jobs
 from mallorn.db.repositories.measurements import Records
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.stored_files import Models
@@ -53,7 +53,9 @@ def remove(rows: Rows, job_id: str = "") -> None:
 
 
 def listed(rows: Rows, owner: str | None = "ada", archived: bool = False) -> list[str]:
-    return rows.read(lambda session: [job.id for job in Jobs(session).list(owner, archived=archived).items])
+    return rows.read(
+        lambda session: [job.id for job in Jobs(session).list(owner, JobFilter(archived=archived)).items]
+    )
 
 
 def count(rows: Rows, table: type) -> int:
@@ -127,7 +129,7 @@ def test_a_job_that_goes_on_is_neither_archived_nor_deleted(rows, state):
     for act in (Removals.archive, Removals.delete):
         with pytest.raises(Conflict, match=state) as caught:
             rows.write(lambda session, act=act: act(Removals(session), rows.job_id, "ada"))
-        assert caught.value.hint == f"mallorn cancel {rows.job_id}"
+        assert caught.value.hint == f"mallorn jobs cancel {rows.job_id}"
     assert listed(rows) == [rows.job_id]
 
 
@@ -152,7 +154,7 @@ def test_a_model_goes_when_no_job_of_its_owner_refers_to_it(rows):
     end(rows, rows.job_id)
     with pytest.raises(Conflict, match=rows.job_id) as caught:
         rows.write(lambda session: Models(session).delete(MODEL, "ada"))
-    assert caught.value.hint == f"mallorn rm {rows.job_id}"
+    assert caught.value.hint == f"mallorn jobs rm {rows.job_id}"
     remove(rows)
     assert rows.write(lambda session: Models(session).delete(MODEL, "ada"))
     with pytest.raises(NotFound):

@@ -136,7 +136,7 @@ def test_who_has_stopped_for_good_is_not_read_again(database: Database) -> None:
 def test_whatever_ends_one_turn_the_next_one_is_taken_and_the_worker_says_so(
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mallorn.core.log_loop_errors._logged_sec", {})  # it tells once a minute
+    monkeypatch.setattr("mallorn.core.log_setup._logged_sec", {})  # it tells once a minute
 
     def break_off() -> Any:
         raise OverflowError("cannot convert float infinity to integer")

@@ -130,7 +130,7 @@ def test_the_last_worker_that_dies_fails_the_job(stage):
     stage.claim(lease_sec=-1)
     assert stage.expire() == [True]
     assert (stage.job().state, stage.job().finished_at is None) == (JobState.FAILED, False)
-    assert stage.job().reason == f"its worker died or stopped responding {MAX_DEATHS} times"
+    assert stage.job().reason == f"the worker died or stopped responding {MAX_DEATHS} times"
 
 
 def test_a_dead_worker_counts_whether_a_reaper_or_its_successor_noticed_first(stage):

@@ -81,7 +81,7 @@ def test_a_package_that_is_missing_is_named(mlp: Any, tuned: Path, refusal: Call
 def test_another_model_is_refused(example: Callable[..., Any], refusal: Callable[..., str]) -> None:
     words = refusal(example("bert-small").path)
     assert "none of the" in words
-    assert "it is not the model that was tuned" in words
+    assert "the model is not the one that was tuned" in words
 
 
 def test_a_model_with_other_inputs_is_refused_in_their_words(
@@ -106,7 +106,7 @@ def test_a_workload_without_a_schedule_fails_unless_it_is_allowed_or_known(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("nowhere.onnx", "there is no file"), ("manifest.json", "is no ONNX model")]
+    ("name", "said"), [("nowhere.onnx", "there is no file"), ("manifest.json", "is not an ONNX model")]
 )
 def test_a_file_that_is_no_model_is_named(
     tuned: Path, refusal: Callable[..., str], name: str, said: str
@@ -151,7 +151,7 @@ def test_a_version_for_busy_machines_that_is_not_there_is_named(
     mlp: Any, tuned: Path, refusal: Callable[..., str]
 ) -> None:
     words = refusal(mlp.path, "--version", "loaded")
-    assert "there is no version for busy machines here" in words
+    assert "there are no schedules for --version" in words
     assert "--contention" in words
 
 

@@ -113,8 +113,8 @@ def test_a_torn_line_of_the_version_that_is_asked_for_is_named_and_the_good_ones
 def test_a_version_that_is_not_there_is_refused(mlp: Any, exported: Path, tmp_path: Path) -> None:
     words = ("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
     result = mallorn(*words, "--version", "loaded")
-    assert result.returncode == 1
-    assert "has no version loaded" in result.stderr
+    assert result.returncode > 0
+    assert "has no schedules for --version loaded" in result.stderr
     assert "mallorn tune MODEL --contention" in result.stderr
 
 
@@ -122,7 +122,7 @@ def test_schedules_of_another_target_are_refused(mlp: Any, exported: Path, tmp_p
     library = tmp_path / "m.so"
     words = ("compile", mlp.path, "--schedules", str(exported), "--target", OTHER_TARGET, "-o", str(library))
     result = mallorn(*words)
-    assert result.returncode == 1
+    assert result.returncode > 0
     assert "not for" in result.stderr
     assert not library.exists()
 
@@ -131,7 +131,7 @@ def test_schedules_that_cover_nothing_are_refused(mlp: Any, exported: Path, tmp_
     for name in ("database_tuning_record.json", "database_workload.json"):
         (exported / name).write_text("")
     result = mallorn("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
-    assert result.returncode == 1
+    assert result.returncode > 0
     assert "tuned for another model" in result.stderr
     assert not (tmp_path / "m.so").exists()
 
@@ -173,7 +173,7 @@ def test_schedules_that_import_code_are_left_out(mlp: Any, exported: Path, tmp_p
     constructor = "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] zeroinitializer"
     spoilt(exported, ["Annotate", ["l1", json.dumps(constructor)], ["pragma_import_llvm"], []])
     result = mallorn("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "model.so"))
-    assert result.returncode == 1
+    assert result.returncode > 0
     assert "the annotation pragma_import_llvm is not allowed" in result.stderr
     assert "no line of its logs can be used" in result.stderr
     assert not (tmp_path / "model.so").exists()
@@ -185,8 +185,8 @@ def test_a_recipe_that_applies_other_schedules_is_refused(mlp: Any, exported: Pa
     manifest["recipe"]["before"].append(step)
     (exported / "manifest.json").write_text(json.dumps(manifest))
     result = mallorn("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "model.so"))
-    assert result.returncode == 1
-    assert "MetaScheduleApplyDatabase is not a graph pass that recipes may name" in result.stderr
+    assert result.returncode > 0
+    assert "MetaScheduleApplyDatabase is not a graph pass of" in result.stderr
     assert "Traceback" not in result.stderr
 
 

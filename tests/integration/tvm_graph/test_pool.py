@@ -76,7 +76,7 @@ def failing(x: T.Buffer((ROWS, 64), "float32"), y: T.Buffer((ROWS, 64), "float32
 def exported(function: Any, folder: Path) -> str:
     target = as_tvm_target(json.dumps({"kind": "llvm", "num-cores": 3}))
     library = str(folder / f"{function.attrs['global_symbol']}-{id(function)}.so")
-    export_with_pool(tvm.compile(tvm.IRModule({"main": function}), target), library, target)
+    export_with_pool(tvm.compile(tvm.IRModule({"main": function}), target), library, target, {})
     return library
 
 
@@ -187,6 +187,38 @@ except ValueError as error:
     print(json.dumps(str(error)))
 """
     assert "row 30 is bad" in run(exported(failing, tmp_path), script, TVM_NUM_THREADS="3")
+
+
+def test_threads_and_their_cores_are_changed_while_callers_run(library: str, run: Run) -> None:
+    script = """
+import ctypes
+main, wrong, is_over = load()["main"], [], threading.Event()
+change = ctypes.CDLL(sys.argv[1]).mallorn_set_threads
+def call(number):
+    turn = 0
+    while not is_over.is_set():
+        turn += 1
+        if not check(main, number * 1000 + turn):
+            wrong.append(turn)
+callers = [threading.Thread(target=call, args=(number,)) for number in range(3)]
+[caller.start() for caller in callers]
+for count in [1, 5, 2, 9, 0, 4] * 5:
+    assert change(count, None, 0) == 0
+    check(main)
+is_over.set()
+[caller.join() for caller in callers]
+core = min(os.sched_getaffinity(0))
+mask = bytearray(1024)
+mask[core // 8] = 1 << core % 8
+assert change(6, bytes(mask), ctypes.c_size_t(1024)) == 0
+before = set(states())
+check(main)
+ours = set(states()) - before
+while any(os.sched_getaffinity(task) != {core} for task in ours):
+    pass
+print(json.dumps([wrong, len(ours), change(257, None, 0), change(-1, None, 0)]))
+"""
+    assert run(library, script, TVM_NUM_THREADS="3") == [[], 5, -1, -1]
 
 
 def test_without_a_compiler_tvm_s_threads_serve(

@@ -78,13 +78,13 @@ def test_a_schedule_of_an_export_that_was_not_timed_is_told_and_brings_no_time(
     write_database(str(tuned), mlp.target, [replace(untimed, run_secs=[UNTIMED_SEC]), *timed])
     problems: list[Problem] = []
     assert load_tuning_export(database, tuned, problems.append).added == 2
-    assert [(problem.line, problem.error) for problem in problems] == [(1, "its schedule was not timed")]
+    assert [(problem.line, problem.error) for problem in problems] == [(1, "the schedule was not timed")]
 
 
 def test_an_export_that_nobody_measured_brings_nothing(tuned: Path, database: Database) -> None:
     manifest = json.loads((tuned / MANIFEST).read_text())
     (tuned / MANIFEST).write_text(json.dumps(manifest | {"mode": "zero-shot"}))
-    with pytest.raises(InvalidRequest, match="nobody has measured them"):
+    with pytest.raises(InvalidRequest, match="were not measured"):
         load_tuning_export(database, tuned, [].append)
 
 

@@ -23,5 +23,5 @@ def test_extents_are_plain_numbers(mlp: Any) -> None:
 
 
 def test_a_trace_of_another_program_is_refused(mlp: Any) -> None:
-    with pytest.raises(TraceRefused, match="not there"):
+    with pytest.raises(TraceRefused, match="an instruction that does not exist"):
         scripts(mlp.records[0].tir, "[[], [[0, 1]]]")

@@ -145,7 +145,7 @@ def test_contexts_are_kept_apart(known: Taught, new: New, tmp_path: Path) -> Non
 
 
 def test_an_export_loses_nothing_that_others_have_put_there(spoilt: Path, other: Taught, new: New) -> None:
-    with pytest.raises(Conflict, match="has a record that this dataset has not"):
+    with pytest.raises(Conflict, match="has a record that this dataset lacks"):
         shared(new(other.file), spoilt)
 
 
@@ -165,7 +165,7 @@ def test_without_its_provenance_a_database_is_refused(spoilt: Path, new: New) ->
 
 
 def test_another_folder_is_no_folder_of_schedules(new: New, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no folder of schedules"):
+    with pytest.raises(NotFound, match="not a folder of schedules"):
         import_schedules(new(), tmp_path, _never)
 
 

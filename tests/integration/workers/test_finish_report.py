@@ -8,9 +8,7 @@ from sqlalchemy import delete
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import JobState
-from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.event import FinishingEvent
-from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.manifest import read_manifest
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
@@ -19,12 +17,12 @@ from mallorn.searchers.base import proposal_method_of
 from mallorn.workers.finish.run import finish
 from mallorn.workers.measure.measurer_interface import Need
 from mallorn.workers.subprocesses.errors import ChildFailed
-from mallorn.workers.tvm.code_digest import code_digest
 from tests.fixtures.finishing import (
     COMPILED,
     best,
     export_of,
     promoted,
+    ranged,
     report,
 )
 from tests.fixtures.tuned_jobs import finished, tuned
@@ -120,19 +118,6 @@ def test_what_its_measurer_cannot_do_is_left_out_of_a_finish_and_told(workshop, 
     assert len(exported) == told["schedule_count"] == told["workload_count"] == 2
     assert promoted(workshop, job) == [], "a schedule is one that was checked"
     assert not (Path(workshop.settings.artifacts) / "scripts").exists()
-
-
-def ranged(workshop, job):
-    """Make a job's import one of a range: each of its tasks is a point's."""
-    points = [{"n": 1}, {"n": 8}]
-    dynamic = Dynamic(
-        ranges={"n": [1, 8]}, inputs={"x": ["n", 4]}, points=points, calls=[{"w0": 1}, {"w1": 1}]
-    )
-    workshop.write(
-        lambda session: Jobs(session).store_report_columns(
-            job, graph=GraphReport(dynamic=dynamic, code=code_digest())
-        )
-    )
 
 
 def test_a_range_is_compiled_and_exported_with_rules_for_every_size(workshop, exported):

@@ -183,7 +183,7 @@ def test_the_first_version_is_handed_out_where_the_others_do_not_compile(worksho
     assert report(workshop, job)["tasks_us"]["w0"] == 100.0
     assert [row.latency_us for row in workshop.rows(job_id=job)] == pytest.approx([100.0, 0.05])
     [left] = report(workshop, job)["skipped_steps"][:1]
-    assert left["step"] == "choose among first guesses inside the whole model"
+    assert left["step"] == "choose among default schedules inside the whole model"
 
 
 def test_a_job_may_be_cancelled_with_its_first_version(workshop, model, monkeypatch):
@@ -232,7 +232,7 @@ def test_what_was_decided_inside_a_model_is_not_decided_again(workshop, model, m
 def compiled(workshop):
     """The names of the libraries that are compiled, in order; each is written."""
 
-    def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None):
+    def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None, **_):
         names.append(Path(out_so).name)
         return replace(COMPILED, bytes=Path(out_so).write_bytes(b"machine code"))
 
@@ -349,7 +349,7 @@ def test_a_model_without_a_place_for_a_schedule_is_not_timed(workshop, model):
     inside = {each.id for each in inside_contexts(workshop)}
     assert not inside & {row.context_id for row in workshop.rows(job_id=job)}
     [step] = [each for each in told["skipped_steps"] if each["step"] == "compile the tuned model"]
-    assert step["reason"].endswith("has no place for the schedules of these tasks: w1")
+    assert step["reason"].endswith("does not contain these tasks: w1")
     assert not list(workshop.settings.data_dir.glob("libraries/**/*.so"))
 
 

@@ -405,4 +405,4 @@ def test_a_measurer_with_an_undeclared_virtual_device_is_refused(workshop, job):
     workshop.graph_answers["extract"] = found("w0")
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert "does not declare one" in workshop.reason(job)
+    assert "does not declare its virtual device" in workshop.reason(job)

@@ -96,7 +96,7 @@ def test_a_searcher_of_ones_own_proposes_under_its_name(workshop):
     ("search", "words"),
     [
         (mine(Raising), "raised ValueError: nothing comes to my mind"),
-        (mine(Astray), "distinct candidates of its space"),
+        (mine(Astray), "distinct candidates of the space"),
         ("no_such_module:Mine", "cannot be imported: ModuleNotFoundError"),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_worker_takes_up_no_stored_job_whose_class_is_on_no_list(workshop):
     workshop.settings.plugins.clear()
     assert workshop.run(int(str(message[1]))) is None
     assert workshop.state(job) == JobState.FAILED
-    assert "the searcher antigravity:x is none that the operator" in workshop.reason(job)
+    assert "the searcher antigravity:x is not allowed by the operator" in workshop.reason(job)
     assert "antigravity" not in sys.modules
 
 
@@ -151,7 +151,7 @@ def test_control_plans_no_stored_job_whose_class_is_on_no_list(workshop, monkeyp
     job = workshop.job(("w0",), trials=16, policy="unittest.__main__:x")
     workshop.work(job)
     assert workshop.state(job) == JobState.FAILED
-    assert "the task policy unittest.__main__:x is none that the operator" in workshop.reason(job)
+    assert "the task policy unittest.__main__:x is not allowed by the operator" in workshop.reason(job)
 
 
 def test_what_raised_is_told_with_its_line(workshop):

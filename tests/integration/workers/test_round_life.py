@@ -429,6 +429,6 @@ def test_made_up_times_of_a_wrapper_are_not_stored_under_a_real_target(workshop)
     assert workshop.run(round_id) is None
     assert workshop.rows() == []
     assert workshop.state(job) == JobState.FAILED
-    assert "does not declare one" in workshop.reason(job)
+    assert "does not declare its virtual device" in workshop.reason(job)
     hosts = {device.host_id for device in workshop.read(lambda session: Devices(session).list())}
     assert "simulated" not in hosts, "no job takes its context from a device that is none"

@@ -20,7 +20,7 @@ def test_a_device_that_is_gone_is_why_nothing_is_timed(workshop, exported):
     told = finish_anyway(workshop)
     (entry,) = told["skipped_steps"]
     assert entry["step"] == "time the whole model"
-    assert entry["reason"] == "no device of the target is available any more"
+    assert entry["reason"] == "no device for the target is online"
 
 
 class MadeUpRunner(Inside, Runner):

@@ -123,7 +123,7 @@ def test_a_job_that_other_code_imported_is_imported_again_before_anything_is_dec
         workshop.write(lambda session, old=old: Jobs(session).store_report_columns(job, graph=old))
         finish(workshop, job)
         assert workshop.state(job) == JobState.QUEUED
-        assert "imported anew" in workshop.reason(job)
+        assert "imported again" in workshop.reason(job)
         workshop.write(
             lambda session: Jobs(session).move_to_state(job, [JobState.QUEUED], JobState.FINISHING)
         )

@@ -255,7 +255,7 @@ def test_a_job_of_no_device_waits_for_the_code_that_imported_it_or_is_imported_a
     fleet.upgrade("passes two")
     round_id = workshop.next_round(job)
     assert workshop.run(round_id) is None
-    assert f"made by code {first}" in workshop.reason(job)
+    assert f"code {first}" in workshop.reason(job)
     fleet.lose("old")
     workshop.run(round_id)
     assert workshop.state(job) == JobState.QUEUED

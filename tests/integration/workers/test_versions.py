@@ -18,10 +18,13 @@ def store(workshop, job, **options):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"contention": "sometimes"}, "a value of another version for contention"),
-        ({"evaluator": {"number": 10**6}}, "a value of another version for evaluator"),
-        ({"of_tomorrow": "on"}, f"an option that version {VERSION} does not know, of_tomorrow"),
-        ({"simulated": {"moon": 1}}, f"an option that version {VERSION} does not know, simulated.moon"),
+        ({"contention": "sometimes"}, "cannot read the job's contention"),
+        ({"evaluator": {"number": 10**6}}, "cannot read the job's evaluator"),
+        ({"of_tomorrow": "on"}, f"version {VERSION} does not know these options of this job: of_tomorrow"),
+        (
+            {"simulated": {"moon": 1}},
+            f"version {VERSION} does not know these options of this job: simulated.moon",
+        ),
     ],
 )
 def test_what_a_newer_version_asks_for_goes_back_for_a_newer_worker_and_costs_nothing(

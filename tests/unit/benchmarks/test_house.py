@@ -14,7 +14,7 @@ from mallorn.http import send
 
 
 class Client:
-    def tune(self, model):
+    def submit(self, model):
         return send(model)
 
     def jobs(self):

@@ -17,7 +17,7 @@ from mallorn.core.http import send
 
 
 class Client:
-    def tune(self, model):
+    def submit(self, model):
         return send(model)
 """
 BEFORE = {

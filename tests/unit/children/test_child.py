@@ -318,8 +318,8 @@ TOO_LONG = (FRAME_LIMIT_BYTES + 1).to_bytes(8, "big")
     ("sent", "said"),
     [
         pytest.param(TOO_LONG + b"x" * 100_000, "sent more than 256 MiB at once", id="a frame without end"),
-        pytest.param(frame("ready") * 2, "sent what is no answer", id="that it is ready, again and again"),
-        pytest.param(frame("odd\xff"), "sent what is no answer", id="a frame of its own kind"),
+        pytest.param(frame("ready") * 2, "sent an invalid answer", id="that it is ready, again and again"),
+        pytest.param(frame("odd\xff"), "sent an invalid answer", id="a frame of its own kind"),
     ],
 )
 def test_a_child_that_floods_or_breaks_the_protocol_is_killed_and_its_work_fails(
@@ -341,7 +341,7 @@ def test_a_child_that_floods_or_breaks_the_protocol_is_killed_and_its_work_fails
     ],
 )
 def test_an_answer_that_cannot_be_read_is_an_error_of_its_call(child: Misbehaving, sent: bytes) -> None:
-    with pytest.raises(ChildFailed, match="cannot be read"):
+    with pytest.raises(ChildFailed, match=r"an unreadable result|cannot be read"):
         child.send_raw(sent)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from mallorn.cli import host_checks
 from mallorn.cli import tune_and_resume as tune
-from mallorn.core.errors import HostFault, InvalidModel
+from mallorn.core.errors import ExitCode, HostFault, InvalidModel
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.workers.device import nvidia_driver
@@ -100,7 +100,7 @@ Break = Callable[[pytest.MonkeyPatch, Path], None]
 
 
 def crash(target: Target) -> str:
-    raise HostFault(f"no kernel for {target} is built and run here: killed by SIGILL")
+    raise HostFault(f"no kernel for {target} can be built and run here: killed by SIGILL")
 
 
 def no_walls(_mode: str) -> str:
@@ -137,7 +137,7 @@ def test_what_no_tuning_can_do_without_fails_the_check(
     damage, check, told = BROKEN[name]
     damage(monkeypatch, tmp_path)
     result = run("--data", tmp_path / "not" / "there" / "yet")
-    assert result.exit_code == 1
+    assert result.exit_code == ExitCode.CHECK_FAILED
     assert f"failed   {check}" in result.stdout
     assert result.stdout.count("failed ") == 1
     assert told in result.stdout
@@ -148,7 +148,7 @@ def test_a_model_that_cannot_be_read_fails_the_check(
 ) -> None:
     asked["read_signature"] = InvalidModel("these inputs have free dimensions", hint="--input-shape x:1,3")
     result = run(model, "--data", tmp_path)
-    assert result.exit_code == 1
+    assert result.exit_code == ExitCode.CHECK_FAILED
     assert "failed   model" in result.stdout
     assert "next: --input-shape x:1,3" in result.stdout
 
@@ -217,7 +217,7 @@ def test_slow_cores_beside_fast_ones_are_told_with_how_to_leave_them_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3})
-    with pytest.raises(HostFault, match="2 of 4 are slow ones") as told:
+    with pytest.raises(HostFault, match="2 of 4 cores are slow") as told:
         host_checks.check_core_speeds(clocks(tmp_path, 5_000_000, 5_000_000, 3_800_000, 3_800_000))
     assert "taskset -c 0,1 mallorn up" in told.value.hint
 
@@ -244,7 +244,7 @@ def test_what_a_gpu_lacks_has_a_line_each_with_the_command_that_brings_it(
     monkeypatch.setattr(compile_cuda, "find_toolchain", lambda: NOTHING)
     monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
     result = run("--target", target, "--data", tmp_path)
-    assert result.exit_code == 1
+    assert result.exit_code == ExitCode.CHECK_FAILED
     for check, told in {"cuda": "nvcc", "driver": "libcuda.so.1", "target": "CUDA finds no GPU here"}.items():
         assert any(
             line.split()[:2] == ["failed", check] and told in line for line in result.stdout.splitlines()

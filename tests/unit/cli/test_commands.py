@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mallorn.cli import jobs
+from mallorn.core.errors import ExitCode
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
 from mallorn.core.values.graph_report import StoredRecipe
@@ -39,7 +40,7 @@ def measure(owned: OwnedRows) -> None:
 
 EMPTY = {
     "jobs": "mallorn tune",
-    "models": "mallorn models --upload",
+    "models": "mallorn models upload",
     "records": "no measurements",
     "schedules": "no schedules yet",
     "devices": "mallorn device",
@@ -101,7 +102,7 @@ REFUSED = [
     (("submit", "MODEL", "--input-shape", "x:1,many"), "--input-shape x:1,3,224,224"),
     (("submit", "MODEL", "--dynamic", "batch"), "--dynamic batch=1..64"),
     (("submit", "MODEL", "--dynamic", "batch=1..many"), "--dynamic batch=1..64"),
-    (("submit", "MODEL", "--dynamic", "batch=64..1"), "the least comes first"),
+    (("submit", "MODEL", "--dynamic", "batch=64..1"), "the smallest size must come first"),
     (("submit", "MODEL", "-o", "search"), "--option search=random"),
     (("show", "nope"), "next:  mallorn jobs"),
     (("watch", "nope"), "there is no job nope"),
@@ -153,7 +154,7 @@ def test_show_prints_the_figures_of_a_done_job_and_judges_them(owned: OwnedRows)
     lose(owned)
     shown = mallorn("show", owned.job_id)
     assert "2.000 ms" in shown.stdout
-    assert "25.0" in shown.stdout
+    assert "0.25" in shown.stdout
     assert SLOWER in shown.stdout
     assert f"next:  mallorn resume {owned.job_id} --auto" in shown.stderr
 
@@ -264,7 +265,7 @@ def test_watch_fails_with_a_failed_job(owned: OwnedRows) -> None:
 def test_watch_as_json_prints_one_event_a_line(owned: OwnedRows) -> None:
     end(owned, JobState.CANCELLED)
     result = mallorn("watch", owned.job_id, "--json")
-    assert result.exit_code == 1
+    assert result.exit_code == ExitCode.JOB_FAILED
     assert json.loads(result.stdout) == {"id": 1, "kind": "state", "payload": {"state": "cancelled"}}
 
 

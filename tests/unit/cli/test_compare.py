@@ -1,4 +1,4 @@
-"""`mallorn compare`: jobs beside one another."""
+"""`mallorn jobs compare`: jobs beside one another."""
 
 import json
 from functools import partial
@@ -53,7 +53,7 @@ def test_json_has_an_entry_a_job_in_the_order_given(two_jobs: tuple[str, str]) -
 
 @pytest.mark.usefixtures("named_coordinator")
 def test_one_job_is_refused(owned: OwnedRows) -> None:
-    refused(typed(owned.job_id), "next:  mallorn compare JOB OTHER")
+    refused(typed(owned.job_id), "next:  mallorn jobs compare JOB OTHER")
 
 
 def side(found_us: list[float], **changes: Any) -> Side:

@@ -32,7 +32,7 @@ def active() -> list[str]:
 def test_with_no_models_yet_the_way_to_some_is_told() -> None:
     result = costmodels("list")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "mallorn pretrain" in result.stderr
+    assert "mallorn costmodels pretrain" in result.stderr
 
 
 def test_versions_are_listed_newest_first(owned: OwnedRows) -> None:
@@ -77,7 +77,7 @@ def test_a_line_goes_back_one_version_at_a_time(owned: OwnedRows) -> None:
     assert costmodels("rollback", LINE).stdout.strip() == f"{LINE}@2"
     assert costmodels("rollback", LINE).stdout.strip() == f"{LINE}@1"
     assert active() == [f"{LINE}@1"]
-    refused(costmodels("rollback", LINE), "has no version before it")
+    refused(costmodels("rollback", LINE), "has no earlier version")
 
 
 def test_a_line_goes_to_the_version_that_is_named(owned: OwnedRows) -> None:

@@ -61,13 +61,13 @@ def test_all_candidates_may_be_searched_for_or_drawn(
 def test_a_service_that_goes_on_is_not_waited_for() -> None:
     result = generate("--tasks", 1, "--kind", "softmax", "--target", TARGET)
     assert result.exit_code == 0, result.stderr
-    assert "when nobody else needs the devices" in result.stderr
+    assert "when no other job needs the devices" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--kind", "magic"), "there is no kind 'magic'"),
+        (("--kind", "magic"), "the rules have no task kind 'magic'"),
         (("--rules", "gone.toml"), "gone.toml"),
         (("--kind", "softmax", "--tasks", 9000), "not to 9000"),
     ],

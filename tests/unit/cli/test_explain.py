@@ -1,4 +1,4 @@
-"""`mallorn explain`: the decision log in words."""
+"""`mallorn jobs explain`: the decision log in words."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Explain = Callable[..., Result]
 
 @pytest.fixture
 def explain(named_coordinator: Coordinator, owned: OwnedRows) -> Explain:
-    """Types `mallorn explain` for the job."""
+    """Types `mallorn jobs explain` for the job."""
     return partial(mallorn, "explain", owned.job_id)
 
 
@@ -76,7 +76,7 @@ def test_a_round_that_a_base_proposed_says_so(explain: Explain, owned: OwnedRows
 
 
 def test_the_summary_shares_the_budget_and_judges_the_forecasts(explain: Explain, tuned: OwnedRows) -> None:
-    rest = "its space has nothing left to try"
+    rest = "the space has no untried candidates"
     task_id = tuned.read(lambda session: Tasks(session).list(tuned.job_id)[1].id)
     tuned.write(lambda session: Tasks(session).retire({task_id: rest}))
     why = "the budget of 64 trials is spent"
@@ -124,7 +124,7 @@ def test_a_log_is_cut_to_a_task_or_to_the_newest_rounds(explain: Explain, tuned:
     assert indices("--task", "1") == [1, 2]
     assert indices("--last", "2") == [3, 4]
     assert indices("--task", "0", "--last", "2") == [3, 4]
-    refused(explain("--task", "7"), f"next:  mallorn tasks {tuned.job_id}")
+    refused(explain("--task", "7"), f"next:  mallorn jobs tasks {tuned.job_id}")
 
 
 def test_json_holds_all_and_python_gets_the_same_rows(

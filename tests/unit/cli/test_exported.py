@@ -71,6 +71,6 @@ def test_a_version_for_busy_machines_is_found_under_the_names_that_tvm_looks_for
 
 def test_a_version_that_the_job_did_not_find_is_refused(tmp_path: Path) -> None:
     (tmp_path / Version.LOADED.file(DATABASE[0])).write_text("torn")
-    with pytest.raises(InvalidRequest, match="no version loaded") as refused:
+    with pytest.raises(InvalidRequest, match="no schedules for --version loaded") as refused:
         read_schedule_directory(write(tmp_path), None, Version.LOADED)
     assert "--contention" in refused.value.hint

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import Result
 
 from mallorn.core.address_checks import check_binding
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import ExitCode, InvalidRequest
 from mallorn.db.repositories.access_control import has_api_keys
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -52,12 +52,12 @@ def test_an_admin_makes_keys_for_others() -> None:
 def test_a_rotated_key_replaces_the_old_and_a_revoked_one_says_so() -> None:
     first = data(keys("create", "ada", "--scope", "admin", "--here", "--json"))
     second = keys("rotate", first["id"], key=first["key"]).stdout.strip()
-    assert keys(key=first["key"]).exit_code == 1
+    assert keys(key=first["key"]).exit_code == ExitCode.KEY_NEEDED
     other = data(keys("create", "ci", "--json", key=second))
     refused(keys("revoke", other["id"], key=second), f"mallorn keys revoke {other['id']} --yes")
     assert keys("revoke", other["id"], "--yes", key=second).exit_code == 0
     assert "revoked" in keys(key=second).stdout
-    assert keys("revoke", "00000000", "--yes", key=second).exit_code == 1
+    assert keys("revoke", "00000000", "--yes", key=second).exit_code == ExitCode.NOT_FOUND
 
 
 def test_a_rotation_with_grace_leaves_the_old_secret_a_while() -> None:
@@ -74,7 +74,7 @@ def test_an_owner_who_leaves_is_put_out_by_one_command() -> None:
     assert "was revoked" in keys(key=hers).stderr
     rows = keys("owners", key=admin).stdout.splitlines()
     assert any(line.startswith("grace") and "20" in line for line in rows), rows
-    assert keys("create", "grace", "--here").exit_code == 1, "not before she is let in"
+    assert keys("create", "grace", "--here").exit_code == ExitCode.CONFLICT, "not before she is let in"
     assert keys("owners", "readmit", "grace", "--here").exit_code == 0
     assert keys("create", "grace", "--here").exit_code == 0
     assert keys("owners", "sign-out", "grace", key=admin).exit_code == 0

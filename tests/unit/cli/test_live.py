@@ -105,4 +105,4 @@ def test_a_long_table_is_cut_to_the_terminal() -> None:
     text = shown(Told([], [told_task(index, float(index + 1)) for index in range(500)]), height=24)
     assert len(text.splitlines()) <= 24
     assert "fused_dense499" in text
-    assert "490 more that weigh less; all with   mallorn tasks 0123456789abcdef" in text
+    assert "490 more that weigh less; all with   mallorn jobs tasks 0123456789abcdef" in text

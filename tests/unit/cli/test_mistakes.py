@@ -9,6 +9,7 @@ import pytest
 
 from mallorn.cli.terminal.explain_error import explain_error
 from mallorn.core import installation
+from mallorn.core.errors import ExitCode
 from mallorn.core.installation import missing_package, pip_install_command
 from tests.fixtures.answers import mallorn, refused
 
@@ -40,7 +41,7 @@ def test_a_setting_that_cannot_be_is_named(
 ) -> None:
     monkeypatch.setenv(name, value)
     result = mallorn("serve")
-    assert result.exit_code == 1
+    assert result.exit_code == ExitCode.USAGE
     assert result.stderr.startswith(f"error: the setting {name} cannot be {value!r}: ")
     assert words in result.stderr
     assert f"unset {name}" in result.stderr

@@ -64,7 +64,7 @@ def test_other_files_are_not_written_among(tmp_path: Path, manifest: str | None)
     (tmp_path / "thesis.tex").touch()
     if manifest is not None:
         (tmp_path / "manifest.json").write_text(manifest)
-    with pytest.raises(Conflict, match="no schedules of Mallorn"):
+    with pytest.raises(Conflict, match="other files than Mallorn's schedules"):
         check_model(tmp_path, lambda: MODEL_ID, force=False)
 
 

@@ -18,7 +18,9 @@ from tests.fixtures.onnx_network import saved
 from tests.fixtures.workshop import MadeUpGraphs
 
 ENTRY = PassEntry("pad_matmul_to_tiles", "Computes a few rows more.", ("products",), ())
-FIRED = PassReport("products", "pad_matmul_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")
+FIRED = PassReport(
+    "products", "pad_matmul_to_tiles", 3, 1, {"the sizes of the product can be tiled already": 2}, ""
+)
 COPIES = [
     RemainingCopy(function="transpose", kind="transpose", required_by="the input", calls=1),
     RemainingCopy(function="transpose1", kind="transpose", required_by="softmax", calls=2),
@@ -52,7 +54,7 @@ def test_it_reports_for_a_model_why_passes_left_calls(tmp_path: Path) -> None:
     model = saved(tmp_path / "net.onnx", [relu], {"x": [1, 3]}, {"y": [1, 3]})
     told = mallorn("passes", model, "--target", TARGET, "--dump", tmp_path / "phases")
     assert told.exit_code == 0, told.output
-    assert "2 x its sizes can be tiled" in " ".join(told.output.split())
+    assert "2 x the sizes of the product can be tiled already" in " ".join(told.output.split())
     assert (tmp_path / "phases").is_dir()
     document = json.loads(mallorn("passes", model, "--target", TARGET, "--json").output)
     assert {kind: len(found) for kind, found in document.items()} == {"passes": 1, "copies": 3}

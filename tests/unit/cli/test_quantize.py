@@ -85,11 +85,11 @@ def test_samples_may_have_the_axis_of_a_batch(network: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"z": drawn(2, 8)}, "has z; the model takes x"),
+        ({"z": drawn(2, 8)}, "has z; the model's inputs are x"),
         ({"x": drawn(2, 7, 7, 7, 7)}, "the model takes"),
         ({"x": drawn(2, 2, 2)}, "the model takes"),
         ({"x": np.array(["a"])}, "the model takes"),
-        ({}, "has nothing; the model takes x"),
+        ({}, "has nothing; the model's inputs are x"),
     ],
     ids=["another name", "too many axes", "another shape", "text", "empty"],
 )
@@ -100,7 +100,7 @@ def test_samples_that_do_not_fit_are_refused(network: Any, tmp_path: Path, array
 
 def test_what_is_no_archive_of_arrays_is_refused(network: Any, tmp_path: Path) -> None:
     (tmp_path / "samples.npz").write_bytes(b"no archive")
-    refused(quantize(network[0], "--data", "samples.npz", "-o", "out.onnx"), "is no .npz file")
+    refused(quantize(network[0], "--data", "samples.npz", "-o", "out.onnx"), "is not an .npz file")
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_what_is_no_archive_of_arrays_is_refused(network: Any, tmp_path: Path) -
         (("none.onnx", "--data", "samples.npz", "-o", "out.onnx"), "there is no file 'none.onnx'"),
         (("real.onnx", "--data", "none.npz", "-o", "out.onnx"), "there is no file 'none.npz'"),
         (("real.onnx", "--data", "samples.npz", "-o", "none/out.onnx"), "there is no directory none"),
-        (("real.onnx", "--data", "samples.npz", "-o", "real.onnx"), "is the model itself"),
-        (("samples.npz", "--data", "samples.npz", "-o", "out.onnx"), "is no ONNX model"),
+        (("real.onnx", "--data", "samples.npz", "-o", "real.onnx"), "is the input"),
+        (("samples.npz", "--data", "samples.npz", "-o", "out.onnx"), "is not an ONNX model"),
     ],
 )
 def test_files_that_are_not_there_are_named(network: Any, tmp_path: Path, words: Any, said: str) -> None:
@@ -187,7 +187,7 @@ def test_no_weight_is_further_from_its_number_than_one_step(bits: int, weights: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--weights", "5"), "weights of 5 bits are not made"),
+        (("--weights", "5"), "weights cannot have 5 bits"),
         (("--weights", "4", "--group", "20"), "--group takes 16, 32, 64, 128, 256"),
         (("--weights", "4", "--group", "64"), "no product with constant weights of 64 rows"),
         ((), "--weights 8"),

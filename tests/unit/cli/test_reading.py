@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 from typer.testing import Result
 
+from mallorn.core.errors import ExitCode
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
 from mallorn.db.migrate import upgrade
@@ -119,7 +120,7 @@ def test_what_changes_something_needs_a_service(there: Type, left: OwnedRows, pl
 def test_a_job_that_has_ended_is_not_steered(there: Type, left: OwnedRows, place: Path, command: str) -> None:
     finish(left)
     result = there(command, left.job_id)
-    assert f"error: job {left.job_id} has ended: done" in result.stderr
+    assert f"error: job {left.job_id} has ended already: done" in result.stderr
     assert f"next:  mallorn show {left.job_id} --data {place}" in result.stderr
 
 
@@ -134,7 +135,7 @@ def test_before_the_first_job_there_is_nothing_to_list(there: Type, place: Path,
 @pytest.mark.parametrize("command", ["show", "tasks", "explain", "report", "watch"])
 def test_before_the_first_job_the_next_step_is_to_tune(there: Type, place: Path, command: str) -> None:
     result = there(command)
-    assert result.exit_code == 1
+    assert result.exit_code == ExitCode.NOT_FOUND
     assert result.stderr == f"error: no jobs yet\nnext:  mallorn tune model.onnx --data {place}\n"
     usual = mallorn(command)
     assert usual.stderr == "error: no jobs yet\nnext:  mallorn tune model.onnx\n"
@@ -156,8 +157,8 @@ def test_a_hint_is_told_where_the_data_are_only_where_its_command_can_be(name: s
     )
     assert insert_option("mallorn bench m.onnx", " --data d") == "mallorn bench m.onnx"
     assert insert_option("less up.log", " --data d") == "less up.log"
-    words = ["schedules", "get"] if name == "schedules" else [name]
-    assert "--data" in mallorn(*words, "--help").stdout
+    words = {"jobs": ["jobs", "list"], "models": ["models", "list"], "schedules": ["schedules", "get"]}
+    assert "--data" in mallorn(*words.get(name, [name]), "--help").stdout
 
 
 def test_a_directory_of_older_tables_is_left_as_it_is(there: Type, place: Path) -> None:
@@ -201,7 +202,7 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
     looked = mallorn("models", "--json")
     assert data(looked) == []
-    assert f"the service at {coordinator.url} is of user " in looked.stderr
+    assert f"the service at {coordinator.url} belongs to user " in looked.stderr
     assert f"add   --url {coordinator.url}" in looked.stderr
-    refused(mallorn("rm", "0a1b"), ", not yours")
+    refused(mallorn("rm", "0a1b"), "belongs to user")
     assert len(data(mallorn("models", "--json", "--url", coordinator.url))) == 1

@@ -3,6 +3,7 @@
 import pytest
 
 from mallorn.cli.terminal import output
+from mallorn.core.errors import ExitCode
 from mallorn.core.states import JobState
 from mallorn.db.repositories.jobs import Jobs
 from tests.fixtures.answers import mallorn, refused
@@ -24,14 +25,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_terminal_nothing_is_deleted_unasked(ended: str) -> None:
-    refused(mallorn("rm", ended), f"mallorn rm {ended} --yes")
+    refused(mallorn("rm", ended), f"mallorn jobs rm {ended} --yes")
     assert ended in mallorn("jobs").stdout
 
 
 def test_yes_deletes_and_says_what_stays(ended: str) -> None:
     deleted = mallorn("rm", ended, "--yes")
     assert (deleted.exit_code, deleted.stdout) == (0, "")
-    assert f"mallorn records --job {ended}" in deleted.stderr
+    assert f"mallorn dataset records --job {ended}" in deleted.stderr
     assert mallorn("jobs", "--json").stdout == "[]\n"
 
 
@@ -39,7 +40,7 @@ def test_the_exported_files_alone_go_where_that_is_said(owned: OwnedRows, ended:
     none = mallorn("rm", ended, "--export", "--yes")
     assert "has no exported files" in none.stderr
     owned.write(lambda session: Jobs(session).store_report_columns(ended, export_uri="exports/of/it"))
-    refused(mallorn("rm", ended, "--export"), f"mallorn rm --export {ended} --yes")
+    refused(mallorn("rm", ended, "--export"), f"mallorn jobs rm --export {ended} --yes")
     deleted = mallorn("rm", ended, "--export", "--yes")
     assert deleted.exit_code == 0
     assert f"mallorn show {ended}" in deleted.stderr
@@ -60,16 +61,16 @@ def test_a_person_is_asked(ended: str, terminal: None) -> None:
     assert f"Delete {ended} (mlp, done)?" in kept.stderr
     assert "nothing was deleted" in kept.stderr
     assert mallorn("rm", ended, input="y\n").exit_code == 0
-    assert mallorn("show", ended).exit_code == 1
+    assert mallorn("show", ended).exit_code == ExitCode.NOT_FOUND
 
 
 def test_one_unknown_job_among_several_deletes_none(ended: str) -> None:
-    assert mallorn("rm", ended, "nowhere", "--yes").exit_code == 1
+    assert mallorn("rm", ended, "nowhere", "--yes").exit_code == ExitCode.NOT_FOUND
     assert ended in mallorn("jobs").stdout
 
 
 def test_a_running_job_says_how_to_end_it(owned: OwnedRows) -> None:
-    refused(mallorn("rm", owned.job_id, "--yes"), f"mallorn cancel {owned.job_id}")
+    refused(mallorn("rm", owned.job_id, "--yes"), f"mallorn jobs cancel {owned.job_id}")
 
 
 def test_archived_jobs_are_listed_apart(ended: str) -> None:
@@ -86,4 +87,4 @@ def test_a_model_is_deleted_when_no_job_refers_to_it(coordinator: Coordinator, o
     assert mallorn("models", "rm", model_id, "--yes").exit_code == 0
     assert model_id not in mallorn("models").stdout
     used = coordinator.submit().json()
-    refused(mallorn("models", "rm", used["model_id"], "--yes"), f"mallorn rm {used['id']}")
+    refused(mallorn("models", "rm", used["model_id"], "--yes"), f"mallorn jobs rm {used['id']}")

@@ -8,7 +8,7 @@ import pytest
 from mallorn.cli.print_job_result import complete_command, print_result, print_tuned_job
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
-from mallorn.wording.describe_results import ENGINE_COLUMNS, describe_result, latency_rows
+from mallorn.wording.describe_results import describe_result, engine_columns, latency_rows
 
 UNTUNED = {"median": 50_000.0, "low": 49_000.0, "high": 51_000.0}
 TUNED = {"median": 250.0, "low": 240.0, "high": 260.0}
@@ -38,19 +38,35 @@ def job(**changes: Any) -> JobStatus:
 
 def rows(**latencies: dict[str, float] | None) -> list[list[Any]]:
     report = FinishReport.model_validate({"latency_us": latencies})
-    return [[column.of(row) for column in ENGINE_COLUMNS] for row in latency_rows(report.latency_us)]
+    columns = engine_columns(report.latency_us)
+    return [
+        [column.heading for column in columns],
+        *([column.of(row) for column in columns] for row in latency_rows(report.latency_us)),
+    ]
 
 
-def test_each_engine_gets_its_median_its_interval_and_how_often_it_beats_the_default_build() -> None:
-    untuned, tuned, onnxruntime = rows(untuned=UNTUNED, tuned=TUNED, onnxruntime=ORT)
-    assert (untuned[1], untuned[3]) == ("50.000 ms", "")
-    assert tuned[1:] == ["250.0 us", "240.0 us to 260.0 us", "200.0"]
-    assert onnxruntime[3] == "312.5"
+def test_each_engine_gets_its_median_its_interval_and_its_speed_beside_onnxruntime() -> None:
+    heading, untuned, tuned, onnxruntime = rows(untuned=UNTUNED, tuned=TUNED, onnxruntime=ORT)
+    assert heading[3] == "VS ONNXRUNTIME"
+    assert (untuned[1], untuned[3]) == ("50.000 ms", "0.0032")
+    assert tuned[1:] == ["250.0 us", "240.0 us to 260.0 us", "0.64"]
+    assert onnxruntime[3] == "1"
+
+
+def test_the_tuned_models_ratio_is_the_verdicts_from_bursts_in_pairs() -> None:
+    paired = {"tuned": TUNED | {"bursts": [250.0, 400.0]}, "onnxruntime": ORT | {"bursts": [200.0, 320.0]}}
+    assert rows(**paired)[1][3] == "0.80"
+
+
+def test_without_onnxruntime_the_default_build_is_the_rival_and_the_heading_says_so() -> None:
+    heading, untuned, tuned = rows(untuned=UNTUNED, tuned=TUNED)
+    assert (heading[3], untuned[3], tuned[3]) == ("VS DEFAULT BUILD", "1", "200.0")
 
 
 def test_an_engine_that_is_not_installed_has_no_row() -> None:
     assert rows(tuned=TUNED, onnxruntime=None) == [
-        ["TVM, tuned by Mallorn", "250.0 us", "240.0 us to 260.0 us", ""]
+        ["ENGINE", "LATENCY", "INTERVAL"],
+        ["TVM, tuned by Mallorn", "250.0 us", "240.0 us to 260.0 us"],
     ]
 
 
@@ -72,7 +88,9 @@ def test_without_failures_it_says_none() -> None:
     calm = job(progress={"trials": 8, "failures": {}})
     assert describe_result(calm)[0].endswith("failures: none")
     choosy = job(progress={"trials": 8, "failures": {}, "unbuilt_candidates": 6})
-    assert describe_result(choosy)[0].endswith("failures: none; 6 left unbuilt: they unroll too far")
+    assert describe_result(choosy)[0].endswith(
+        "failures: none; 6 not built: their unrolled code is too large"
+    )
 
 
 def test_the_table_is_data_and_the_next_command_is_not(capsys: pytest.CaptureFixture[str]) -> None:

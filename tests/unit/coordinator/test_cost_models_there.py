@@ -30,7 +30,7 @@ def test_it_is_refused_with_what_is_missing_where_and_the_line_that_installs_it(
     answer = coordinator.submit(options={"cost_model": "gnn"})
     assert (answer.status_code, answer.json()["error"]) == (501, "MissingPackage")
     said = answer.json()
-    assert said["detail"] == "the cost model gnn needs torch, which no worker has; they run on big-box"
+    assert said["detail"] == "the cost model gnn needs torch, which no worker on big-box has"
     assert said["hint"].startswith(pip_install_command("research"))
     assert coordinator.http.get("/jobs").json()["items"] == []
     assert coordinator.submit(options={"cost_model": "xgboost"}).status_code == 201

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def assert_shape(answer: httpx.Response, status: int, error: str) -> dict[str, str]:
     body: dict[str, str] = answer.json()
     assert (answer.status_code, body["error"]) == (status, error)
-    assert sorted(body) == ["detail", "error", "hint"]
+    assert sorted(body) == ["detail", "error", "hint", "request_id"]
     assert body["detail"]
     assert "Traceback" not in answer.text
     return body
@@ -92,7 +92,7 @@ def control_of(coordinator: Coordinator) -> str:
 
 
 def test_readyz_tells_for_how_long_nobody_swept_or_reaped(coordinator: Coordinator) -> None:
-    assert "control.sweep had none yet" in control_of(coordinator)
+    assert "control.sweep has not run yet" in control_of(coordinator)
     with coordinator.database.transaction() as session:
         for loop, every_sec in queues.TICKS.items():
             LoopTicks(session).begin_turn(loop, every_sec)
@@ -102,7 +102,7 @@ def test_readyz_tells_for_how_long_nobody_swept_or_reaped(coordinator: Coordinat
         reaper = update(Tick).where(Tick.name == queues.REAP)
         session.execute(reaper.values(done_at=Tick.done_at - 3600))
     said = control_of(coordinator)
-    assert said.startswith("its loops want a turn: control.reap had its last one 36")
+    assert said.startswith("periodic tasks are late: control.reap last ran 36")
     assert "sweep" not in said
 
 

@@ -233,6 +233,7 @@ def test_without_an_export_there_is_nothing_to_download_yet(
     answer = coordinator.http.get(f"/jobs/{owned.job_id}/schedules")
     assert answer.status_code == 409
     assert answer.json() == {
+        "request_id": answer.headers["X-Request-ID"],
         "error": "Conflict",
         "detail": f"job {owned.job_id} has no schedules yet, it is tuning",
         "hint": f"mallorn watch {owned.job_id}",

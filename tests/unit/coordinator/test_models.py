@@ -135,7 +135,7 @@ def test_a_model_that_is_deleted_while_it_arrives_is_no_model_without_bytes(
 
     monkeypatch.setattr(LocalFileSystem, "mv", and_delete)
     answer = coordinator.http.put("/models", content=b"known")
-    assert (answer.status_code, answer.json()["hint"]) == (503, "upload it again")
+    assert (answer.status_code, answer.json()["hint"]) == (503, "upload the model again")
     assert coordinator.http.get(f"/models/{known}").status_code == 404
     assert stored(coordinator) == []
 

@@ -214,15 +214,15 @@ def test_a_token_that_another_key_signed_signs_nobody_in(coordinator: Coordinato
     issuer.key = new_key()
     answer = come_back(coordinator)
     assert answer.status_code == 401
-    assert "no good token" in answer.json()["detail"]
+    assert "an invalid token" in answer.json()["detail"]
 
 
 def test_a_code_is_good_in_the_browser_that_began_alone(coordinator: Coordinator) -> None:
     back = httpx.get(sent_away(coordinator), verify=False).headers["Location"]
     coordinator.http.cookies.clear()
-    assert "not begun in this browser" in coordinator.http.get(back).json()["detail"]
+    assert "started in another browser" in coordinator.http.get(back).json()["detail"]
     sent_away(coordinator)
-    assert "not begun in this browser" in coordinator.http.get(back).json()["detail"]
+    assert "started in another browser" in coordinator.http.get(back).json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_browser_that_brings_nonsense_did_not_begin_here(coordinator: Coordina
     headers = {"Cookie": f"mallorn_oidc_{port}={cookie}; mallorn_refused_{port}={cookie}"}
     answer = coordinator.http.get("/session/oidc/callback?state=x&code=y", headers=headers)
     assert answer.status_code == 401
-    assert "not begun in this browser" in answer.json()["detail"]
+    assert "started in another browser" in answer.json()["detail"]
     assert coordinator.http.get("/session", headers=headers).status_code == 200
 
 

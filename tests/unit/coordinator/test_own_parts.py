@@ -68,7 +68,7 @@ def test_what_is_listed_nearly_is_not_listed(listed: str) -> None:
 
 
 def test_one_of_ours_is_named_by_its_name_alone() -> None:
-    with pytest.raises(InvalidRequest, match="has a name here") as caught:
+    with pytest.raises(InvalidRequest, match="has a short name") as caught:
         check_name("measurer", "mallorn.research.simulated_device.measurer:SimulatedMeasurer")
     assert caught.value.hint == "known: simulated"
 

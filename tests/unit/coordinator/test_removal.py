@@ -91,7 +91,7 @@ def test_the_export_of_a_running_job_is_not_deleted(coordinator: Coordinator, ow
     )
     answer = coordinator.http.delete(f"/jobs/{owned.job_id}/export")
     assert answer.status_code == 409
-    assert answer.json()["hint"] == f"mallorn cancel {owned.job_id}"
+    assert answer.json()["hint"] == f"mallorn jobs cancel {owned.job_id}"
 
 
 def test_it_is_told_what_is_kept_for_how_long(start: Start) -> None:
@@ -110,7 +110,7 @@ def test_a_running_job_is_not_deleted_and_says_how_to_end_it(coordinator: Coordi
     answer = coordinator.http.delete(f"/jobs/{job_id}")
     assert answer.status_code == 409
     assert answer.json()["detail"] == f"job {job_id} is queued; only a job that has ended is deleted"
-    assert answer.json()["hint"] == f"mallorn cancel {job_id}"
+    assert answer.json()["hint"] == f"mallorn jobs cancel {job_id}"
     assert coordinator.http.post(f"/jobs/{job_id}/archive").status_code == 409
     coordinator.http.post(f"/jobs/{job_id}/cancel")
     assert coordinator.http.delete(f"/jobs/{job_id}").status_code == 204

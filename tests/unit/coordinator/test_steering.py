@@ -116,7 +116,7 @@ def test_cancelling_ends_the_open_rounds_too(coordinator: Coordinator, owned: Ow
 
 
 CONFLICTS = [
-    (JobState.TUNING, "resume", "is not paused, it is tuning"),
+    (JobState.TUNING, "resume", "is not paused but tuning"),
     (JobState.FAILED, "resume", "has ended: failed"),
     (JobState.CANCELLED, "resume", "has ended: cancelled"),
     (JobState.DONE, "pause", "is done"),

@@ -13,6 +13,8 @@ from mallorn.db.repositories.devices import Devices, SeenDevice
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.tables import Device
+from mallorn.services.coordinator.jobs.job_request_bodies import JobIn
+from mallorn.services.coordinator.jobs.submit import hash_request
 from tests.fixtures.coordinator import Coordinator, Start
 
 CPU = '{"kind":"llvm","mcpu":"znver5","num-cores":2}'
@@ -223,7 +225,7 @@ def test_what_only_measuring_brings_is_refused_with_a_mode_that_measures_nothing
         assert refused.status_code == 422, words
         assert (
             refused.json()["detail"]
-            == f"{words} is for jobs that measure candidates, and one-shot measures none"
+            == f"{words} is for jobs that measure candidates, and --mode one-shot measures none"
         )
         assert "--mode search" in refused.json()["hint"]
 
@@ -254,3 +256,15 @@ def test_a_recording_that_nobody_could_read_is_refused_at_once(coordinator: Coor
         assert refused.status_code == 422
         assert "--option recording=" in refused.json()["hint"]
     assert coordinator.http.get("/jobs").json()["items"] == []
+
+
+class LaterJobIn(JobIn):
+    """The body of a later version, which has a field more."""
+
+    colour: str = "none"
+
+
+def test_a_request_repeated_after_an_upgrade_is_the_same_request() -> None:
+    body = {"model_id": "a" * 64, "target": "cuda", "options": {"search": "ga"}}
+    assert hash_request(LaterJobIn.model_validate(body)) == hash_request(JobIn.model_validate(body))
+    assert hash_request(JobIn.model_validate(body | {"seed": 1})) != hash_request(JobIn.model_validate(body))

@@ -56,7 +56,7 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({**AMPERE, "arch": "sm_61"}, "nvcc 13 no longer compiles for sm_61", "sm_75"),
     ({"kind": "cuda", "arch": "sm_130"}, "unknown GPU architecture 'sm_130'", "sm_90a"),
     ({"kind": "cuda", "arch": "sm_" + "9" * 10_000}, "unknown GPU architecture", "sm_90a"),
-    ({"kind": "cuda", "tag": 3}, "tag is no text", "nvidia/nvidia-h100"),
+    ({"kind": "cuda", "tag": 3}, "tag is not a text", "nvidia/nvidia-h100"),
 ]
 
 

@@ -94,7 +94,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("bench_started", {}),
     ("benched", {"result": {"host_class": "h", "latency_us": {"onnxruntime": None}}}),
     ("failed", {"error": "InvalidModel", "detail": "", "hint": "", "suggest": {"input_shapes": {"x": [1]}}}),
-    ("failed", {"reason": "its worker died or stopped responding 10 times"}),
+    ("failed", {"reason": "the worker died or stopped responding 10 times"}),
     ("paused", {"state": "paused", "reason": "no compiler"}),
     ("resumed", {"state": "tuning", "trials": 64}),
     ("cancelled", {"state": "cancelled", "trials": 64}),

@@ -66,17 +66,17 @@ def test_a_recording_lies_below_what_the_operator_allows(recordings: str, name: 
 @pytest.mark.parametrize(
     ("options", "recordings", "words", "hint"),
     [
-        (JobOptions(measurer="replay"), "/data", "needs a recording", "recording=NAME"),
-        (JobOptions(recording="/a.parquet"), "*", "only the measurer replay", "measurer=replay"),
-        (replay("a.parquet"), "*", "leads them nowhere", "recording=$PWD/a.parquet"),
+        (JobOptions(measurer="replay"), "/data", "needs the option `recording`", "recording=NAME"),
+        (JobOptions(recording="/a.parquet"), "*", "needs the measurer replay", "measurer=replay"),
+        (replay("a.parquet"), "*", "whose path must be absolute", "recording=$PWD/a.parquet"),
         (replay("a.parquet"), "", "has not set MALLORN_RECORDINGS", "MALLORN_RECORDINGS=DIRECTORY"),
         (replay("/data/a.parquet"), "", "has not set MALLORN_RECORDINGS", "MALLORN_RECORDINGS=DIRECTORY"),
-        (replay("/data/a.parquet"), "/data", "not by its absolute path", "recording=a.parquet"),
-        (replay("s3://theirs/a.parquet"), "*", "no URL", "recording=NAME"),
-        (replay("zip::a.parquet"), "/data", "no URL", "recording=NAME"),
-        (replay("b/../../a.parquet"), "/data", "no `..`", "recording=NAME"),
-        (replay("a\0.parquet"), "/data", "no `..`", "recording=NAME"),
-        (replay("a" * 401), "/data", "no `..`", "recording=NAME"),
+        (replay("/data/a.parquet"), "/data", "not an absolute one", "recording=a.parquet"),
+        (replay("s3://theirs/a.parquet"), "*", "relative to MALLORN_RECORDINGS", "recording=NAME"),
+        (replay("zip::a.parquet"), "/data", "relative to MALLORN_RECORDINGS", "recording=NAME"),
+        (replay("b/../../a.parquet"), "/data", "without `..`", "recording=NAME"),
+        (replay("a\0.parquet"), "/data", "without `..`", "recording=NAME"),
+        (replay("a" * 401), "/data", "without `..`", "recording=NAME"),
     ],
 )
 def test_any_other_is_refused_with_what_to_type(

@@ -169,11 +169,11 @@ gv[2, 16] = bf16_matmul(lv[2, 4], constant[1, 2, 16, 2])
             return networks.convolution((1, 9, 9, channels), (3, 3, channels, 16), **options)
 
         return {
-            "its outputs fill too little of a vector": product((4, 6), (6, 10)),
-            "its inputs are no pairs": product((4, 7), (7, 16)),
-            "its channels are no pairs, and no planes": convolution(3),
-            "it has dilation or groups": convolution(8, dilation=2),
-            "its weights are computed, or a vector": product((2, 4, 16), (16,)),
+            "the outputs fill too small a part of a vector": product((4, 6), (6, 10)),
+            "the number of inputs of the product is odd": product((4, 7), (7, 16)),
+            "the channels are odd, and not transposed from NCHW": convolution(3),
+            "the convolution has dilation or groups": convolution(8, dilation=2),
+            "the weights are computed, or a vector": product((2, 4, 16), (16,)),
         }
 
 
@@ -195,7 +195,7 @@ def test_depthwise_convolutions_are_rounded_once() -> None:
     with tvm.target.Target(ABLE):
         once = Bf16DotProducts()(mod)
         twice, report = Bf16DotProducts().apply(once)
-    assert report.left == {"its factors are rounded": 1}
+    assert report.left == {"the factors of the convolution are bfloat16 already": 1}
     tvm.ir.assert_structural_equal(twice, once)
 
 

@@ -56,7 +56,7 @@ gv[1, 5, 6, 16] = nn.relu(lv2[1, 5, 6, 16])
         return chained(IMAGE)
 
     def leaves(self) -> Mapping[str, Any]:
-        return {"no transpose before it undoes it": chained(((0, 2, 1),))}
+        return {"no earlier transpose cancels this one": chained(((0, 2, 1),))}
 
 
 MOVES_NOTHING = {

@@ -36,8 +36,10 @@ class TestClipToMaxMin(PassConformance):
     def leaves(self) -> Mapping[str, Any]:
         row = relax.const(np.zeros(3, "float32"))
         return {
-            "it is neither a maximum nor a minimum": bounded("add", topi.add, relax.const(1.0, "float32")),
-            "its bound is no single number": bounded("minimum", topi.minimum, row),
+            "the function is neither a maximum nor a minimum": bounded(
+                "add", topi.add, relax.const(1.0, "float32")
+            ),
+            "the bound is not a single number": bounded("minimum", topi.minimum, row),
         }
 
 

@@ -126,12 +126,14 @@ gv[4, 4] = dequantize(lv[4, 4], constant[], constant[])
             return relax.op.reshape(emit(relax.op.dequantize(x, scales, zeros, axis=0)), (4, 4))
 
         return {
-            "one of its factors is no decoded bytes": network(by_reals, (2, 8), dtype="uint8"),
-            "its sizes fit neither the instruction nor vectors": network(few_outputs, (2, 8), dtype="uint8"),
-            "its parts have different scales, or are no bytes": network(apart, (2, 8), (2, 8), dtype="uint8"),
-            "its numbers have more than one scale": network(rows, (2, 8), dtype="uint8"),
-            "it has no sign": network(lambda _, x: quantized(x, 0.5, 3), (2, 8)),
-            "it encodes as int16, which are no bytes": network(
+            "a factor is not dequantised data": network(by_reals, (2, 8), dtype="uint8"),
+            "the sizes fit neither the instruction nor vectors": network(few_outputs, (2, 8), dtype="uint8"),
+            "the parts of the concat have different scales, or are not quantised": network(
+                apart, (2, 8), (2, 8), dtype="uint8"
+            ),
+            "the input has more than one scale": network(rows, (2, 8), dtype="uint8"),
+            "the quantised type is uint8 already": network(lambda _, x: quantized(x, 0.5, 3), (2, 8)),
+            "the quantised type is int16, not int8 or uint8": network(
                 lambda _, x: quantized(x, 0.5, 3, "int16"), (2, 8)
             ),
         }
@@ -150,4 +152,4 @@ gv[4, 4] = dequantize(lv[4, 4], constant[], constant[])
     def test_a_target_without_the_instruction_leaves_all_to_tvm(self) -> None:
         with as_tvm_target(WITHOUT):
             _, report = self.make().apply(self.fires())
-        assert report.left == {"the target has no instruction for products of bytes": 1}
+        assert report.left == {"the target has no instruction for 8-bit dot products": 1}

@@ -49,11 +49,13 @@ gv[1, 2, 4, 28] = nn.max_pool2d(lv[1, 3, 5, 28])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it does not join rows": network(lambda _, x, y: joined(x, y, axis=1), WIDE, WIDE),
-            "TVM computes it where what follows reads it": network(
+            "the concat does not join rows": network(lambda _, x, y: joined(x, y, axis=1), WIDE, WIDE),
+            "TVM fuses the concat into the operator that reads the result": network(
                 lambda emit, x, y: relax.op.multiply(emit(joined(x, y)), weights(3, 1, 1)), WIDE, NARROW
             ),
-            "no part of it fills a vector": network(lambda _, x, y: joined(x, y), (3, 5, 7), (3, 5, 3)),
+            "no part of the concat fills a vector": network(
+                lambda _, x, y: joined(x, y), (3, 5, 7), (3, 5, 3)
+            ),
         }
 
 

@@ -55,10 +55,10 @@ gv[1, 28, 28, 64] = winograd_unpack(lv2[36, 49, 64])
             lambda _, x, w: relax.op.nn.conv2d(x, w, **NHWC), (1, 28, 28, 64), (3, 3, 64, 64)
         )
         return {
-            "it has strides, dilation or groups": convolution((1, 28, 28, 64, 64), strides=2),
-            "its kernel is not 3 x 3": convolution((1, 28, 28, 64, 64), kernel=5),
-            "its channels are not last, or its weights are computed": computed,
-            "moving the tiles would take longer than the saved products": convolution(SIZES),
+            "the convolution has strides, dilation or groups": convolution((1, 28, 28, 64, 64), strides=2),
+            "the kernel of the convolution is not 3 x 3": convolution((1, 28, 28, 64, 64), kernel=5),
+            "the channels are not last, or the weights are computed": computed,
+            "copying the tiles would take longer than it saves": convolution(SIZES),
         }
 
 

@@ -43,11 +43,13 @@ gv[1, 3, 5, 8] = nn.conv2d(lv1[1, 3, 5, 44], constant[1, 1, 44, 8])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its axis is not the last of several": of_two(lambda _, x, z: relax.op.concat([x, z], 1)),
-            "none of its parts is a slice of channels": of_two(
+            "the axis of the concat is not the last of several": of_two(
+                lambda _, x, z: relax.op.concat([x, z], 1)
+            ),
+            "none of the parts of the concat is a slice of channels": of_two(
                 lambda emit, x, z: pointwise(emit(relax.op.concat([x, z], 3)))
             ),
-            "what reads it can be computed with it": of_two(
+            "TVM can fuse the concat with the operators that read the result": of_two(
                 lambda emit, x, z: relax.op.nn.relu(emit(relax.op.concat([emit(sliced(x, 0, 8)), z], 3)))
             ),
         }

@@ -43,12 +43,12 @@ gv[2, 16, 3, 5] = divide(lv3[2, 16, 3, 5], lv4[2, 16, 1, 1])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it is no image whose channels fill vectors": network(spelled, (2, 12, 3, 5)),
+            "the result is not an image whose channels fill vectors": network(spelled, (2, 12, 3, 5)),
             NO_NORM: network(lambda emit, x: spelled(emit, x, (1, 2)), IMAGE),
-            "what it reshapes was scaled or shifted": network(
+            "the norm was scaled or shifted before the reshape": network(
                 lambda emit, x: grouped(emit, x, gain=2.0), IMAGE
             ),
-            "the rows of the norm are no groups of channels": network(
+            "the rows of the norm are not groups of channels": network(
                 lambda emit, x: grouped(emit, x, (4, 2, 60)), IMAGE
             ),
         }

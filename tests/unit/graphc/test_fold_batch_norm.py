@@ -48,13 +48,13 @@ gv[1, 6, 6, 8] = add(lv[1, 6, 6, 8], constant[1, 1, 1, 8])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "an operand is computed, or a constant of more than channels": network(
+            "an operand is computed, or does not vary by channel only": network(
                 lambda _, x: relax.op.multiply(x, weights(1, 6, 1, 8)), IMAGE
             ),
-            "its constants are single numbers": network(
+            "the constants are single numbers": network(
                 lambda emit, x: relax.op.divide(emit(relax.op.add(x, number(2))), number(3)), IMAGE
             ),
-            "it is a factor and a summand at most": network(
+            "TVM fuses one multiplication and one addition anyway": network(
                 lambda emit, x: relax.op.add(emit(relax.op.multiply(x, weights(8))), weights(8)), IMAGE
             ),
         }

@@ -57,18 +57,20 @@ gv[1, 4, 6, 5] = nn.conv2d(lv2[1, 16, 6, 5], constant[4, 16, 1, 1])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "no shuffle is before it": of_image(lambda emit, x: pointwise(joined(emit, half(emit, x, 1), x))),
-            "its channels lie apart, or some of them twice": network(
+            "no channel shuffle computes the input": of_image(
+                lambda emit, x: pointwise(joined(emit, half(emit, x, 1), x))
+            ),
+            "the shuffled channels form too many runs, or some occur twice": network(
                 lambda emit, x: pointwise(half(emit, shuffled(emit, x, 66))), (1, 132, 4, 3)
             ),
-            "its other operand is computed": of_image(lambda emit, x: relax.op.add(shuffled(emit, x), x)),
-            "its groups sum over parts of the channels": of_image(
+            "the other operand is computed": of_image(lambda emit, x: relax.op.add(shuffled(emit, x), x)),
+            "the convolution has groups that sum over parts of the channels": of_image(
                 lambda emit, x: relax.op.nn.conv2d(shuffled(emit, x), weights(4, 8, 1, 1), groups=2)
             ),
-            "its layout is not ONNX's, or its weights are computed": network(
+            "the layout is not ONNX's, or the weights are computed": network(
                 lambda emit, x, w: relax.op.nn.conv2d(shuffled(emit, x), w), IMAGE, (4, 16, 1, 1)
             ),
-            "it is of no image": network(lambda _, x: relax.op.nn.relu(x), (2, 3)),
+            "the input is not an image": network(lambda _, x: relax.op.nn.relu(x), (2, 3)),
         }
 
 

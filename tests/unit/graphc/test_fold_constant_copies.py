@@ -99,11 +99,11 @@ def test_two_results_stay_two() -> None:
 @pytest.mark.parametrize(
     ("compute", "constants", "reason"),
     [
-        pytest.param(doubled, (W,), "it does more than copy numbers", id="a product"),
+        pytest.param(doubled, (W,), "the function does more than copy numbers", id="a product"),
         pytest.param(
             tiled,
             (np.zeros((6, MOST_NUMBERS // 4), "float32"),),
-            "compiled code moves so many numbers faster",
+            "the arguments are large: compiled code copies them faster",
             id="many numbers",
         ),
     ],
@@ -123,7 +123,7 @@ def test_a_function_of_what_an_input_holds_is_left() -> None:
             out = builder.emit_output(builder.call_te(tiled, x))
         builder.emit_func_output(out)
     _, report = FoldConstantCopies(8).apply(builder.get())
-    assert dict(report.left) == {"an argument is computed": 1}
+    assert dict(report.left) == {"an argument of the function is computed": 1}
 
 
 def test_what_is_left_out_of_a_padded_layout_is_zero() -> None:

@@ -128,8 +128,8 @@ gv[4, 6] = add(x0[4, 6], lv[4, 6])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "an argument is computed": network(lambda _, x: relax.op.sqrt(x), X.shape),
-            "numpy may round its type otherwise": network(
+            "an argument of the operator is computed": network(lambda _, x: relax.op.sqrt(x), X.shape),
+            "numpy may round values of this type differently from TVM": network(
                 lambda emit, x: relax.op.add(x, emit(relax.op.sqrt(relax.const(X.astype("float16"))))),
                 X.shape,
                 dtype="float16",

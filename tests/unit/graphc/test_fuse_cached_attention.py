@@ -45,7 +45,10 @@ def over_heads(emit: Any, query: Any, keys: Any, values: Any) -> Any:
 def test_the_numbers_are_those_of_its_operators(length: int) -> None:
     mod, size = network(attention)
     after, report = FuseCachedAttention(size, SAMPLE).apply(mod)
-    assert (report.fired, report.left["it weighs nothing by a softmax"]) == (1, 1)  # the product of scores
+    assert (report.fired, report.left["the weights of the product do not come from a softmax"]) == (
+        1,
+        1,
+    )  # the product of scores
     arrays = random(1, HEADS, 1, NUMBERS), *(random(1, HEADS, length, NUMBERS) for _ in range(2))
     given = [*map(tvm.runtime.tensor, arrays)]
     ours, theirs = (networks.machine(each)["main"](*given).numpy() for each in (after, mod))
@@ -55,7 +58,7 @@ def test_the_numbers_are_those_of_its_operators(length: int) -> None:
 def test_a_softmax_over_heads_stays() -> None:
     mod, size = network(over_heads)
     _, report = FuseCachedAttention(size, SAMPLE).apply(mod)
-    assert (report.fired, report.left["its softmax is not over the last axis"]) == (0, 1)
+    assert (report.fired, report.left["the softmax is not over the last axis"]) == (0, 1)
 
 
 def test_a_second_time_changes_nothing() -> None:

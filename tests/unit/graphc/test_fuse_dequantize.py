@@ -76,14 +76,14 @@ gv[4, 8] = multiply(lv[4, 8], constant[])
             return relax.op.add(emit(relax.op.astype(x, "float32")), relax.const(BYTES.astype("float32")))
 
         return {
-            "it sums up no bytes, and no products of bytes": networks.network(
+            "a summand is neither quantised nor a product of such data": networks.network(
                 lambda _, x: relax.op.add(x, x), SIZES
             ),
-            "what it sums up has other sizes": networks.network(rows, SIZES[-1:], dtype="uint8"),
+            "the summands have other sizes than the sum": networks.network(rows, SIZES[-1:], dtype="uint8"),
         }
 
     def test_parts_of_a_sum_are_left_to_the_whole(self) -> None:
         mod = networks.network(lambda emit, x: decoded(emit, x, 0.3, 7.0), SIZES, dtype="uint8")
         _, report = self.apply(mod)
         assert report.fired == 1
-        assert report.left == {"it is part of a sum that is rewritten as a whole": 1}
+        assert report.left == {"the sum is part of a larger sum, which is rewritten as a whole": 1}

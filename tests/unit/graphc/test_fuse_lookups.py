@@ -65,16 +65,18 @@ gv[3, 5, 24] = lv3[3, 5, 24]
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its indices all count from the front": of_indices(
+            "the look-up does not handle negative indices": of_indices(
                 lambda _, i: relax.op.take(weights(ROWS, WIDTH), i, axis=0, mode="fast"), 5
             ),
-            "it takes no rows of a table": of_indices(
+            "the operator does not take rows of a table": of_indices(
                 lambda emit, i: relax.op.take(
                     weights(4, ROWS), from_either_end(emit, i), axis=1, mode="fast"
                 ),
                 5,
             ),
-            "it joins less than two look-ups": network(lambda _, x: relax.op.concat([x, x], 1), (2, 3)),
+            "the concat joins fewer than two look-ups": network(
+                lambda _, x: relax.op.concat([x, x], 1), (2, 3)
+            ),
         }
 
     def test_it_keeps_the_numbers(self) -> None:

@@ -168,7 +168,7 @@ def test_channels_that_fill_no_vectors_stay_as_they_are() -> None:
     assert rewritten(network(body, DATA)) is None
 
 
-ALONE = "no pointwise convolution is before it, for it alone"
+ALONE = "no pointwise convolution computes the input for this operator only"
 
 
 class TestFusePointwiseIntoDepthwise(PassConformance):
@@ -186,7 +186,7 @@ gv[2, 8, 12, 48] = strips(x0[2, 8, 12, 6], constant[1, 1, 6, 48], constant[3, 3,
         return pair(lambda _, x: relax.op.nn.relu(x), padding=1)
 
     def leaves(self) -> Mapping[str, Any]:
-        operand = "an operand before it is neither a number nor a constant by channel"
+        operand = "an operand in between varies other than by channel"
         return {ALONE: read_twice(), operand: pair(by_rows)}
 
 

@@ -162,11 +162,11 @@ gv[4, 8] = astype(lv6[4, 8])
 
         cast = networks.network(lambda _, x: relax.op.astype(x, "uint8"), SIZES)
         return {
-            "its numbers are float16, not uint8": networks.network(
+            "the result is float16, not uint8": networks.network(
                 lambda _, x: relax.op.astype(x, "float16"), SIZES
             ),
-            "it rounds nothing": cast,
-            "what it rounds is not kept within limits": networks.network(limits, SIZES),
-            "its zero point or limits are no single numbers": networks.network(zeros, SIZES),
-            "what it sums up has other sizes": networks.network(rows, SIZES, SIZES[-1:]),
+            "no rounding computes the input": cast,
+            "the rounded value is not clipped to the limits of the type": networks.network(limits, SIZES),
+            "the zero point or the limits are not single numbers": networks.network(zeros, SIZES),
+            "the summands have other sizes than the sum": networks.network(rows, SIZES, SIZES[-1:]),
         }

@@ -116,11 +116,11 @@ gv[2, 5, 3, 6] = heads_matmul(lv[2, 5, 3, 4], lv1[2, 3, 4, 6])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its factors are not transposed, and its sizes can be tiled": network(
+            "the factors are not transposed, and the sizes can be tiled": network(
                 [(2, 3, 5, 4), (2, 3, 6, 4)], last_axis
             ),
-            "others read the product, too": network([(3, 3, 5, 4), (3, 3, 4, 6)], read_twice),
-            "a factor is constant": network([X], weighted),
+            "other operators read the product, too": network([(3, 3, 5, 4), (3, 3, 4, 6)], read_twice),
+            "a factor of the product is constant": network([X], weighted),
         }
 
 

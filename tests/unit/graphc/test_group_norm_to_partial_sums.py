@@ -108,9 +108,9 @@ gv[1, 8, 8, 16] = norm_apply(x0[1, 8, 8, 16], lv2[1, 2, 16])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it has no gains, or no offsets": channels_last(scale=False),
-            "its channels fill no vectors": channels_last((1, 8, 8, 12)),
-            "it norms other axes than places of an image": network(
+            "the norm has no gains, or no offsets": channels_last(scale=False),
+            "the channels do not fill vectors of": channels_last((1, 8, 8, 12)),
+            "the norm is over other axes than an image's height and width": network(
                 lambda _, x: relax.op.nn.group_norm(x, weights(16), weights(16), 4, 3, [2]),
                 (1, 8, 8, 16),
             ),

@@ -81,9 +81,9 @@ gv[2, 5, 7, 24] = reshape(lv[2, 5, 7, 3, 8], [2, 5, 7, 24])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it has one group": convolution(DATA, (1, 1, 24, 32)),
-            "it is depthwise": convolution(DATA, (3, 3, 1, 48), groups=24),
-            "its channels are not last, or its weights are computed": network(computed, DATA, (3, 3, 8, 24)),
+            "the convolution has one group": convolution(DATA, (1, 1, 24, 32)),
+            "the convolution is depthwise": convolution(DATA, (3, 3, 1, 48), groups=24),
+            "the channels are not last, or the weights are computed": network(computed, DATA, (3, 3, 8, 24)),
         }
 
 
@@ -132,4 +132,4 @@ gv[2, 5, 7, 24] = joined(lv[2, 5, 7, 3, 8])
 
     def leaves(self) -> Mapping[str, Any]:
         reshaped = network(lambda _, x: relax.op.reshape(x, (2, 7, 216)), DATA)
-        return {"no grouped convolution is before it": reshaped}
+        return {"no grouped convolution computes the input": reshaped}

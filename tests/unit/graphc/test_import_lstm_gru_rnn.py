@@ -111,11 +111,11 @@ def test_any_number_of_sequences_and_units_fits(tmp_path: Path, batch: int, hidd
     [
         ({"clip": 1.0}, "a clip"),
         ({"activations": ["Sigmoid", "Relu", "Tanh"]}, "activations sigmoid, relu, tanh"),
-        ({"input_forget": 1}, "an input gate coupled to forgetting"),
+        ({"input_forget": 1}, "an input gate that is coupled"),
     ],
 )
 def test_a_form_that_is_not_read_is_named(tmp_path: Path, attrs: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidModel, match=f"TVM cannot import LSTM: its LSTM has {words}"):
+    with pytest.raises(InvalidModel, match=f"TVM cannot import LSTM: the LSTM has {words}"):
         load_network(saved(tmp_path, model("LSTM", **attrs)))
 
 

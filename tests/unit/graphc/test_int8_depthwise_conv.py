@@ -99,10 +99,10 @@ gv[1, 1, 1, 8] = subtract(lv[1, 1, 1, 8], constant[8])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its data is no bytes": of_reals(),
-            "its channels fill no vectors of 4": network(data=(1, 6, 6, 6)),
-            "it is not depthwise": plain(),
-            "its channels are not last, or its weights are computed": network(
+            "the data is not int8 or uint8": of_reals(),
+            "the channels do not fill vectors of 4": network(data=(1, 6, 6, 6)),
+            "the convolution is not depthwise": plain(),
+            "the channels are not last, or the weights are computed": network(
                 data=(1, 6, 6, 8), out_layout="NCHW"
             ),
         }

@@ -183,16 +183,18 @@ gv[2, 8] = subtract(lv3[2, 8], constant[8])
             return network((1, 9, 9, channels), random_of("int8", *kernel, 16), **options)
 
         return {
-            "its outputs fill too little of a vector": network((4, 8), random_of("int8", 8, 5)),
-            "it multiplies no rows with a matrix": network((4, 8), random_of("int8", 2, 8, 16)),
-            "its weights are no bytes with a sign": network((4, 8), np.full((8, 16), 200, "int16")),
-            "its data is no bytes": network((4, 8), random_of("int8", 8, 16), "int16"),
-            "its channels are no quads, and its window has gaps": convolution(3, 3, 3, 3, dilation=2),
-            "it has groups": convolution(16, 3, 3, 1, groups=16),
-            "its zero point is computed": with_computed_zero(
+            "the outputs fill too small a part of a vector": network((4, 8), random_of("int8", 8, 5)),
+            "the operator does not multiply rows with a matrix": network((4, 8), random_of("int8", 2, 8, 16)),
+            "the weights do not fit into int8": network((4, 8), np.full((8, 16), 200, "int16")),
+            "the data is not int8 or uint8": network((4, 8), random_of("int8", 8, 16), "int16"),
+            "the channels are not a multiple of 4, and the convolution is dilated": convolution(
+                3, 3, 3, 3, dilation=2
+            ),
+            "the convolution has groups": convolution(16, 3, 3, 1, groups=16),
+            "the zero point is computed": with_computed_zero(
                 (1, 3, 3, 4), random_of("int8", 1, 1, 4, 16), padding=0
             ),
-            "its numbers are float32, not int32": networks.network(
+            "the result is float32, not int32": networks.network(
                 lambda _, x: relax.op.matmul(x, networks.weights(8, 16)), (4, 8)
             ),
         }
@@ -202,7 +204,7 @@ def test_a_processor_without_the_instruction_is_the_reason() -> None:
     mod = network((8, 8), random_of("int8", 8, 32))
     with as_tvm_target(WITHOUT):
         after, report = Int8DotProducts().apply(mod)
-    assert report.left == {"the target has no instruction for products of bytes": 1}
+    assert report.left == {"the target has no instruction for 8-bit dot products": 1}
     tvm.ir.assert_structural_equal(after, mod)
 
 

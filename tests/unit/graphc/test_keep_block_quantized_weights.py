@@ -252,16 +252,16 @@ gv[2, 8] = matmul(x0[2, 8], lv1[8, 8])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its weights are not decoded from constant bytes": networks.network(
+            "the weights are not dequantised from constant bytes": networks.network(
                 lambda _, x: relax.op.matmul(x, networks.weights(8, 8)), (2, 8)
             ),
-            "its outputs fill too little of a vector": product(shape=(8, 4), scales=(1, 4)),
-            "its blocks lie along outputs": product(scales=(8, 1)),
-            "its weights have scales that no blocks along one axis share": product(scales=(8, 8)),
-            "its blocks have odd sizes": product(
+            "the outputs fill too small a part of a vector": product(shape=(8, 4), scales=(1, 4)),
+            "the blocks of the weights lie along the outputs": product(scales=(8, 1)),
+            "the scales of the weights are not per block along one axis": product(scales=(8, 8)),
+            "the size of the blocks does not suit the instruction": product(
                 data=(2, 12), shape=(2, 6, 8), scales=(2, 1, 8), joined=(12, 8)
             ),
-            "its blocks lie across rows": looked_up(),
+            "the blocks of the weights span several rows": looked_up(),
         }
 
     def computed(self, after: Any, *arrays: Any) -> Any:
@@ -339,7 +339,7 @@ def test_sizes_behind_a_product_are_known(tmp_path: Path) -> None:
         (lambda node: node.input.extend(["", "order"]), "g_idx"),
         (lambda node: node.attribute.extend([helper.make_attribute("bits", 2)]), "2 bits"),
     ],
-    ids=["another order", "two bits"],
+    ids=["g_idx reorders", "two bits"],
 )
 def test_what_is_not_taken_is_said(tmp_path: Path, change: Any, told: str) -> None:
     network = n_bits((2,), 64, 32, bits=4, block=32, zeros=False)

@@ -28,7 +28,7 @@ class TestKeepPackedWeights(TensorFunctionConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it neither multiplies weights in blocks or tiles nor joins parts": network(
+            "the function has no weights in blocks or tiles, and joins no parts": network(
                 lambda _, x: relax.op.matmul(x, weights(64, 32)), (2, 64)
             )
         }

@@ -135,7 +135,7 @@ def test_attention_over_caches_that_queries_share(tmp_path: Path, packed: bool, 
 def test_an_attention_without_caches_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
     node, fed, known = attention(9, 1)
     del node.output[1:]
-    with pytest.raises(InvalidModel, match="its GroupQueryAttention has no caches"):
+    with pytest.raises(InvalidModel, match="the GroupQueryAttention has no caches"):
         load_network(written(tmp_path / "m.onnx", node, fed, known))
 
 
@@ -250,14 +250,14 @@ def test_layers_behind_each_other_know_their_sizes(tmp_path: Path) -> None:
     ("change", "said"),
     [
         (lambda node: node.input.__setitem__(slice(1, 3), ["", ""]), "queries, keys and values in one"),
-        (lambda node: node.output.extend(["", "", "scores"]), "scores as a result"),
+        (lambda node: node.output.extend(["", "", "scores"]), "the scores as an output"),
     ],
     ids=["packed", "scores"],
 )
 def test_an_attention_that_is_not_written_is_refused(tmp_path: Path, change: Any, said: str) -> None:
     node, fed, known = many_heads(0)
     change(node)
-    with pytest.raises(InvalidModel, match=f"its MultiHeadAttention has {said}"):
+    with pytest.raises(InvalidModel, match=f"the MultiHeadAttention has {said}"):
         load_network(written(tmp_path / "m.onnx", node, {"q": fed["q"], **fed}, known))
 
 

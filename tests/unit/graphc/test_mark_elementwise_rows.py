@@ -23,9 +23,9 @@ class TestMarkElementwiseRows(TensorFunctionConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it is not element-wise along its rows, or names a rule": network(
+            "the function is not element-wise along rows, or names a rule": network(
                 lambda _, x: relax.op.sum(x, [-1]), (6, 56)
             ),
-            "its rows fill TVM's vectors": doubled(3, 5, 128),
-            "its rows have no part of whole or half vectors": doubled(3, 5, 7),
+            "the rows of the function fill TVM's vectors": doubled(3, 5, 128),
+            "the rows of the function do not split into whole or half vectors": doubled(3, 5, 7),
         }

@@ -23,7 +23,7 @@ class TestMarkReductions(TensorFunctionConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it reduces nothing": network(lambda _, x: relax.op.add(x, x), (6, 128)),
-            "it sums products": network(lambda _, x: relax.op.matmul(x, weights(128, 4)), (6, 128)),
-            "no axis of it can be cut in vectors": summed(6, 131),
+            "the function has no reduction": network(lambda _, x: relax.op.add(x, x), (6, 128)),
+            "the function sums products": network(lambda _, x: relax.op.matmul(x, weights(128, 4)), (6, 128)),
+            "no axis of the function splits into vectors": summed(6, 131),
         }

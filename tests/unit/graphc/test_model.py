@@ -55,7 +55,7 @@ def test_binding_a_free_dimension_fixes_every_shape(load: Load) -> None:
 def test_binding_an_unknown_input_lists_the_known_ones(load: Load) -> None:
     with pytest.raises(InvalidModel, match="no input 'z'") as caught:
         load({"z": [1]})
-    assert caught.value.hint == "its inputs: x"
+    assert caught.value.hint == "the inputs are x"
 
 
 def test_binding_another_rank_is_refused(load: Load) -> None:

@@ -64,15 +64,15 @@ gv[6, 4] = reshape(lv[2, 3, 4], [6, 4])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "no reshape of known sizes is before it": network(relu, WIDE),
-            "what is reshaped comes from no tensor function": network(
+            "no reshape with known sizes computes the input": network(relu, WIDE),
+            "no tensor function computes the input of the reshape": network(
                 lambda emit, x: relax.op.exp(emit(relax.op.reshape(x, FLAT))), WIDE
             ),
-            "the reshape changes what a channel is": after(relu, (4, 6)),
-            "its other operand is no vector of the last axis": after(
+            "the reshape does not keep or merge whole channels": after(relu, (4, 6)),
+            "the other operand is neither a number nor a value per channel": after(
                 lambda _, y: relax.op.add(y, weights(6, 1))
             ),
-            "its other operand is computed, and not reshaped alike": after(
+            "the other operand is computed, and is not reshaped in the same way": after(
                 lambda emit, y: relax.op.add(y, emit(relax.op.nn.softmax(y)))
             ),
         }

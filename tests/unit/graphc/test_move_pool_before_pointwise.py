@@ -43,13 +43,13 @@ gv[1, 3, 3, 4] = add(lv1[1, 3, 3, 4], constant[1, 1, 1, 4])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it has padding, or its channels are not last": network(
+            "the pooling pads or rounds up, or channels are not last": network(
                 lambda emit, x: pooled(emit, pointwise(emit, x), padding=1), IMAGE
             ),
-            "it leaves as many pixels": network(
+            "the pooling does not reduce the number of pixels": network(
                 lambda emit, x: pooled(emit, pointwise(emit, x), pool_size=(1, 1), strides=(1, 1)), IMAGE
             ),
-            "no pointwise convolution is before it, for it alone": network(
+            "no pointwise convolution computes the input for this operator only": network(
                 lambda emit, x: pooled(emit, pointwise(emit, x, 3)), (1, 8, 8, 8)
             ),
         }

@@ -83,7 +83,7 @@ def test_external_data_is_refused(build_model: Build) -> None:
     model = build_model()
     model.graph.initializer.append(external())
     assert (
-        "'far' keeps its data in the file '/etc/passwd', which is not beside"
+        "'far' keeps its data in the file '/etc/passwd', which is not in the same folder"
         in refusal(model.SerializeToString()).message
     )
 

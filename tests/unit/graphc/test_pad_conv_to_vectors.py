@@ -53,9 +53,9 @@ class TestPadConvToVectors(PassConformance):
     def leaves(self) -> Mapping[str, Any]:
         computed = network(lambda _, x, w: relax.op.nn.conv2d(x, w, **NHWC), DATA, (1, 1, 6, 20))
         return {
-            "its sizes fill vectors and tiles": convolution(DATA, (1, 1, 6, 24)),
-            "it has groups": convolution((*DATA[:3], 24), (3, 3, 1, 24), groups=24),
-            "its channels are not last, or its weights are computed": computed,
+            "the sizes of the convolution fill vectors and tiles already": convolution(DATA, (1, 1, 6, 24)),
+            "the convolution has groups": convolution((*DATA[:3], 24), (3, 3, 1, 24), groups=24),
+            "the channels are not last, or the weights are computed": computed,
         }
 
 

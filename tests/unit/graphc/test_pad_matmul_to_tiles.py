@@ -78,15 +78,15 @@ class TestPadMatmulToTiles(PassConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its sizes can be tiled": product((128,), 24, 64),
-            "its second factor is computed": network(
+            "the sizes of the product can be tiled already": product((128,), 24, 64),
+            "the second factor of the product is computed": network(
                 lambda _, x, w: relax.op.matmul(x, w), (17, 24), (24, 32)
             ),
-            "it is a stack whose columns fill vectors": stacked(17, 32),
-            "its factors are stacks of other sizes": network(
+            "the product is a stack whose columns fill vectors": stacked(17, 32),
+            "the factors of the product are stacks of different sizes": network(
                 lambda _, x: relax.op.matmul(x, weights(3, 24, 20)), (17, 24)
             ),
-            "its numbers are float16, not float32": network(
+            "the result is float16, not float32": network(
                 lambda _, x: relax.op.matmul(x, relax.const(np.ones((24, 32), "float16"))),
                 (17, 24),
                 dtype="float16",

@@ -110,15 +110,17 @@ class TestPrepareConvertLayout(PassConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its slope is above one": network(lambda _, x: relax.op.nn.leakyrelu(x, 1.5), DATA),
-            "its second operand is computed": network(lambda _, x: relax.op.add(x, x), DATA),
-            "it is of no image, or its constant has all axes or none": network(
+            "the slope of the LeakyRelu is above one": network(
+                lambda _, x: relax.op.nn.leakyrelu(x, 1.5), DATA
+            ),
+            "the second operand is computed": network(lambda _, x: relax.op.add(x, x), DATA),
+            "the input is not an image, or the constant is not per channel": network(
                 lambda _, x: relax.op.add(x, weights(7)), DATA[1:]
             ),
-            "no tensor function is before it, or its layout is not ONNX's": network(
+            "no tensor function computes the input, or the layout is not ONNX's": network(
                 lambda _, x: relax.op.nn.conv2d(x, weights(8, 4, 1, 1)), DATA
             ),
-            "what is before it does more than put zeros around images": padded(
+            "the function before the convolution does more than pad": padded(
                 [0, 0, 2, 2, 0, 0, 0, 0], "reflect"
             ),
         }

@@ -30,10 +30,10 @@ gv[2, 8] = multiply(lv1[2, 8], constant[])
     def leaves(self) -> Mapping[str, Any]:
         halves = relax.const(0.5, "float16"), relax.const(3, "int8")
         return {
-            "it makes float16 of int8": network(
+            "the operator converts int8 to float16": network(
                 lambda _, x: relax.op.dequantize(x, *halves, out_dtype="float16"), (2, 8), dtype="int8"
             ),
-            "it makes int8 of float16": network(
+            "the operator converts float16 to int8": network(
                 lambda _, x: relax.op.quantize(x, *halves), (2, 8), dtype="float16"
             ),
         }
@@ -59,4 +59,4 @@ gv[2, 8] = multiply(lv1[2, 8], constant[])
     def test_a_target_without_the_instruction_leaves_all_to_tvm(self) -> None:
         with as_tvm_target(WITHOUT):
             _, report = self.make().apply(self.fires())
-        assert report.left == {"the target has no instruction for products of bytes": 1}
+        assert report.left == {"the target has no instruction for 8-bit dot products": 1}

@@ -89,13 +89,13 @@ def outside(path: Path, **said: str) -> Path:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"location": "../short"}, "not beside"),
-        ({"location": "/etc/hosts"}, "not beside"),
-        ({"location": "gone"}, "not beside"),
-        ({}, "not beside"),
-        ({"location": "short"}, "too short"),
-        ({"location": "short", "offset": "-4"}, "too short"),
-        ({"location": "short", "offset": "nonsense"}, "too short"),
+        ({"location": "../short"}, "not in the same folder"),
+        ({"location": "/etc/hosts"}, "not in the same folder"),
+        ({"location": "gone"}, "not in the same folder"),
+        ({}, "not in the same folder"),
+        ({"location": "short"}, "shorter than"),
+        ({"location": "short", "offset": "-4"}, "shorter than"),
+        ({"location": "short", "offset": "nonsense"}, "shorter than"),
     ],
 )
 def test_data_that_is_not_where_the_model_says_is_missing(tmp_path: Path, said: Any, told: str) -> None:

@@ -39,7 +39,7 @@ def report_of(reports: list[PassReport], name: str) -> PassReport:
 def test_a_pass_that_fired_says_what_it_left_and_why(model: str) -> None:
     report = report_of(report_passes(model, HASWELL, "tuned", {}, [], None).passes, PAD)
     assert (report.phase, report.matched, report.fired, report.skipped) == ("products", 2, 1, "")
-    assert report.left == {"its second factor is computed": 1}
+    assert report.left == {"the second factor of the product is computed": 1}
 
 
 def test_a_pass_is_left_out_by_name(model: str) -> None:

@@ -135,7 +135,7 @@ gv[1, 4, 6, 16] = reshape(lv1[1, 2, 2, 3, 2, 16], [1, 4, 6, 16])
         return self.reference()
 
     def leaves(self) -> Mapping[str, Any]:
-        return {"its channels are not last": network(channels_first, DATA)}
+        return {"the channels of the transposed convolution are not last": network(channels_first, DATA)}
 
 
 def test_weights_that_are_computed_leave_it_to_tvm() -> None:

@@ -48,9 +48,9 @@ class TestTileTransposes(PassConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its last axis stays in place": network((32, 16, 32), [1, 0, 2]),
-            "its axes are no whole tiles of 16": network((32, 24), None),
-            "its numbers are float16, not float32": network((32, 32), None, dtype="float16"),
+            "the transpose keeps the last axis in place": network((32, 16, 32), [1, 0, 2]),
+            "the sizes of the swapped axes are not multiples of 16": network((32, 24), None),
+            "the result is float16, not float32": network((32, 32), None, dtype="float16"),
         }
 
 

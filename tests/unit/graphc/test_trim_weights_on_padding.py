@@ -82,9 +82,15 @@ class TestTrimWeightsOnPadding(PassConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its weights reach the data": network("conv2d", (1, 3, 14, 14), (4, 3, 3, 3), padding=1),
-            "its weights are computed": networks.network(computed, (1, 3, 14, 14), (4, 3, 3, 3)),
-            "its layout is not ONNX's": network("conv2d", (1, 6, 6, 3), (3, 3, 3, 4), **networks.NHWC),
+            "no weight is multiplied with padding only": network(
+                "conv2d", (1, 3, 14, 14), (4, 3, 3, 3), padding=1
+            ),
+            "the weights of the convolution are computed": networks.network(
+                computed, (1, 3, 14, 14), (4, 3, 3, 3)
+            ),
+            "the layout of the convolution is not ONNX's (channels first)": network(
+                "conv2d", (1, 6, 6, 3), (3, 3, 3, 4), **networks.NHWC
+            ),
         }
 
 

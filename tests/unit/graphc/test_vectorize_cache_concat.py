@@ -41,8 +41,12 @@ def test_rows_come_behind_a_cache_of_any_length(length: int) -> None:
 @pytest.mark.parametrize(
     ("axis", "second", "reason"),
     [
-        (3, "cache", "it joins other than two tensors of heads, or along another axis"),
-        (2, "cache", "its first part does not grow alone, by one row at a time"),
+        (3, "cache", "the concat is not of two 4-D tensors along the third axis"),
+        (
+            2,
+            "cache",
+            "only the first part may grow, by one row at a time",
+        ),
     ],
     ids=["numbers of heads", "two that grow"],
 )

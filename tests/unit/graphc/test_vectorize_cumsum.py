@@ -51,6 +51,6 @@ gv[6, 10, 16] = reshape(lv1[6, 10, 16], [6, 10, 16])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it sums over all axes": summed(None, "float32", 6, 10),
-            "it sums float16 to float16": summed(0, "float16", 6, 10),
+            "the cumulative sum is over all axes": summed(None, "float32", 6, 10),
+            "the pass does not vectorise sums of float16 to float16": summed(0, "float16", 6, 10),
         }

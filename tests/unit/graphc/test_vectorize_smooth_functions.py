@@ -83,6 +83,6 @@ gv[3, 2] = divide(constant[], lv2[3, 2])
     def leaves(self) -> Mapping[str, Any]:
         ones, halves = np.ones((3, 2), "float32"), np.ones((3, 2), "float16")
         return {
-            "LLVM has vectors for it": of(power(0.5), ones),
-            "its numbers are float16, not float32": of(relax.op.sigmoid, halves),
+            "LLVM vectorises this power already": of(power(0.5), ones),
+            "the result is float16, not float32": of(relax.op.sigmoid, halves),
         }

@@ -80,10 +80,10 @@ class TestVectorizeSoftmaxAndLayerNorm(PassConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its rows fill no vectors of 8": network((32, 3), softmax()),
-            "it is not along the last axis of rows": network((4, 32, 32), softmax(axis=1)),
-            "it has no gains or offsets": network((4, 32), layer_norm(32, scale=False)),
-            "its numbers are float16, not float32": network((4, 32), softmax(), dtype="float16"),
+            "the rows are short, or do not split into vectors of 8": network((32, 3), softmax()),
+            "the softmax or norm is not along the last axis of rows": network((4, 32, 32), softmax(axis=1)),
+            "the norm has no gains, or no offsets": network((4, 32), layer_norm(32, scale=False)),
+            "the result is float16, not float32": network((4, 32), softmax(), dtype="float16"),
         }
 
 

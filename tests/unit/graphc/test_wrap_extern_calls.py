@@ -44,4 +44,4 @@ class TestWrapExternCalls(TensorFunctionConformance):
         return network(largest, (4, 32))
 
     def leaves(self) -> Mapping[str, Any]:
-        return {"it has blocks of its own": network(lambda _, x: relax.op.add(x, x), (4, 32))}
+        return {"the function has blocks already": network(lambda _, x: relax.op.add(x, x), (4, 32))}

@@ -117,11 +117,15 @@ FIRST_LOOK = {
     "tflite": Case(content(b"\x1c\0\0\0TFL3" + bytes(64)), "TensorFlow Lite", "model.onnx.tflite"),
     "noise": Case(content(bytes(range(255, 127, -1)) * 8), "is not an ONNX model", ".onnx file"),
     "cut short": Case(
-        lambda path: path.write_bytes(model().SerializeToString()[:200]), "cut short", "export it again"
+        lambda path: path.write_bytes(model().SerializeToString()[:200]),
+        "cut short",
+        "export the model again",
     ),
     "directory": Case(folder_with_two_models, "is a directory with 2 ONNX files", "decoder.onnx, "),
     "empty directory": Case(Path.mkdir, "is a directory with no ONNX files", "path of an .onnx file"),
-    "weights lost": Case(weights_lost, "'model.data', which is not beside it", "copy model.data there"),
+    "weights lost": Case(
+        weights_lost, "'model.data', which is not in the same folder", "copy model.data there"
+    ),
     "unreadable": Case(locked, "cannot read", "ls -l"),
 }
 IMPORT = {
@@ -133,7 +137,7 @@ IMPORT = {
     "free dimensions": Case(
         whole(shape=("batch", 8)), "free dimensions: x [batch, 8]", "--input-shape x:1,8"
     ),
-    "no outputs": Case(whole(outputs=[]), "has no outputs", "export it again"),
+    "no outputs": Case(whole(outputs=[]), "has no outputs", "as outputs"),
     "text input": Case(
         whole(nodes=[helper.make_node("Identity", ["x"], ["y"])], kind=TensorProto.STRING),
         "input 'x' takes text",
@@ -183,7 +187,7 @@ def test_a_first_look_tells_what_it_is_and_no_service_is_started(
     refused(lambda: first_look(path), case)
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["tune", str(path), "--data", str(tmp_path / "data")])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert case.said in result.stderr
     assert not (tmp_path / "data").exists()
     assert not (tmp_path / "model-tuned").exists()
@@ -233,5 +237,5 @@ def test_weights_that_point_out_of_their_directory_are_not_fetched(tmp_path: Pat
     bad.graph.initializer[0].external_data[0].value = "../secret"
     (inner / "model.onnx").write_bytes(bad.SerializeToString())
     for look in (first_look, load_network):
-        with pytest.raises(InvalidModel, match="not beside"):
+        with pytest.raises(InvalidModel, match="not in the same folder"):
             look(inner / "model.onnx")

@@ -47,10 +47,12 @@ def test_the_command_line_needs_none_of_them(words: list[str]) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_command_loads_only_its_own_file() -> None:
+@pytest.mark.parametrize("words", [["jobs"], ["jobs", "list"], ["show", "j"], ["jobs", "show", "j"]])
+def test_a_command_loads_only_its_own_file(words: list[str]) -> None:
+    others = "mallorn.cli.tune_and_resume", "mallorn.cli.explain_and_compare", "mallorn.stack.run_stack"
     program = (
         "from mallorn.cli.main import app\n"
-        "try: app(['jobs', '--url', 'http://127.0.0.1:1'])\n"
-        "except SystemExit as end: print(end.code, [m for m in sys.modules if m.endswith('cli.up')])"
+        f"try: app({[*words, '--url', 'http://127.0.0.1:1']!r})\n"
+        f"except SystemExit as end: print(end.code, sys.modules.keys() & {set(others)!r})"
     )
-    assert bare(program).stdout == "1 []\n"
+    assert bare(program).stdout == "6 set()\n"

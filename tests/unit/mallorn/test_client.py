@@ -48,20 +48,21 @@ def test_an_upload_reports_its_progress(client: Client, model: Path) -> None:
 
 
 def test_a_model_that_is_too_large_is_explained(start: Start, model: Path) -> None:
-    said = pytest.raises(TooLarge, match="accepts models up to 1000 bytes")
+    said = pytest.raises(TooLarge, match="larger than 1000 bytes")
     with Client(start(max_model_bytes=1000).url) as client, said:
         client.upload(model)
 
 
-def test_tune_uploads_and_submits(client: Client, model: Path) -> None:
-    job = client.tune(model, TARGET, trials=3, seed=1, name="mine", search="random", round_size=2)
+def test_submit_uploads_and_submits(client: Client, model: Path) -> None:
+    job = client.submit(model, TARGET, trials=3, seed=1, name="mine", search="random", round_size=2)
     assert (job.state, job.status.name, job.status.trials) == (JobState.QUEUED, "mine", 3)
     assert (job.status.options.search, job.status.options.round_size) == ("random", 2)
-    again = client.tune(job.status.model_id, TARGET)
+    again = client.submit(job.status.model_id, TARGET)
     assert [found.id for found in client.jobs()] == [again.id, job.id]
     assert client.job(job.id).progress().trials == 0
     assert (job.tasks(), list(job.rounds())) == ([], [])
     assert [found.name for found in client.models()] == ["model.onnx"]
+    assert Client.tune is Client.submit, "the name of earlier versions"
 
 
 def test_an_option_that_is_not_there_is_explained(client: Client, model: Path) -> None:

@@ -139,7 +139,7 @@ def test_without_the_converter_the_next_step_is_said(
 
 
 def test_what_no_converter_knows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidModel, match=r"none of \.tflite, \.keras, \.h5") as caught:
+    with pytest.raises(InvalidModel, match=r"nor a \.tflite, \.keras, \.h5") as caught:
         to_onnx(tmp_path / "model.pt", tmp_path / "model.onnx")
     assert caught.value.hint == "an ONNX file needs no conversion"
 

@@ -53,12 +53,19 @@ def test_a_jobs_history_is_a_row_a_round(coordinator: Coordinator, tuned: OwnedR
 @pytest.mark.usefixtures("pandas")
 def test_records_are_a_row_a_measurement(coordinator: Coordinator, tuned: OwnedRows) -> None:
     with Client(coordinator.url) as client:
-        whole: Any = client.job(tuned.job_id).records()
-        failed: Any = client.job(tuned.job_id).records(Outcome.BUILD_ERROR)
+        whole: Any = client.job(tuned.job_id).records_frame()
+        failed: Any = client.job(tuned.job_id).records_frame(Outcome.BUILD_ERROR)
         newest: Any = client.records_frame(limit=2, workload="w1")
     assert len(whole.rows) == 6
     assert [row["error"] for row in failed.rows] == ["no"]
     assert [row["workload"] for row in newest.rows] == ["w1", "w1"]
+
+
+def test_records_are_values_of_a_client_as_of_a_job(coordinator: Coordinator, tuned: OwnedRows) -> None:
+    with Client(coordinator.url) as client:
+        of_the_client = list(client.records(job=tuned.job_id))
+        assert list(client.job(tuned.job_id).records()) == of_the_client
+    assert len(of_the_client) == 6
 
 
 def test_without_pandas_the_next_step_is_said(

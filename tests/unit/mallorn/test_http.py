@@ -46,6 +46,20 @@ def test_an_error_in_a_traceback_shows_its_next_step() -> None:
     assert str(errors.NotFound("gone")) == "gone"
 
 
+def test_a_client_tells_the_id_where_the_log_says_more() -> None:
+    body = {
+        "error": "Unavailable",
+        "detail": "the database does not answer",
+        "hint": "",
+        "request_id": "here",
+    }
+    error = mallorn.http.error_from(httpx.Response(503, json=body))
+    assert isinstance(error, errors.Unavailable)
+    assert error.message == "the database does not answer (request here)"
+    refused = mallorn.http.error_from(httpx.Response(404, json={**body, "error": "NotFound"}))
+    assert (refused.message, refused.request_id) == ("the database does not answer", "here")
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
 def test_a_proxy_is_not_asked_for_what_runs_on_this_machine(
@@ -222,9 +236,9 @@ class Cutting(httpx.BaseTransport):
             if isinstance(self._answer, Exception):
                 raise self._answer
             return self._answer
-        assert request.url.path.endswith(f"/models/{self._id}")
-        if self._looks is None or self._looks > 0:
-            self._looks = self._looks and self._looks - 1
+        assert not self._id or request.url.path.endswith(f"/models/{self._id}")
+        if not self._id or self._looks is None or self._looks > 0:
+            self._looks = self._looks and self._looks - bool(self._id)
             body = {"error": "NotFound", "detail": "there is no model", "hint": ""}
             return httpx.Response(404, json=body)
         return httpx.Response(200, json={"id": self._id, "name": "m", "size_bytes": 1, "created_at": 1.0})
@@ -271,11 +285,12 @@ def test_an_upload_that_the_coordinator_refuses_is_looked_for_nowhere(tmp_path: 
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request.method)
-        return httpx.Response(503, json=body)
+        missing = {"error": "NotFound", "detail": "there is no model", "hint": ""}
+        return httpx.Response(404, json=missing) if asked[1:] == [] else httpx.Response(503, json=body)
 
     with client(answer) as api, pytest.raises(errors.Unavailable, match="the database does not answer"):
         api.upload(tmp_path / "model.onnx")
-    assert asked == ["PUT"]
+    assert asked == ["GET", "PUT"]
 
 
 def test_a_proxy_that_takes_less_than_the_coordinator_is_named() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import mallorn.http
 import mallorn.job
-from mallorn import Job
+from mallorn import Job, errors
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.event import FinishingEvent, OtherEvent
 from mallorn.core.values.verdict import Level, Verdict
@@ -148,8 +148,10 @@ def test_wait_raises_for_a_job_that_failed() -> None:
 
 
 def test_wait_gives_up_in_time() -> None:
-    with pytest.raises(TimeoutError, match="still tuning"):
+    with pytest.raises(TimeoutError, match="still tuning") as caught:
         job(lambda _: httpx.Response(200, json={"id": "j", "state": "tuning"})).wait(timeout_sec=0)
+    assert isinstance(caught.value, errors.TimedOut)
+    assert caught.value.hint == "mallorn watch j"
 
 
 def archive(*names: str) -> bytes:

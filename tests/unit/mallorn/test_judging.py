@@ -22,7 +22,7 @@ def test_the_whole_model_decides_and_a_sum_that_says_the_opposite_is_explained()
     assert (found.by, found.fastest) == ("the whole model", "a")
     assert found.why == "judged by the whole model: a is the fastest, 1.2 times faster than b"
     assert found.note.startswith(
-        "the sum over tasks says otherwise (1.1 times slower): tasks are timed alone"
+        "the sum over tasks says otherwise (1.1 times slower): a task that is timed alone"
     )
 
 

@@ -54,7 +54,7 @@ def cpu(**attrs: Any) -> Any:
         ({"mcpu": "haswell", "mattr": ["+avx512f"]}, "its CPU lacks avx512f"),
         ({"mcpu": "haswell", "mattr": ["+wings"]}, "LLVM knows no feature wings"),
         ({"mcpu": "haswel"}, "LLVM knows no CPU haswel here; it knows haswell"),
-        ({"mtriple": "aarch64-linux-gnu"}, "the target is for aarch64, this machine is x86_64"),
+        ({"mtriple": "aarch64-linux-gnu"}, "the target is for aarch64, but this machine is x86_64"),
         ({"num-cores": 4096}, "the target has 4096 cores"),
     ],
 )
@@ -64,7 +64,7 @@ def test_a_target_needs_no_more_than_the_host_has(attrs: dict[str, Any], why: st
     assert bool(found) == bool(why)
 
 
-@pytest.mark.parametrize(("code", "why"), [(-11, "LLVM cannot read it"), (1, "")])
+@pytest.mark.parametrize(("code", "why"), [(-11, "LLVM cannot read the target"), (1, "")])
 def test_an_llvm_that_dies_refuses_and_one_that_is_not_there_does_not(
     monkeypatch: pytest.MonkeyPatch, code: int, why: str
 ) -> None:

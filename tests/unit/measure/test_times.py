@@ -26,7 +26,7 @@ def told(times: list[float]) -> Any:
 def test_an_impossible_time_is_a_failed_run(time_us: float) -> None:
     end = runner_child._run_library(told([1e-3, time_us]), "a.so", "key", 10.0, lambda _: [])
     assert (end.outcome, end.run_us) == (Outcome.RUN_ERROR, ())
-    assert "the device tells" in end.error
+    assert "the device reports" in end.error
 
 
 def test_possible_times_are_taken() -> None:

@@ -194,7 +194,7 @@ def test_a_task_with_nothing_left_to_try_gets_no_more_rounds() -> None:
     small = task(0, exhausted=True, known_us=5.0, rounds=1, trials=1)
     step = plan_rounds(job(small, task(1), slots=2))
     assert [round_.task_id for round_ in step.rounds] == [101]
-    assert step.retired == {small.id: "its space has nothing left to try after 1 trials"}
+    assert step.retired == {small.id: "the space has no untried candidates after 1 trials"}
     assert plan_rounds(job(small)).finished == "no task is left to tune"
 
 
@@ -237,7 +237,7 @@ def test_a_task_stops_at_its_own_budget() -> None:
     view = job(task(0, [50.0, 40.0]), task(1, [50.0, 40.0]), task_trials=40, slots=2)
     assert [round_.size for round_ in plan_rounds(view).rounds] == [8, 8]
     spent = job(task(0, [50.0] * 3), task_trials=40)
-    assert "its budget of 40 trials is spent" in plan_rounds(spent).retired.values()
+    assert "the task's budget of 40 trials is spent" in plan_rounds(spent).retired.values()
 
 
 def test_rounds_shrink_to_fit_the_time_that_is_left() -> None:

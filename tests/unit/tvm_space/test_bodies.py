@@ -42,7 +42,7 @@ def test_before_a_few_are_known_nothing_is_too_large() -> None:
 
 
 def test_what_is_many_times_as_large_as_usual_is_refused_and_told_why() -> None:
-    with pytest.raises(BodyTooLarge, match=f"has {LARGE} stores, and the median candidate has {USUAL}"):
+    with pytest.raises(BodyTooLarge, match=f"has {LARGE} stores, the median {USUAL}"):
         sizes_of(*[USUAL] * FEWEST).check_size(LARGE)
 
 
@@ -69,7 +69,7 @@ def test_what_a_search_turns_to_becomes_usual() -> None:
 def test_a_large_body_is_not_compiled() -> None:
     known = sizes_of(*[4] * FEWEST)
     assert compile_module(unrolled(CHEAP), TARGET, known)
-    with pytest.raises(BodyTooLarge, match=f"has {CHEAP + 1} stores, and the median candidate has 4"):
+    with pytest.raises(BodyTooLarge, match=f"has {CHEAP + 1} stores, the median 4"):
         compile_module(unrolled(CHEAP + 1), TARGET, known)
 
 

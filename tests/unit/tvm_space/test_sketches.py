@@ -83,7 +83,9 @@ def test_what_tvm_cannot_schedule_is_told_as_such(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("mallorn.workers.tvm.sketches.design_contexts", refuse)
     design_space.cache_clear()
-    with pytest.raises(Unschedulable, match="TVM finds no schedule for it: no block is named padded"):
+    with pytest.raises(
+        Unschedulable, match="TVM finds no schedule for the program: no block is named padded"
+    ):
         design_space(matmul(), TARGET)
 
 

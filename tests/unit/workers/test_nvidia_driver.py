@@ -101,7 +101,7 @@ def test_a_host_without_a_driver_says_so() -> None:
     def load(library: str) -> Any:
         raise OSError(f"{library}: cannot open shared object file")
 
-    with pytest.raises(HostFault, match=r"NVIDIA's driver is not there: libcuda.so.1: cannot open"):
+    with pytest.raises(HostFault, match=r"NVIDIA's driver cannot be loaded: libcuda.so.1: cannot open"):
         visible_gpus(load)
 
 

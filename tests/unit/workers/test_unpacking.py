@@ -66,7 +66,7 @@ def test_an_archive_begins_with_the_model(tmp_path: Path) -> None:
 def test_nothing_leaves_the_directory_and_nothing_is_written_twice(tmp_path: Path, bad: Add) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
-    with pytest.raises(InvalidModel, match="no plain file") as caught:
+    with pytest.raises(InvalidModel, match="not a plain file") as caught:
         unpack(io.BytesIO(tar(file("model.onnx"), bad)), inner)
     assert caught.value.hint
     assert [path.name for path in tmp_path.rglob("*")] == ["inner", "model.onnx"]

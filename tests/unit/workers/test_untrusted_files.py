@@ -58,7 +58,9 @@ PLANTED: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("what", PLANTED)
 def test_what_a_child_puts_in_place_of_a_file_is_refused_in_a_sentence(what: str, room: Path) -> None:
     PLANTED[what](room / "records" / "log.json")
-    with pytest.raises(TamperedFile, match=r"a child process left .*records/log\.json") as refused:
+    with pytest.raises(
+        TamperedFile, match=r"a child process (left|did not leave a plain file) .*records/log\.json"
+    ) as refused:
         copied(room)
     assert refused.value.hint
 
@@ -89,7 +91,7 @@ def test_a_file_that_grows_while_it_is_copied_ends_at_the_limit(
         "mallorn.workers.sandbox.untrusted_files._flaw",
         lambda *_: os.truncate(room / "records" / "log.json", 1 << 40),
     )
-    with pytest.raises(TamperedFile, match="went on writing"):
+    with pytest.raises(TamperedFile, match="wrote more than"):
         copied(room)
 
 

@@ -15,7 +15,7 @@ describe("where the API is", () => {
 describe("an id out of a link", () => {
   it("leads to no other route", () => {
     for (const id of ["..", "../keys", "%2e%2e/keys", "a?limit=1", "a#b", "//evil.example/x", "https://evil.example"]) {
-      expect(() => address(`jobs/${id}/tasks`, {}, "http://h/"), id).toThrow("There is no such thing here.");
+      expect(() => address(`jobs/${id}/tasks`, {}, "http://h/"), id).toThrow("The named resource does not exist here.");
     }
     expect(address("jobs/0a1b-2/tasks", {}, "http://h/")).toBe("http://h/api/v1/jobs/0a1b-2/tasks");
   });

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { chosen, formatSelection, merged, selection } from "../src/jobs/choose";
+import { address } from "../src/api/client";
+import { formatLabels, formatSelection, merged, selection } from "../src/jobs/choose";
+import { filterQuery, isFiltered, NO_FILTER } from "../src/jobs/filters";
 import { bestUs, canPause, canResume, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "../src/jobs/standing";
 import { job } from "./samples";
 
@@ -45,11 +47,25 @@ describe("how a job stands", () => {
 describe("the list", () => {
   const jobs = [job({ id: "a", name: "bert" }), job({ id: "b", name: "mlp", state: "done" }), job({ id: "c", name: "MLP big" })];
 
-  it("is filtered by state and by every word", () => {
-    expect(chosen(jobs, "", "").map(({ id }) => id)).toEqual(["a", "b", "c"]);
-    expect(chosen(jobs, "active", "").map(({ id }) => id)).toEqual(["a", "c"]);
-    expect(chosen(jobs, "done", "").map(({ id }) => id)).toEqual(["b"]);
-    expect(chosen(jobs, "", "mlp big").map(({ id }) => id)).toEqual(["c"]);
+  it("is filtered by the server", () => {
+    const query = filterQuery({ q: "mlp", state: "active", label: "team=vision, nightly", since: "2026-11-20", sel: "a" });
+    expect(query).toMatchObject({ name: "mlp", archived: null, label: ["team=vision", "nightly"], created_after: 1795132800, created_before: null });
+    expect(query["state"]).toEqual(["queued", "importing", "tuning", "finishing", "paused"]);
+    expect(filterQuery({ state: "archived" })).toMatchObject({ archived: true, state: null });
+    expect(filterQuery({ state: "done" })).toMatchObject({ archived: null, state: "done" });
+    expect(address("jobs", query, "http://here/")).toBe(
+      "http://here/api/v1/jobs?state=queued&state=importing&state=tuning&state=finishing&state=paused&name=mlp&label=team%3Dvision&label=nightly&created_after=1795132800",
+    );
+  });
+
+  it("is filtered by what its address names, not by its order or selection", () => {
+    expect(isFiltered({ sort: "name", sel: "a" })).toBe(false);
+    expect(isFiltered({ owner: "ada" })).toBe(true);
+    expect(isFiltered(NO_FILTER)).toBe(false);
+  });
+
+  it("shows labels as they are typed", () => {
+    expect(formatLabels(job({ labels: { team: "vision", nightly: "" } }))).toBe("team=vision, nightly");
   });
 
   it("keeps a selection in the address", () => {

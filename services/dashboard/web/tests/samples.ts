@@ -15,6 +15,7 @@ export function job(changes: Part<Job> = {}): Job {
     minutes: null,
     seed: 0,
     priority: 0,
+    labels: {},
     options: {},
     state: "tuning",
     reason: "",

@@ -98,7 +98,7 @@ def test_a_candidate_that_the_recording_lacks_is_an_outcome_of_its_own(recorded:
         replayer().measure_in_passes(PROGRAM, TARGET, [unknown], recorded, 3),
     ):
         assert [result.trial.outcome for result in results] == [Outcome.NOT_RECORDED]
-        assert results[0].trial.error == "the recording has no such candidate of this task"
+        assert results[0].trial.error == "the recording does not hold this candidate of the task"
 
 
 def test_the_context_of_most_tasks_is_heard(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import { type ReactNode, useMemo } from "react";
 import { useResource } from "../api/resource";
 import { isFinal } from "../jobs/standing";
 import { formatRoute, useChoices, useTitle } from "../route";
-import { Crumbs, Press } from "../ui/parts";
+import { Crumbs, Press, Section } from "../ui/parts";
 import { Empty, Failed, Shown } from "../ui/states";
 import { selection } from "../jobs/choose";
 import { CompareChart } from "./CompareChart";
@@ -75,18 +75,15 @@ function Comparison({ entries }: { entries: readonly Entry[] }): ReactNode {
       {targets.size > 1 && <p className="stale">These jobs have {targets.size} targets: their times do not compare.</p>}
       {models.size > 1 && <p className="stale">These jobs tune {models.size} models: only tasks that they share compare.</p>}
       {running > 0 && <p className="note">{running} of them not ended: looked at every few seconds.</p>}
-      <section aria-labelledby="curves">
-        <h2 id="curves">Latency so far</h2>
+      <Section id="curves" title="Latency so far">
         <CompareChart jobs={jobs} />
-      </section>
-      <section aria-labelledby="columns">
-        <h2 id="columns">Job beside job</h2>
+      </Section>
+      <Section id="columns" title="Job beside job">
         <JobColumns jobs={jobs} />
-      </section>
-      <section aria-labelledby="tasks">
-        <h2 id="tasks">Task beside task</h2>
+      </Section>
+      <Section id="tasks" title="Task beside task">
         <TaskColumns jobs={jobs} />
-      </section>
+      </Section>
     </>
   );
 }

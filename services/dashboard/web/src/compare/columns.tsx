@@ -6,7 +6,8 @@ import { Empty } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
 import { type Compared, differences, fastest, heaviest, labels, sideBySide, type TaskRow } from "./overlay";
 import type { Job } from "../api/types";
-import { bestUs, engines, failureCount, speedUp, spentOf } from "../jobs/standing";
+import { failureCount, spentOf, versusOnnxruntime } from "../jobs/standing";
+import { Best } from "../jobs/Rivalry";
 import { formatValue, title } from "../jobs/options";
 import { StateMark } from "../ui/parts";
 
@@ -47,15 +48,8 @@ export function JobColumns({ jobs }: { jobs: readonly Compared[] }): ReactNode {
 
 const LINES: readonly Line[] = [
   { title: "State", of: (job) => <StateMark state={job.state} /> },
-  {
-    title: "Latency",
-    of: (job) => (
-      <>
-        {latency(bestUs(job))} {bestUs(job) !== null && engines(job).tuned === undefined && <small>estimated</small>}
-      </>
-    ),
-  },
-  { title: "Speed-up", of: (job) => times(speedUp(job)) },
+  { title: "Latency", of: (job) => <Best job={job} /> },
+  { title: "vs onnxruntime", of: (job) => times(versusOnnxruntime(job)) },
   { title: "Trials", of: (job) => spentOf(job) },
   { title: "Failed", of: (job) => count(failureCount(job)) },
   { title: "Took", of: (job) => duration((job.finished_at ?? Date.now() / 1000) - job.created_at) },

@@ -19,30 +19,26 @@ export function CostModelsPage(): ReactNode {
   useTitle("Cost models");
   const models = useResource<CostModel[]>("costmodels", (signal) => all("costmodels", {}, signal), REFRESH_SEC);
   const [asked, setAsked] = useState<{ model: CostModel; line: Line } | null>(null);
+  const close = (): void => {
+    setAsked(null);
+    models.refresh();
+  };
   return (
     <>
       <h1>Cost models</h1>
-      <Shown of={models} what="the cost models">
-        {(known) =>
-          known.length === 0 ? (
-            <Empty title="No cost model yet">
-              A job trains one for every family of its tasks, once some rounds have ended; <code>mallorn pretrain</code> fits one on the dataset.
-            </Empty>
-          ) : (
-            <Lines models={known} onActivate={(model, line) => setAsked({ model, line })} />
-          )
-        }
+      <Shown of={models} what="the cost models" none={<NoModels />}>
+        {(known) => <Lines models={known} onActivate={(model, line) => setAsked({ model, line })} />}
       </Shown>
-      {asked && (
-        <ActivateDialog
-          {...asked}
-          onClose={() => {
-            setAsked(null);
-            models.refresh();
-          }}
-        />
-      )}
+      {asked && <ActivateDialog {...asked} onClose={close} />}
     </>
+  );
+}
+
+function NoModels(): ReactNode {
+  return (
+    <Empty title="No cost model yet">
+      A job trains one for every family of its tasks, once some rounds have ended; <code>mallorn costmodels pretrain</code> fits one on the dataset.
+    </Empty>
   );
 }
 

@@ -2,7 +2,7 @@
 import type { ReactNode } from "react";
 import type { CostModel } from "../api/types";
 import { clock, count, plural, target } from "../format";
-import { Press } from "../ui/parts";
+import { Press, Section } from "../ui/parts";
 import { Table, type Column } from "../ui/Table";
 import { isBack, measures, measureTitle, measureWords, otherSplits, type Line } from "./lines";
 
@@ -10,15 +10,12 @@ type Props = { line: Line; onActivate: (model: CostModel) => void };
 
 export function Versions({ line, onActivate }: Props): ReactNode {
   return (
-    <section aria-labelledby="versions">
-      <h2 id="versions">
-        Versions of {line.family} / {line.name}
-      </h2>
+    <Section id="versions" title={`Versions of ${line.family} / ${line.name}`}>
       <p className="note">
         {plural(line.versions.length, "version")} for {target(line.target)}. New rounds are proposed by the one in use, and training goes on from it.
       </p>
       <Table label="Versions" columns={columns(line, onActivate)} rows={line.versions} rowKey={(model) => String(model.id)} rowClass={(model) => (model.active ? "picked" : "")} />
-    </section>
+    </Section>
   );
 }
 

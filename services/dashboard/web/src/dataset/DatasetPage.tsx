@@ -6,7 +6,7 @@ import type { Model, Schedule } from "../api/types";
 import { bytes, clock, count, latency, target, tiny } from "../format";
 import { formatRoute, useChoices, useOrder, useTitle } from "../route";
 import { Choice, type Option, TextField } from "../ui/fields";
-import { Fact, Facts } from "../ui/parts";
+import { Fact, Facts, Section } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
 import { byTarget, fitting } from "./counts";
@@ -22,24 +22,16 @@ export function DatasetPage(): ReactNode {
     <>
       <h1>Dataset</h1>
       <Numbers />
-      <section aria-labelledby="schedules">
-        <h2 id="schedules">Schedules</h2>
-        <Shown of={schedules} what="schedules">
-          {(items) => (items.length === 0 ? <NoSchedules /> : <Schedules items={items} />)}
+      <Section id="schedules" title="Schedules">
+        <Shown of={schedules} what="schedules" none={<NoSchedules />}>
+          {(items) => <Schedules items={items} />}
         </Shown>
-      </section>
-      <section aria-labelledby="models">
-        <h2 id="models">Models</h2>
-        <Shown of={models} what="models">
-          {(items) =>
-            items.length === 0 ? (
-              <Empty title="No models yet" />
-            ) : (
-              <Table label="Models" columns={MODELS} rows={items} rowKey={(model) => model.id} />
-            )
-          }
+      </Section>
+      <Section id="models" title="Models">
+        <Shown of={models} what="models" none={<Empty title="No models yet" />}>
+          {(items) => <Table label="Models" columns={MODELS} rows={items} rowKey={(model) => model.id} />}
         </Shown>
-      </section>
+      </Section>
     </>
   );
 }

@@ -8,7 +8,7 @@ import { count, percent, plural, target } from "../format";
 import { outcomeWords } from "../job/words";
 import { dayAxis, lastOr, plainAxis, stepped } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
-import { Fact, Facts, Meter } from "../ui/parts";
+import { Fact, Facts, Meter, Section } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { growth } from "./counts";
 
@@ -18,14 +18,13 @@ const LONGEST = 12;
 export function Numbers(): ReactNode {
   const statistics = useResource<Statistics>("dataset/stats", (signal) => get("dataset/stats", {}, signal), REFRESH_SEC);
   return (
-    <section aria-labelledby="numbers">
-      <h2 id="numbers">Measurements</h2>
+    <Section id="numbers" title="Measurements">
       <Shown of={statistics} what="the numbers">
         {(known) =>
           known.measurements === 0 ? <Empty title="Nothing measured yet">Every candidate of every job is kept here, failures too.</Empty> : <Known numbers={known} />
         }
       </Shown>
-    </section>
+    </Section>
   );
 }
 

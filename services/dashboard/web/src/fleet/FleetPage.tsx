@@ -8,7 +8,7 @@ import { useChoices, useTitle } from "../route";
 import { Choice, type Option } from "../ui/fields";
 import { Empty, Shown } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
-import { When } from "../ui/parts";
+import { Section, When } from "../ui/parts";
 import { byHealth, isAway, machineWords, peakWords } from "./health";
 import { Timeline } from "./Timeline";
 
@@ -57,21 +57,16 @@ type MembersProps<Row> = {
 
 function Members<Row extends Device | Worker>({ id, title, of, words, columns, rowKey, children }: MembersProps<Row>): ReactNode {
   return (
-    <section aria-labelledby={id}>
-      <h2 id={id}>{title}</h2>
-      <Shown of={of} what={id}>
-        {({ items }) =>
-          items.length === 0 ? (
-            children
-          ) : (
-            <>
-              <p className="note">{words(items)}</p>
-              <Table label={title} columns={columns} rows={byHealth(items)} rowKey={rowKey} rowHeight={54} cards />
-            </>
-          )
-        }
+    <Section id={id} title={title}>
+      <Shown of={of} what={id} none={children}>
+        {({ items }) => (
+          <>
+            <p className="note">{words(items)}</p>
+            <Table label={title} columns={columns} rows={byHealth(items)} rowKey={rowKey} rowHeight={54} cards />
+          </>
+        )}
       </Shown>
-    </section>
+    </Section>
   );
 }
 

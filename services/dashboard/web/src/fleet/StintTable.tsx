@@ -1,7 +1,7 @@
 /** The bars of the timeline in words. */
 import { useMemo, useState, type ReactNode } from "react";
 import { count, duration } from "../format";
-import { formatRoute } from "../route";
+import { Goto } from "../ui/parts";
 import type { Order } from "../ui/sort";
 import { Table, type Column } from "../ui/Table";
 import type { Stretch } from "./lanes";
@@ -14,11 +14,7 @@ export function StintTable({ stints }: { stints: readonly Stretch[] }): ReactNod
 
 function What({ stint: { stage, job_name, task_name, task_index }, jobId }: { stint: Stretch; jobId: string }): ReactNode {
   const place = stage === undefined ? ["jobs", jobId, "tasks", String(task_index)] : ["jobs", jobId];
-  return (
-    <a href={formatRoute(place)} title={`${job_name}: ${stage ?? task_name}`}>
-      {stage ?? task_name}
-    </a>
-  );
+  return <Goto to={place} name={stage ?? task_name ?? ""} title={`${job_name}: ${stage ?? task_name}`} />;
 }
 
 const took = (stint: Stretch): number | null => (stint.finished_at === null ? null : stint.finished_at - stint.started_at);

@@ -2,58 +2,48 @@
 import type { ReactNode } from "react";
 import type { Job, JobOption } from "../api/types";
 import { date } from "../format";
+import { formatLabels } from "../jobs/choose";
 import { useOptions } from "../jobs/OptionFields";
 import { formatValue } from "../jobs/options";
-import { Copy } from "../ui/parts";
+import { Copy, Entry, Section } from "../ui/parts";
 import { commandsFor } from "./commands";
 import { address } from "../api/client";
 
 export function About({ job }: { job: Job }): ReactNode {
   const known = useOptions();
   return (
-    <section aria-labelledby="about">
-      <h2 id="about">About this job</h2>
+    <Section id="about" title="About this job">
       <div className="columns">
         <dl className="about">
-          <dt>Job</dt>
-          <dd>
+          <Entry name="Job">
             <Copy text={job.id} label="the job's id" />
-          </dd>
-          <dt>Owner</dt>
-          <dd>{job.owner}</dd>
-          <dt>Submitted</dt>
-          <dd>{date(job.created_at)}</dd>
-          <dt>Ended</dt>
-          <dd>{job.finished_at === null ? "not yet" : date(job.finished_at)}</dd>
-          <dt>Seed</dt>
-          <dd>{job.seed}</dd>
-          <dt>Priority</dt>
-          <dd>{job.priority}</dd>
-          <dt>Target</dt>
-          <dd className="id">{job.target}</dd>
-          <dt>Model</dt>
-          <dd className="id">{job.model_id}</dd>
-          <dt>Options</dt>
-          <dd>{known.data ? changed(job, known.data.items) || "all as they are by default" : "…"}</dd>
+          </Entry>
+          <Entry name="Owner">{job.owner}</Entry>
+          <Entry name="Submitted">{date(job.created_at)}</Entry>
+          <Entry name="Ended">{job.finished_at === null ? "not yet" : date(job.finished_at)}</Entry>
+          <Entry name="Labels">{formatLabels(job) || "none"}</Entry>
+          <Entry name="Seed">{job.seed}</Entry>
+          <Entry name="Priority">{job.priority}</Entry>
+          <Entry name="Target" isId>{job.target}</Entry>
+          <Entry name="Model" isId>{job.model_id}</Entry>
+          <Entry name="Options">{known.data ? changed(job, known.data.items) || "all as they are by default" : "…"}</Entry>
         </dl>
         <dl className="about commands">
           <div>
-            <dt>All there is to know of it on one page</dt>
-            <dd>
+            <Entry name="All there is to know of it on one page">
               <ReportLink job={job} />
-            </dd>
+            </Entry>
           </div>
           {commandsFor(job).map(([why, command]) => (
             <div key={why}>
-              <dt>{why}</dt>
-              <dd>
+              <Entry name={why}>
                 <Copy text={command} />
-              </dd>
+              </Entry>
             </div>
           ))}
         </dl>
       </div>
-    </section>
+    </Section>
   );
 }
 

@@ -10,7 +10,7 @@ import { canPause, canResume, isAuto, isFinal } from "../jobs/standing";
 import { TextField } from "../ui/fields";
 import { Buttons, Dialog, Press } from "../ui/parts";
 import { Failed } from "../ui/states";
-import { saveReport, saveSchedules } from "./download";
+import { noDownload, saveExported, saveReport } from "./download";
 
 type Props = { job: Job; rounds: readonly Round[]; tasks: readonly Task[]; onDone: () => void; onAgain: () => void };
 
@@ -31,7 +31,9 @@ export function Actions({ job, rounds, tasks, onDone, onAgain }: Props): ReactNo
         {canPause(job) && <Press words="Pause" disabled={busy} onPress={() => void act(() => post(`jobs/${job.id}/pause`))} />}
         {job.state === "paused" && <Press words="Resume" kind="primary" disabled={busy} onPress={() => void act(() => post(`jobs/${job.id}/resume`))} />}
         {canResume(job) && <Press words="Add trials …" disabled={busy} onPress={() => setAsking("more")} />}
-        <Press words="Download schedules" disabled={busy || !job.exported} title={noDownload(job)} onPress={() => void act(() => saveSchedules(job))} />
+        {(["schedules", "library"] as const).map((what) => (
+          <Press key={what} words={`Download ${what}`} disabled={busy || noDownload(job, what) !== undefined} title={noDownload(job, what)} onPress={() => void act(() => saveExported(job, what))} />
+        ))}
         <Press words="Download report (JSON)" disabled={busy} onPress={() => saveReport(job, tasks, rounds)} />
         {isFinal(job) ? (
           <>
@@ -88,10 +90,4 @@ function MoreTrials({ job, act, onClose }: MoreProps): ReactNode {
       </form>
     </Dialog>
   );
-}
-
-/** Why there is nothing to download; nothing where there is. */
-function noDownload(job: Job): string | undefined {
-  if (job.exported) return undefined;
-  return job.export_deleted_at == null ? "There are schedules once the job is done" : "The exported files were deleted; measurements and schedules are still there";
 }

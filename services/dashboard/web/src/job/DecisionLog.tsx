@@ -3,7 +3,7 @@ import { useMemo, type ReactNode } from "react";
 import type { Job, Round } from "../api/types";
 import { duration, percent, plural } from "../format";
 import { isFinal } from "../jobs/standing";
-import { formatRoute } from "../route";
+import { Goto } from "../ui/parts";
 import { Empty } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
 import { calibration, expected, found, gain, verdict, why } from "./words";
@@ -33,9 +33,7 @@ function columns(jobId: string): Column<Round>[] {
       width: 20,
       cell: (round) => (
         <>
-          <a href={formatRoute(["jobs", jobId, "tasks", String(round.task_index)])} title={round.task_name}>
-            {round.task_name}
-          </a>
+          <Goto to={["jobs", jobId, "tasks", String(round.task_index)]} name={round.task_name} />
           <small>
             {round.trials === round.size ? plural(round.size, "trial") : `${round.trials} of ${plural(round.size, "trial")}`}
             {round.failures > 0 && <span className="bad"> · {round.failures} failed</span>} · {round.searcher}

@@ -4,6 +4,7 @@ import { get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Job, MeasuredRecord, Page } from "../api/types";
 import { clock, count, plural } from "../format";
+import { Section } from "../ui/parts";
 import { Shown } from "../ui/states";
 import { outcomeOf, outcomeWords } from "./words";
 
@@ -13,15 +14,14 @@ export function Failures({ job }: { job: Job }): ReactNode {
   const left = job.progress.unbuilt_candidates;
   const kinds = Object.entries(job.progress.failures).filter(([, count]) => count > 0);
   return (
-    <section aria-labelledby="failures">
-      <h2 id="failures">Failures</h2>
+    <Section id="failures" title="Failures">
       {kinds.length === 0 ? (
         <p className="note">No candidate has failed.</p>
       ) : (
         kinds.map(([outcome, count]) => <Kind key={outcome} jobId={job.id} outcome={outcome} count={count} />)
       )}
-      {left > 0 && <p className="note">{count(left)} left unbuilt: they unroll too far.</p>}
-    </section>
+      {left > 0 && <p className="note">{count(left)} not built: their unrolled code is too large.</p>}
+    </Section>
   );
 }
 

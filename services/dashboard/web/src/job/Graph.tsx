@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
 import { plural } from "../format";
+import { Section } from "../ui/parts";
 
 type Counts = { [operator: string]: number };
 type Step = NonNullable<Job["graph"]>["steps"][number];
@@ -12,8 +13,7 @@ export function Graph({ graph }: { graph: Job["graph"] }): ReactNode {
     (step) => step.ops_before !== step.ops_after || step.functions_before !== step.functions_after,
   );
   return (
-    <section aria-labelledby="graph">
-      <h2 id="graph">Graph</h2>
+    <Section id="graph" title="Graph">
       <div className="columns">
         <Operators title="Before the passes" counts={graph.operators_before} />
         <div>
@@ -28,7 +28,7 @@ export function Graph({ graph }: { graph: Job["graph"] }): ReactNode {
         </div>
         <Operators title="After the passes" counts={graph.operators_after} />
       </div>
-    </section>
+    </Section>
   );
 }
 

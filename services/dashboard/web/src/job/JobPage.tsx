@@ -8,7 +8,7 @@ import { useTitle } from "../route";
 import { isFinal, mark } from "../jobs/standing";
 import { SubmitDialog } from "../jobs/SubmitDialog";
 import { useNarrow } from "../ui/Cards";
-import { Crumbs, StateMark } from "../ui/parts";
+import { Crumbs, Section, StateMark } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { About } from "./About";
 import { Actions } from "./Actions";
@@ -82,8 +82,7 @@ function Parts({ job: known, tasks, log, rounds }: PartsProps): ReactNode {
     <>
       <Summary job={known} />
       <Points job={known} />
-      <section aria-labelledby="curve">
-        <h2 id="curve">{isFinal(known) ? "Latency" : "Latency so far"}</h2>
+      <Section id="curve" title={isFinal(known) ? "Latency" : "Latency so far"}>
         {missing ? (
           <Shown of={missing} what="the curve">
             {() => null}
@@ -91,20 +90,18 @@ function Parts({ job: known, tasks, log, rounds }: PartsProps): ReactNode {
         ) : (
           <Curve job={known} rounds={rounds} tasks={tasks.data?.items ?? []} />
         )}
-      </section>
+      </Section>
       <StepSeconds job={known} />
-      <section aria-labelledby="tasks">
-        <h2 id="tasks">Tasks</h2>
-        <Shown of={tasks} what="the tasks">
-          {({ items }) => (items.length === 0 ? <NoTasks job={known} /> : <TaskTable job={known} tasks={items} rounds={rounds} />)}
+      <Section id="tasks" title="Tasks">
+        <Shown of={tasks} what="the tasks" none={<NoTasks job={known} />}>
+          {({ items }) => <TaskTable job={known} tasks={items} rounds={rounds} />}
         </Shown>
-      </section>
-      <section aria-labelledby="decisions">
-        <h2 id="decisions">Decisions</h2>
+      </Section>
+      <Section id="decisions" title="Decisions">
         <Shown of={log} what="the decisions">
           {() => <DecisionLog job={known} rounds={rounds} />}
         </Shown>
-      </section>
+      </Section>
       <Failures job={known} />
       <Graph graph={known.graph} />
     </>

@@ -1,6 +1,7 @@
 /** The whole model at each size of a range that was tuned, beside onnxruntime; nothing for a job of one size. */
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
+import { Section } from "../ui/parts";
 import { type Column, Table } from "../ui/Table";
 import { digits, latency, versus } from "../format";
 
@@ -16,10 +17,9 @@ export function Points({ job }: { job: Job }): ReactNode {
   const rows = points(job);
   if (rows.length === 0) return null;
   return (
-    <section aria-labelledby="points">
-      <h2 id="points">Sizes</h2>
+    <Section id="points" title="Sizes">
       <Table label="Sizes that were tuned" columns={COLUMNS} rows={rows} rowKey={(point) => point.at} cards />
-    </section>
+    </Section>
   );
 }
 

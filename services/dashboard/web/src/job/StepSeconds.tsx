@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
 import { duration, percent, shortLatency } from "../format";
+import { Section } from "../ui/parts";
 
 /** In the order in which they begin, each with what is done in it. */
 const DONE_IN: { readonly [step: string]: string } = {
@@ -26,8 +27,7 @@ export function StepSeconds({ job }: { job: Job }): ReactNode {
   if (steps.length === 0) return null;
   const total = duration(steps.reduce((sum, { sec }) => sum + sec, 0));
   return (
-    <section aria-labelledby="seconds">
-      <h2 id="seconds">Where the time went</h2>
+    <Section id="seconds" title="Where the time went">
       <figure>
         <ol className="steps" aria-label="Seconds of each step">
           {steps.map(({ name, share, words, colour, middle }) => (
@@ -46,7 +46,7 @@ export function StepSeconds({ job }: { job: Job }): ReactNode {
         </ul>
         <figcaption>{`${total} ${job.trials === 0 ? "from submit to the end of the finish" : "besides the trials"}. Point at a part for its exact figures.`}</figcaption>
       </figure>
-    </section>
+    </Section>
   );
 }
 

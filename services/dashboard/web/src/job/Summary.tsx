@@ -20,7 +20,7 @@ export function Summary({ job }: { job: Job }): ReactNode {
         {latency(bestUs(job))}
       </Fact>
       {untuned !== undefined && (
-        <Fact name="Untuned" note={faster !== null && `${versus(faster)} now`}>
+        <Fact name="Untuned" note={onnxruntime === undefined && faster !== null && `${versus(faster)} now`}>
           {latency(untuned)}
         </Fact>
       )}

@@ -2,9 +2,9 @@
 import { type ReactNode, useMemo } from "react";
 import type { Job, Round, Task } from "../api/types";
 import { count, digits, flops, latency, percent } from "../format";
-import { formatRoute, useOrder } from "../route";
+import { useOrder } from "../route";
 import { isFinal } from "../jobs/standing";
-import { Sparkline, StateMark } from "../ui/parts";
+import { Goto, Sparkline, StateMark } from "../ui/parts";
 import { type Column, Table } from "../ui/Table";
 import { type Answer, answerOf, answers, inFull, inShort } from "./answers";
 import { nextGainUs, type Way, ways } from "./history";
@@ -47,11 +47,7 @@ function taskColumns(job: Job, totalUs: number, waysDown: ReadonlyMap<number, Wa
       title: "Task",
       width: 24,
       value: (task) => task.name,
-      cell: (task) => (
-        <a href={formatRoute(["jobs", job.id, "tasks", String(task.index)])} title={task.name}>
-          {task.name}
-        </a>
-      ),
+      cell: (task) => <Goto to={["jobs", job.id, "tasks", String(task.index)]} name={task.name} />,
     },
     { key: "family", title: "Family", help: "With whom it shares a cost model", width: 11, value: (task) => task.family, cell: (task) => <span title={`${task.family}: ${task.family_why}`}>{shortFamily(task.family)}</span> },
     { key: "flops", title: "Work", width: 12, numeric, value: (task) => task.flops, cell: (task) => flops(task.flops) },

@@ -10,7 +10,7 @@ export function serverAddress(base: string = document.baseURI): string {
 }
 
 /** Commands that ask a server; the others work on files or start a part of it. */
-const ASKING = /^mallorn (tune|submit|jobs|show|tasks|explain|compare|report|watch|pause|resume|cancel|models|schedules|records|costmodels|devices|workers)\b/;
+const ASKING = /^mallorn (tune|submit|jobs|show|tasks|explain|compare|report|watch|pause|resume|cancel|models|fetch|schedules|records|costmodels|devices|workers)\b/;
 
 /** A command as it is to be typed to reach this server. */
 export function reaching(command: string, server: string = serverAddress()): string {
@@ -25,9 +25,9 @@ export function commandsFor(job: Job, server: string = serverAddress()): [string
     ["Go on while that is worth it", `mallorn resume ${job.id} --auto`, job.state === "done" && searches(job) && !isAuto(job)],
     ["Search on from what is known", "mallorn tune MODEL.onnx", job.state === "done" && !searches(job)],
     ["Go on", `mallorn resume ${job.id}`, job.state === "paused"],
-    ["Why every round was made", `mallorn explain ${job.id}`, job.progress.tasks > 0],
-    ["The same page as a file", `mallorn report ${job.id}`, job.progress.tasks > 0],
-    ["Fetch its schedules", `mallorn schedules ${job.id} --out tuned`, job.exported],
+    ["Why every round was made", `mallorn jobs explain ${job.id}`, job.progress.tasks > 0],
+    ["The same page as a file", `mallorn jobs report ${job.id}`, job.progress.tasks > 0],
+    ["Fetch its schedules and its library", `mallorn fetch ${job.id} --out tuned`, job.exported],
   ];
   const here = known.filter(([, , fits]) => fits).map(([why, command]): [string, string] => [why, reaching(command, server)]);
   return job.exported ? [...here, ["Then build the model", "mallorn compile MODEL.onnx --schedules tuned -o model.so"]] : here;

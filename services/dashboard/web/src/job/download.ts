@@ -4,10 +4,16 @@ import type { Job, Round, Task } from "../api/types";
 
 const KEEP_MS = 60_000;
 
-/** The exported schedules, as the zip archive that stock TVM's `JSONDatabase` loads once unpacked. */
-export async function saveSchedules(job: Job): Promise<void> {
-  const answer = await ask(`jobs/${job.id}/schedules`);
-  save(await answer.blob(), `mallorn-${job.id}.zip`);
+/** Schedules, as the zip archive that stock TVM's `JSONDatabase` loads once unpacked, or the compiled model. */
+export async function saveExported(job: Job, what: "schedules" | "library"): Promise<void> {
+  const answer = await ask(`jobs/${job.id}/${what}`);
+  save(await answer.blob(), `mallorn-${job.id}.${what === "library" ? "so" : "zip"}`);
+}
+
+/** Why there is nothing to download; nothing where there is. A job that is not done may have a library. */
+export function noDownload(job: Job, what: "schedules" | "library"): string | undefined {
+  if (!job.exported) return job.export_deleted_at == null ? `There ${what === "library" ? "is a library" : "are schedules"} once the job is done` : "The exported files were deleted; measurements and schedules are still there";
+  return what === "library" && job.report != null && job.report.library == null ? job.report.no_library_reason || "The job ended before libraries were stored" : undefined;
 }
 
 /** All that the page shows of a job, as JSON. */

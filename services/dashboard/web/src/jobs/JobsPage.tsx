@@ -1,19 +1,19 @@
 /** All jobs: how they stand, what they won, and ways to start and to end some. */
 import { type ReactNode, useMemo, useState } from "react";
-import { get } from "../api/client";
+import { get, type Query } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Job, Page } from "../api/types";
 import { plural } from "../format";
 import { go, useChoices, useOrder, useTitle } from "../route";
-import { Choice, type Option, TextField } from "../ui/fields";
 import { Press } from "../ui/parts";
 import { Empty, Failed, Shown } from "../ui/states";
 import { Table } from "../ui/Table";
 import { CancelDialog } from "./CancelDialog";
-import { chosen, formatSelection, merged, selection } from "./choose";
+import { formatSelection, merged, selection } from "./choose";
 import { jobColumns } from "./columns";
+import { Filters, isFiltered, NO_FILTER, useFilterQuery } from "./filters";
 import { NoJobs } from "./NoJobs";
-import { FINAL, isFinal } from "./standing";
+import { isFinal } from "./standing";
 import { SubmitDialog } from "./SubmitDialog";
 import { useOlderJobs } from "./older";
 import { useDroppedFile } from "./drop";
@@ -21,25 +21,18 @@ import { useDroppedFile } from "./drop";
 const REFRESH_SEC = 4;
 /** A job comes with its graph, some 5 kB: a page of them is asked for every few seconds. */
 const PAGE_JOBS = 100;
-/** Not a state of a job, but chosen among them. */
-const ARCHIVED = "archived";
-const NAMES = ["queued", "importing", "tuning", "finishing", "paused", ...FINAL, ARCHIVED];
-const STATES: readonly Option[] = [["", "all"], ["active", "not ended"], ...NAMES.map((name): Option => [name, name])];
 
 export function JobsPage(): ReactNode {
   useTitle("Jobs");
   const [choices, choose] = useChoices();
   const order = useOrder("sort", "-created");
-  const archived = choices["state"] === ARCHIVED;
-  const newest = useResource<Page<Job>>(archived ? ARCHIVED : "jobs", (signal, last) => loadNewest(archived, signal, last), REFRESH_SEC);
-  const older = useOlderJobs(newest.data?.next_cursor ?? null, archived);
+  const query = useFilterQuery(choices);
+  const newest = useResource<Page<Job>>(JSON.stringify(query), (signal, last) => loadNewest(query, signal, last), REFRESH_SEC);
+  const older = useOlderJobs(newest.data?.next_cursor ?? null, query);
   const [cancelling, setCancelling] = useState(false);
   const [submitting, setSubmitting] = useState(false);
   const dropped = useDroppedFile();
   const jobs = useMemo(() => merged(newest.data?.items ?? [], older.jobs), [newest.data, older.jobs]);
-  const state = choices["state"] ?? "";
-  const text = choices["q"] ?? "";
-  const shown = useMemo(() => chosen(jobs, archived ? "" : state, text), [jobs, state, archived, text]);
   const picked = selection(choices["sel"]);
   const cancellable = jobs.filter((job) => picked.has(job.id) && !isFinal(job));
 
@@ -48,7 +41,16 @@ export function JobsPage(): ReactNode {
     for (const id of ids) on ? next.add(id) : next.delete(id);
     choose({ sel: formatSelection(next) });
   };
-  const columns = jobColumns(shown, picked, toggle);
+  const closeCancelling = (): void => {
+    setCancelling(false);
+    newest.refresh();
+  };
+  const closeSubmitting = (): void => {
+    setSubmitting(false);
+    dropped.clear();
+    newest.refresh();
+  };
+  const columns = jobColumns(jobs, picked, toggle);
 
   return (
     <>
@@ -56,18 +58,21 @@ export function JobsPage(): ReactNode {
         <h1>Jobs</h1>
         <Press words="Tune a model …" kind="primary" onPress={() => setSubmitting(true)} />
       </div>
+      {(jobs.length > 0 || isFiltered(choices)) && (
+        <div className="toolbar">
+          <Filters choices={choices} choose={choose} />
+        </div>
+      )}
       <Shown of={newest} what="jobs">
         {() =>
-          jobs.length === 0 && !archived ? (
-            <NoJobs onSubmit={() => setSubmitting(true)} onArchived={() => choose({ state: ARCHIVED })} />
+          jobs.length === 0 && !isFiltered(choices) ? (
+            <NoJobs onSubmit={() => setSubmitting(true)} onArchived={() => choose({ state: "archived" })} />
           ) : (
             <>
               <div className="toolbar">
-                <Choice label="State" value={state} options={STATES} onChoose={(state) => choose({ state })} />
-                <TextField label="Find" type="search" value={text} placeholder="name, target, id" onText={(q) => choose({ q })} />
                 <span className="count" role="status">
-                  {plural(shown.length, "job")}
-                  {shown.length < jobs.length && ` of ${jobs.length}`}
+                  {plural(jobs.length, "job")}
+                  {older.more && ", and older ones"}
                   {picked.size > 0 && `, ${picked.size} selected`}
                 </span>
                 {picked.size > 0 && (
@@ -78,15 +83,15 @@ export function JobsPage(): ReactNode {
                   </>
                 )}
               </div>
-              {shown.length === 0 ? (
-                <Empty title={archived && jobs.length === 0 ? "Nothing is archived" : "No job fits"}>
-                  <Press words={archived ? "Show the others" : `Show all ${jobs.length}`} onPress={() => choose({ state: "", q: "" })} />
+              {jobs.length === 0 ? (
+                <Empty title="No job fits">
+                  <Press words="Show all" onPress={() => choose(NO_FILTER)} />
                 </Empty>
               ) : (
                 <Table
                   label="Jobs"
                   columns={columns}
-                  rows={shown}
+                  rows={jobs}
                   rowKey={(job) => job.id}
                   rowHeight={54}
                   cards
@@ -102,32 +107,18 @@ export function JobsPage(): ReactNode {
           )
         }
       </Shown>
-      {cancelling && (
-        <CancelDialog
-          jobs={cancellable}
-          onClose={() => {
-            setCancelling(false);
-            newest.refresh();
-          }}
-        />
-      )}
+      {cancelling && <CancelDialog jobs={cancellable} onClose={closeCancelling} />}
       {dropped.over && <div className="drop-veil">Drop the ONNX file to tune it</div>}
-      {(submitting || dropped.file) && (
-        <SubmitDialog
-          file={dropped.file}
-          onClose={() => {
-            setSubmitting(false);
-            dropped.clear();
-            newest.refresh();
-          }}
-        />
-      )}
+      {(submitting || dropped.file) && <SubmitDialog file={dropped.file} onClose={closeSubmitting} />}
     </>
   );
 }
 
 /** New jobs push others off the first page: those stay, and "older" goes on from where it began. */
-async function loadNewest(archived: boolean, signal: AbortSignal, last: Page<Job> | undefined): Promise<Page<Job>> {
-  const page = await get<Page<Job>>("jobs", { limit: PAGE_JOBS, archived: archived || null }, signal);
-  return last === undefined ? page : { items: merged(page.items, last.items), next_cursor: last.next_cursor };
+async function loadNewest(query: Query, signal: AbortSignal, last: Page<Job> | undefined): Promise<Page<Job>> {
+  const page = await get<Page<Job>>("jobs", { ...query, limit: PAGE_JOBS }, signal);
+  const oldest = page.items.at(-1);
+  if (last === undefined || page.next_cursor === null || oldest === undefined) return page;
+  const pushed = last.items.filter((job) => job.created_at < oldest.created_at);
+  return { items: merged(page.items, pushed), next_cursor: last.next_cursor };
 }

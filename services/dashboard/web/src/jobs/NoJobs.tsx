@@ -5,7 +5,7 @@ import { post } from "../api/client";
 import { useSession } from "../api/session";
 import type { Job } from "../api/types";
 import { go } from "../route";
-import { Copy, Press } from "../ui/parts";
+import { Copy, Entry, Press, Section } from "../ui/parts";
 import { Empty, Failed } from "../ui/states";
 import { EXAMPLE_NAME, exampleModel } from "./example";
 import { snippets } from "../job/commands";
@@ -27,19 +27,17 @@ export function NoJobs({ onSubmit, onArchived }: { onSubmit: () => void; onArchi
           Ended jobs may be <button type="button" className="link" onClick={onArchived}>archived</button>.
         </p>
       </Empty>
-      <section aria-labelledby="elsewhere">
-        <h2 id="elsewhere">From elsewhere</h2>
+      <Section id="elsewhere" title="From elsewhere">
         <dl className="about snippets">
           {snippets(undefined, session.data?.requires_key).map(({ name, text }) => (
             <div key={name}>
-              <dt>{name}</dt>
-              <dd>
+              <Entry name={name}>
                 <Copy text={text} label={`the ${name} example`} />
-              </dd>
+              </Entry>
             </div>
           ))}
         </dl>
-      </section>
+      </Section>
     </>
   );
 }

@@ -1,7 +1,8 @@
-/** How a job's tuned model stands beside onnxruntime, in the verdict's words and colour. */
+/** A job's latency, and how it stands beside onnxruntime, in the verdict's words and colour. */
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
-import type { Level } from "./standing";
+import { latency } from "../format";
+import { bestUs, engines, type Level } from "./standing";
 
 const TONES: { readonly [level in Level]: string } = { good: "good", fair: "", poor: "bad", none: "" };
 
@@ -12,5 +13,13 @@ export function Rivalry({ job }: { job: Job }): ReactNode {
     <span className={TONES[beside?.level ?? "none"]} title={words}>
       {words}
     </span>
+  );
+}
+
+export function Best({ job }: { job: Job }): ReactNode {
+  return (
+    <>
+      {latency(bestUs(job))} {bestUs(job) !== null && engines(job).tuned === undefined && <small>estimated</small>}
+    </>
   );
 }

@@ -1,17 +1,6 @@
 /** Which jobs are shown, in which order, and what tells those of one name apart. */
 import type { Job, OptionName } from "../api/types";
-import { isFinal } from "./standing";
 import { formatValue } from "./options";
-
-/** A choice of the state filter: a state, `active` or nothing. */
-export function chosen(jobs: readonly Job[], state: string, text: string): Job[] {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  return jobs.filter((job) => {
-    const fits = state === "" || (state === "active" ? !isFinal(job) : job.state === state);
-    const about = `${job.name} ${job.id} ${job.owner} ${job.target} ${job.reason}`.toLowerCase();
-    return fits && words.every((word) => about.includes(word));
-  });
-}
 
 export function selection(text: string | undefined): ReadonlySet<string> {
   return new Set((text ?? "").split(",").filter(Boolean));
@@ -26,6 +15,9 @@ export function merged(newest: readonly Job[], older: readonly Job[]): Job[] {
   const known = new Set(newest.map((job) => job.id));
   return [...newest, ...older.filter((job) => !known.has(job.id))];
 }
+
+/** As they are typed. */
+export const formatLabels = (job: Job): string => Object.entries(job.labels).map(([key, value]) => (value ? `${key}=${value}` : key)).join(", ");
 
 /** By id: seed, trials and options in which a job is not as all others of its name. */
 export function apart(jobs: readonly Job[]): ReadonlyMap<string, string> {

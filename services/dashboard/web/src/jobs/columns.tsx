@@ -1,13 +1,12 @@
 /** The columns of the list of jobs. */
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
-import { count, duration, latency, target, versus } from "../format";
-import { formatRoute } from "../route";
-import { Meter, StateMark, When } from "../ui/parts";
+import { count, duration, target } from "../format";
+import { Goto, Meter, StateMark, When } from "../ui/parts";
 import type { Column } from "../ui/Table";
-import { apart } from "./choose";
-import { Rivalry } from "./Rivalry";
-import { bestUs, engines, failureCount, isFinal, mark, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "./standing";
+import { apart, formatLabels } from "./choose";
+import { Best, Rivalry } from "./Rivalry";
+import { bestUs, failureCount, isFinal, mark, secondsLeft, spentOf, versusOnnxruntime } from "./standing";
 
 type Toggle = (ids: readonly string[], on: boolean) => void;
 
@@ -29,10 +28,9 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
       value: (job) => job.name,
       cell: (job) => (
         <>
-          <a href={formatRoute(["jobs", job.id])} title={job.name}>
-            {job.name}
-          </a>
-          <small title={`${job.id} ${differences.get(job.id) ?? ""}`}>
+          <Goto to={["jobs", job.id]} name={job.name} />
+          <small title={`${job.id} ${formatLabels(job)} ${differences.get(job.id) ?? ""}`}>
+            {formatLabels(job) && <b>{formatLabels(job)} · </b>}
             {differences.get(job.id) && <>{differences.get(job.id)} · </>}
             <span className="id">{job.id}</span>
           </small>
@@ -59,21 +57,7 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
       width: 11,
       numeric: true,
       value: bestUs,
-      cell: (job) => (
-        <>
-          {latency(bestUs(job))}
-          {bestUs(job) !== null && engines(job).tuned === undefined && <small>estimated</small>}
-        </>
-      ),
-    },
-    {
-      key: "gain",
-      title: "vs untuned",
-      help: "How many times as fast as TVM's default build, both measured whole",
-      width: 14,
-      numeric: true,
-      value: speedUp,
-      cell: (job) => <Versus factor={speedUp(job)} />,
+      cell: (job) => <Best job={job} />,
     },
     {
       key: "rival",
@@ -108,15 +92,6 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
 /** The verdict on what ended, else the reason. */
 function standsAs(job: Job): string {
   return (job.state === "done" && job.verdict?.summary) || job.reason;
-}
-
-function Versus({ factor }: { factor: number | null }): ReactNode {
-  const words = versus(factor);
-  return (
-    <span className={factor === null ? "" : factor >= 1 ? "good" : "bad"} title={words}>
-      {words}
-    </span>
-  );
 }
 
 function Trials({ job }: { job: Job }): ReactNode {

@@ -20,14 +20,11 @@ export function useDroppedFile(): { over: boolean; file: File | null; clear: () 
       setOver(false);
       setFile(event.dataTransfer?.files[0] ?? null);
     };
-    window.addEventListener("dragover", drag);
-    window.addEventListener("dragleave", leave);
-    window.addEventListener("drop", drop);
-    return () => {
-      window.removeEventListener("dragover", drag);
-      window.removeEventListener("dragleave", leave);
-      window.removeEventListener("drop", drop);
-    };
+    const stop = new AbortController();
+    window.addEventListener("dragover", drag, { signal: stop.signal });
+    window.addEventListener("dragleave", leave, { signal: stop.signal });
+    window.addEventListener("drop", drop, { signal: stop.signal });
+    return () => stop.abort();
   }, []);
   return { over, file, clear: () => setFile(null) };
 }

@@ -35,8 +35,8 @@ export function KeysPage(): ReactNode {
           <Press words="Make a key …" kind="primary" onPress={() => setMaking(true)} />
         )}
       </div>
-      <Shown of={keys} what="the keys">
-        {({ items }) => (items.length === 0 ? <NoKeys needed={session.data?.requires_key ?? true} /> : <Keys keys={items} mayRotate={isAdmin(session.data)} onChange={setChange} />)}
+      <Shown of={keys} what="the keys" none={<NoKeys needed={session.data?.requires_key ?? true} />}>
+        {({ items }) => <Keys keys={items} mayRotate={isAdmin(session.data)} onChange={setChange} />}
       </Shown>
       {making && <MakeDialog first={session.data?.requires_key === false} onMade={show} onClose={() => setMaking(false)} />}
       {change && <ChangeDialog change={change} onDone={show} onClose={() => setChange(null)} />}

@@ -7,7 +7,7 @@ import { clock, latency, tiny } from "../format";
 import { noSchedule } from "../job/answers";
 import { formatRoute, useChoices } from "../route";
 import { Choice, type Option } from "../ui/fields";
-import { Switch } from "../ui/parts";
+import { Section, Switch } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { CodeView, DiffView } from "./DiffView";
 import { chosenPair, faster } from "./pair";
@@ -16,18 +16,11 @@ export function Schedules({ job, task }: { job: Job; task: Task }): ReactNode {
   const query = { workload: task.workload, target: job.target, beaten: true };
   const schedules = useResource<Schedule[]>(`schedules/${task.workload}/${job.state}`, (signal) => all("schedules", query, signal), null);
   return (
-    <section aria-labelledby="schedule">
-      <h2 id="schedule">Schedule</h2>
-      <Shown of={schedules} what="the schedules">
-        {(items) =>
-          items.length === 0 ? (
-            <NoSchedule job={job} />
-          ) : (
-            <Chosen job={job} schedules={items} />
-          )
-        }
+    <Section id="schedule" title="Schedule">
+      <Shown of={schedules} what="the schedules" none={<NoSchedule job={job} />}>
+        {(items) => <Chosen job={job} schedules={items} />}
       </Shown>
-    </section>
+    </Section>
   );
 }
 

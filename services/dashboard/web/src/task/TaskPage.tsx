@@ -10,7 +10,7 @@ import { NoJob } from "../job/NoJob";
 import { stockOf } from "../job/figures";
 import { isFinal } from "../jobs/standing";
 import { formatRoute, useTitle } from "../route";
-import { Crumbs, Fact, Facts, StateMark } from "../ui/parts";
+import { Crumbs, Fact, Facts, Section, StateMark } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { loadRecords } from "./measurements";
 import { Prediction, ScatterChart } from "./charts";
@@ -108,19 +108,16 @@ function Measurements({ job, task, seen }: { job: Job; task: Task; seen: string 
           </>
         ) : (
           <>
-            <section aria-labelledby="scatter">
-              <h2 id="scatter">Measurements over time</h2>
+            <Section id="scatter" title="Measurements over time">
               <ScatterChart records={rows} createdAt={job.created_at} />
-            </section>
-            <section aria-labelledby="predicted">
-              <h2 id="predicted">Predicted against measured</h2>
+            </Section>
+            <Section id="predicted" title="Predicted against measured">
               <Prediction records={rows} rounds={rounds} />
-            </section>
+            </Section>
             <Schedules job={job} task={task} />
-            <section aria-labelledby="records">
-              <h2 id="records">All measurements</h2>
+            <Section id="records" title="All measurements">
               <RecordTable records={rows} />
-            </section>
+            </Section>
           </>
         )
       }

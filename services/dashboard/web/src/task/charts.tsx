@@ -28,26 +28,28 @@ export function ScatterChart({ records, createdAt }: { records: readonly Measure
 }
 
 function scatterPlan(names: readonly string[], points: () => Scatter): Plan {
-  return (colours) => {
-    const dots = (name: string, colour: string): uPlot.Series => ({
-      label: name,
-      stroke: colour,
-      fill: colour,
-      paths: () => null,
-      points: { show: true, size: 5, fill: colour, stroke: colour },
-      value: pointed(latency),
-    });
-    return {
-      scales: { x: { time: false }, y: LOGARITHMIC },
-      axes: [timeAxis(colours, "time since submit"), latencyAxis(colours)],
-      hooks: { drawClear: [(u) => drawSpread(u, points(), colours.grid)] },
-      series: [
-        { label: "time", value: pointed(duration) },
-        { label: "best", stroke: colours.muted, width: 1.5, points: { show: false }, value: lastOr(latency) },
-        { ...dots("failed", colours.bad), value: pointed(() => "yes") },
-        ...names.map((name, at) => dots(name, colours.series[at % colours.series.length] ?? colours.line)),
-      ],
-    };
+  return (colours) => ({
+    scales: { x: { time: false }, y: LOGARITHMIC },
+    axes: [timeAxis(colours, "time since submit"), latencyAxis(colours)],
+    hooks: { drawClear: [(u) => drawSpread(u, points(), colours.grid)] },
+    series: [
+      { label: "time", value: pointed(duration) },
+      { label: "best", stroke: colours.muted, width: 1.5, points: { show: false }, value: lastOr(latency) },
+      { ...dots("failed", colours.bad), value: pointed(() => "yes") },
+      ...names.map((name, at) => dots(name, colours.series[at % colours.series.length] ?? colours.line)),
+    ],
+  });
+}
+
+/** Points that no line joins. */
+function dots(label: string, colour: string): uPlot.Series {
+  return {
+    label,
+    stroke: colour,
+    fill: colour,
+    paths: () => null,
+    points: { show: true, size: 5, fill: colour, stroke: colour },
+    value: pointed(latency),
   };
 }
 
@@ -80,24 +82,12 @@ export function Prediction({ records, rounds }: { records: readonly MeasuredReco
   );
 }
 
-const plan: Plan = (colours) => {
-  const colour = colours.series[0] ?? colours.line;
-  return {
-    scales: { x: { ...LOGARITHMIC, time: false }, y: LOGARITHMIC },
-    hooks: { drawClear: [(u) => drawSame(u, colours.grid)] },
-    axes: [latencyAxisBelow(colours, "predicted"), latencyAxis(colours, "measured")],
-    series: [
-      { label: "predicted", value: pointed(latency) },
-      {
-        label: "measured",
-        stroke: colour,
-        paths: () => null,
-        points: { show: true, size: 5, fill: colour, stroke: colour },
-        value: pointed(latency),
-      },
-    ],
-  };
-};
+const plan: Plan = (colours) => ({
+  scales: { x: { ...LOGARITHMIC, time: false }, y: LOGARITHMIC },
+  hooks: { drawClear: [(u) => drawSame(u, colours.grid)] },
+  axes: [latencyAxisBelow(colours, "predicted"), latencyAxis(colours, "measured")],
+  series: [{ label: "predicted", value: pointed(latency) }, dots("measured", colours.series[0] ?? colours.line)],
+});
 
 /** The line on which both are the same, as far as both scales go. */
 function drawSame(u: uPlot, colour: string): void {

@@ -23,6 +23,16 @@ export function Crumbs({ job }: { job?: { id: string; name: string } }): ReactNo
   );
 }
 
+/** A part of a page under its heading. */
+export function Section({ id, title, children }: { id: string; title: string; children: ReactNode }): ReactNode {
+  return (
+    <section aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
 export function Meter({ value, of, label }: { value: number; of: number; label: string }): ReactNode {
   const share = of > 0 ? Math.min(1, value / of) : 0;
   return (
@@ -43,6 +53,25 @@ export function Fact({ name, note, children }: { name: string; note?: ReactNode;
       <dd>{children}</dd>
       {note && <dd className="note">{note}</dd>}
     </div>
+  );
+}
+
+/** Of a list of facts in words. */
+export function Entry({ name, isId = false, children }: { name: string; isId?: boolean; children: ReactNode }): ReactNode {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd className={isId ? "id" : undefined}>{children}</dd>
+    </>
+  );
+}
+
+/** A way to what it names; a narrow cell may cut the name off. */
+export function Goto({ to, name, title = name }: { to: readonly string[]; name: string; title?: string }): ReactNode {
+  return (
+    <a href={formatRoute(to)} title={title}>
+      {name}
+    </a>
   );
 }
 

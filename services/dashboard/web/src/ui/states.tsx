@@ -38,6 +38,8 @@ export function Failed({ error, retry }: { error: ApiError; retry?: () => void }
 export function Shown<Answer>(props: {
   of: Resource<Answer>;
   what: string;
+  /** What stands where it is a list without items. */
+  none?: ReactNode;
   children: (data: Answer) => ReactNode;
 }): ReactNode {
   const { data, error, refresh } = props.of;
@@ -49,9 +51,14 @@ export function Shown<Answer>(props: {
           {error.message} What is shown is from before.
         </p>
       )}
-      {props.children(data)}
+      {props.none !== undefined && isEmpty(data) ? props.none : props.children(data)}
     </>
   );
+}
+
+function isEmpty(list: unknown): boolean {
+  const items = Array.isArray(list) ? list : (list as { items?: unknown[] }).items;
+  return items?.length === 0;
 }
 
 type Props = { children: ReactNode };

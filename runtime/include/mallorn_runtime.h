@@ -1,0 +1,258 @@
+// Calls models that Mallorn compiled:  mallorn::Session("model.so").Run({{"x", x}})
+//
+// The libraries of the Python packages mallorn-runtime and apache-tvm-ffi do the work; the CMake package
+// mallorn_runtime finds them (docs/runtime.md). Linux only.
+#pragma once
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/json.h>
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/function.h>
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace mallorn {
+
+namespace ffi = tvm::ffi;
+using Tensors = std::map<std::string, ffi::Tensor>;
+
+constexpr int64_t kFormat = 1;      // of the metadata
+constexpr size_t kAlignment = 64;   // bytes; TVM's vector code relies on it
+constexpr int64_t kFree = -1;       // a size that calls choose
+constexpr DLDevice kCpu = {kDLCPU, 0};
+
+// The library, an input or an option cannot be used; the message is a sentence.
+struct Refused : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct TensorSpec {
+  std::string name, dtype;
+  std::vector<int64_t> shape;  // kFree where calls choose the size
+};
+
+// A tensor of this CPU's memory, not initialised.
+inline ffi::Tensor Empty(const std::vector<int64_t>& shape, const std::string& dtype) {
+  static ffi::Function allocate = ffi::Function::GetGlobalRequired("runtime.TVMTensorAllocWithScope");
+  return allocate(ffi::Shape(shape), ffi::StringToDLDataType(dtype), kCpu, nullptr).cast<ffi::Tensor>();
+}
+
+// A tensor in the caller's memory, which must be aligned to 64 bytes and outlive the tensor.
+inline ffi::Tensor Wrap(void* data, std::vector<int64_t> shape, const std::string& dtype) {
+  if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
+    throw Refused("memory for a tensor is not aligned to 64 bytes");
+  }
+  struct Owner {
+    DLManagedTensor managed;
+    std::vector<int64_t> shape;
+  };
+  Owner* owner = new Owner{{}, std::move(shape)};
+  owner->managed.dl_tensor = {data, kCpu, static_cast<int32_t>(owner->shape.size()), ffi::StringToDLDataType(dtype),
+                              owner->shape.data(), nullptr, 0};
+  owner->managed.manager_ctx = owner;
+  owner->managed.deleter = [](DLManagedTensor* self) { delete static_cast<Owner*>(self->manager_ctx); };
+  return ffi::Tensor::FromDLPack(&owner->managed);
+}
+
+namespace detail {
+
+// Reads the section of the metadata without loading the library.
+inline std::string ReadMetadata(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  auto read = [&](void* into, uint64_t offset, uint64_t size) {
+    file.seekg(static_cast<std::streamoff>(offset));
+    if (!file.read(static_cast<char*>(into), static_cast<std::streamsize>(size))) {
+      throw Refused(path + " is no library of Mallorn, or is cut off");
+    }
+  };
+  Elf64_Ehdr header;
+  read(&header, 0, sizeof header);
+  if (std::string(reinterpret_cast<char*>(header.e_ident), SELFMAG) != ELFMAG ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr) ||
+      header.e_shstrndx >= header.e_shnum) {
+    throw Refused(path + " is no library of Mallorn: it is no 64-bit ELF file");
+  }
+#if defined(__x86_64__)
+  constexpr int kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+  constexpr int kMachine = EM_AARCH64;
+#endif
+  if (header.e_machine != kMachine) throw Refused(path + " is for another architecture than this machine's");
+  std::vector<Elf64_Shdr> sections(header.e_shnum);
+  read(sections.data(), header.e_shoff, sections.size() * sizeof(Elf64_Shdr));
+  constexpr uint64_t kMostBytes = 16 << 20;
+  auto content = [&](const Elf64_Shdr& section) {
+    if (section.sh_size > kMostBytes) throw Refused(path + " is damaged");
+    std::string bytes(section.sh_size, '\0');
+    read(&bytes[0], section.sh_offset, section.sh_size);
+    return bytes;
+  };
+  std::string names = content(sections[header.e_shstrndx]);
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_name < names.size() && std::string(&names[section.sh_name]) == ".mallorn") {
+      return content(section).c_str();
+    }
+  }
+  throw Refused(path + " is no library of Mallorn: it has no section .mallorn");
+}
+
+// The CPU features that the kernel lists; empty if it lists none.
+inline std::set<std::string> CpuFlags() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0) {
+      std::istringstream words(line.substr(line.find(':') + 1));
+      return {std::istream_iterator<std::string>(words), {}};
+    }
+  }
+  return {};
+}
+
+inline std::string Text(const ffi::Any& value) { return std::string(value.cast<ffi::String>()); }
+
+inline std::vector<TensorSpec> Specs(const ffi::Any& rows) {
+  std::vector<TensorSpec> specs;
+  for (const ffi::Any& row : rows.cast<ffi::json::Array>()) {
+    ffi::json::Object fields = row.cast<ffi::json::Object>();
+    TensorSpec spec{Text(fields[ffi::String("name")]), Text(fields[ffi::String("dtype")]), {}};
+    for (const ffi::Any& size : fields[ffi::String("shape")].cast<ffi::json::Array>()) {
+      spec.shape.push_back(size.try_cast<int64_t>().value_or(kFree));
+    }
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+inline std::string Describe(const std::string& dtype, const std::vector<int64_t>& shape) {
+  std::string text = dtype + " (";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += (i ? ", " : "") + (shape[i] == kFree ? std::string("?") : std::to_string(shape[i]));
+  }
+  return text + ")";
+}
+
+}  // namespace detail
+
+// A compiled model. Any number of threads may call Run at once.
+class Session {
+ public:
+  // `threads` counts the calling thread, too; 0: as many as the model was tuned for. Throws Refused, before
+  // anything is loaded, if this machine cannot run the library.
+  explicit Session(const std::string& path, int threads = 0) : path_(path) {
+    ffi::json::Object meta = Check(detail::ReadMetadata(path));
+    inputs_ = detail::Specs(meta[ffi::String("inputs")]);
+    outputs_ = detail::Specs(meta[ffi::String("outputs")]);
+    is_free_ = !meta[ffi::String("ranges")].cast<ffi::json::Object>().empty();
+    // The loader looks for a name without a slash among the system's libraries.
+    std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+    library_ = ffi::Module::LoadFromFile(file);
+    if (threads != 0) SetThreads(file, threads);
+  }
+
+  const std::vector<TensorSpec>& inputs() const { return inputs_; }
+  const std::vector<TensorSpec>& outputs() const { return outputs_; }
+
+  // Returns the outputs by name, for inputs by name; both share memory with the tensors of the caller. An output
+  // that the model only passes on is the memory of the input or weight itself.
+  Tensors Run(const Tensors& given) {
+    std::vector<ffi::AnyView> arguments;
+    for (const TensorSpec& spec : inputs_) arguments.push_back(Find(given, spec));
+    if (given.size() != inputs_.size()) throw Refused(path_ + " has fewer inputs than were given");
+    ffi::Function main = Take();
+    ffi::Any result;
+    main.CallPacked(arguments.data(), static_cast<int32_t>(arguments.size()), &result);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      idle_.push_back(main);
+    }
+    Tensors outputs;
+    if (auto tensor = result.as<ffi::Tensor>()) {
+      outputs.emplace(outputs_.at(0).name, *tensor);
+    } else {
+      ffi::Array<ffi::Tensor> tensors = result.cast<ffi::Array<ffi::Tensor>>();
+      for (size_t i = 0; i < outputs_.size(); ++i) outputs.emplace(outputs_[i].name, tensors[i]);
+    }
+    return outputs;
+  }
+
+ private:
+  ffi::json::Object Check(const std::string& text) const {
+    ffi::json::Object meta = ffi::json::Parse(text).cast<ffi::json::Object>();
+    if (meta[ffi::String("format")].cast<int64_t>() != kFormat) {
+      throw Refused("the metadata of " + path_ + " has another format than this version of mallorn_runtime.h reads");
+    }
+    ffi::json::Object target = meta[ffi::String("target")].cast<ffi::json::Object>();
+    if (detail::Text(target[ffi::String("kind")]) != "llvm") throw Refused(path_ + " is not for CPUs");
+    std::set<std::string> flags = detail::CpuFlags();
+    std::string lacking;
+    for (const ffi::Any& feature : meta[ffi::String("cpu_features")].cast<ffi::json::Array>()) {
+      std::string name = detail::Text(feature);
+      if (!flags.empty() && flags.count(name) == 0) lacking += (lacking.empty() ? "" : ", ") + name;
+    }
+    if (!lacking.empty()) throw Refused(path_ + " needs CPU features that this machine lacks: " + lacking);
+    return meta;
+  }
+
+  void SetThreads(const std::string& file, int threads) const {
+    void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    void* function = handle == nullptr ? nullptr : dlsym(handle, "mallorn_set_threads");
+    if (function == nullptr) throw Refused(path_ + " has no threads of its own, so they cannot be set");
+    using SetThreads = int (*)(int, const unsigned char*, size_t);
+    int failed = reinterpret_cast<SetThreads>(function)(threads, nullptr, 0);
+    dlclose(handle);
+    if (failed != 0) throw Refused("the number of threads must be 1 to 256");
+  }
+
+  ffi::AnyView Find(const Tensors& given, const TensorSpec& spec) const {
+    auto found = given.find(spec.name);
+    if (found == given.end()) throw Refused(path_ + " also needs input " + spec.name);
+    const ffi::Tensor& tensor = found->second;
+    bool is_right = ffi::DLDataTypeToString(tensor.dtype()) == spec.dtype &&
+                    tensor.ndim() == static_cast<int>(spec.shape.size()) && tensor.IsContiguous() &&
+                    reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kAlignment == 0;
+    for (size_t i = 0; is_right && i < spec.shape.size(); ++i) {
+      is_right = spec.shape[i] == kFree || spec.shape[i] == tensor.size(static_cast<int>(i));
+    }
+    if (is_right) return tensor;
+    std::vector<int64_t> shape(tensor.shape().begin(), tensor.shape().end());
+    throw Refused("input " + spec.name + " of " + path_ + " is " +
+                  detail::Describe(std::string(ffi::DLDataTypeToString(tensor.dtype())), shape) + "; " +
+                  detail::Describe(spec.dtype, spec.shape) + ", contiguous and aligned to 64 bytes, is wanted");
+  }
+
+  // An idle virtual machine's function, or a new one's; a machine runs one call at a time.
+  ffi::Function Take() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!idle_.empty()) {
+        ffi::Function main = idle_.back();
+        idle_.pop_back();
+        return main;
+      }
+    }
+    constexpr int kNaive = 1, kPooled = 2;  // the pool keeps freed memory by exact size
+    ffi::Module machine = library_.value()->GetFunction("vm_load_executable").value()().cast<ffi::Module>();
+    machine->GetFunction("vm_initialization").value()(static_cast<int>(kDLCPU), 0, is_free_ ? kNaive : kPooled);
+    return machine->GetFunction("main").value();
+  }
+
+  std::string path_;
+  std::vector<TensorSpec> inputs_, outputs_;
+  bool is_free_ = false;
+  ffi::Optional<ffi::Module> library_;
+  std::mutex mutex_;
+  std::vector<ffi::Function> idle_;
+};
+
+}  // namespace mallorn

@@ -1,0 +1,60 @@
+"""Request headers of callers and proxies: `X-Request-ID` and `X-Forwarded-Prefix`."""
+
+import re
+from contextvars import ContextVar
+from secrets import token_hex
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mallorn.core.log_setup import add_to_log_context
+
+REQUEST_ID: Final = "X-Request-ID"
+_WELL_FORMED: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]{1,60}){1,8}")
+request_id: Final[ContextVar[str]] = ContextVar("request_id", default="")
+
+
+class RequestIds:
+    """Middleware that gives each request an id, in its response, its errors and its log lines.
+
+    The id is the caller's if that is well-formed. It stays set until the request's task ends,
+    because the server logs unexpected errors after the app has returned.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given_id = Headers(scope=scope).get(REQUEST_ID, "")
+        current_id = given_id if _WELL_FORMED.fullmatch(given_id) else token_hex(8)
+        request_id.set(current_id)
+        add_to_log_context(request=current_id)
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[REQUEST_ID] = current_id
+            await send(message)
+
+        await self._app(scope, receive, send_with_id)
+
+
+class ProxyPrefix:
+    """Middleware that restores the path prefix that a proxy removed, so that links contain it.
+
+    It must be the innermost one: the others compare paths without a prefix.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            prefix = Headers(scope=scope).get("X-Forwarded-Prefix", "").rstrip("/")
+            if _PREFIX.fullmatch(prefix):
+                scope = {**scope, "root_path": prefix, "path": prefix + scope["path"]}
+        await self._app(scope, receive, send)

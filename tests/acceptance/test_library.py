@@ -1,0 +1,127 @@
+"""The compiled model that a job stored, called without Mallorn: here, and on another CPU under qemu-user."""
+
+import json
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from mallorn import Job
+from tests.fixtures.command_line import ROOT, mallorn
+from tests.fixtures.debian import unpacked
+from tests.fixtures.service import JOB_SEC, Service
+
+CALL = """
+import numpy, sys, tvm
+from tvm.runtime.vm import VirtualMachine
+machine = VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
+output = machine["main"](tvm.runtime.tensor(numpy.load(sys.argv[2])))
+numpy.save(sys.argv[3], output.numpy())
+"""
+SHAPE = 64, 784
+AARCH64 = ROOT / "build" / "aarch64"
+# An emulator, and the C and C++ libraries of the other CPU.
+PACKAGES = "qemu-user-static", "libc6-arm64-cross", "libstdc++6-arm64-cross", "libgcc-s1-arm64-cross"
+LARGEST_ERROR = 1e-4
+
+
+@pytest.fixture(scope="module")
+def job(service: Service, networks: Path) -> Job:
+    job = service.client.tune(networks / "mlp.onnx", trials=0)
+    return job.wait(JOB_SEC)
+
+
+@pytest.fixture(scope="module")
+def folder(job: Job, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `mallorn tune --out` leaves."""
+    return job.fetch(tmp_path_factory.mktemp("library") / "out")
+
+
+@pytest.fixture
+def numbers() -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":
+    return np.random.default_rng(0).random(SHAPE, "float32")
+
+
+def error(output: object, networks: Path, numbers: object) -> float:
+    """The largest difference from onnxruntime's outputs, as a share of the largest number."""
+    expected = onnxruntime.InferenceSession(networks / "mlp.onnx").run(None, {"input": numbers})[0]
+    difference = np.abs(np.asarray(output).reshape(expected.shape) - expected)
+    return float(difference.max() / np.abs(expected).max())
+
+
+def test_the_library_is_the_one_that_the_finish_checked(job: Job, folder: Path) -> None:
+    library = job.body["report"]["library"]
+    content = (folder / "model.so").read_bytes()
+    assert (sha256(content).hexdigest(), len(content)) == (library["digest"], library["bytes"])
+    assert json.loads((folder / "manifest.json").read_text())["library"] == library
+
+
+def test_it_is_called_in_another_process_with_tvms_runtime_alone(
+    folder: Path, networks: Path, numbers: object, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "in.npy", np.asarray(numbers))
+    words = [
+        sys.executable,
+        "-c",
+        CALL,
+        str(folder / "model.so"),
+        str(tmp_path / "in.npy"),
+        str(tmp_path / "out.npy"),
+    ]
+    env = {"PATH": os.environ["PATH"], "TVM_USE_RUNTIME_LIB": "1", "TVM_NUM_THREADS": "2"}
+    done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert error(np.load(tmp_path / "out.npy"), networks, numbers) <= LARGEST_ERROR
+
+
+def test_the_command_fetches_it_alone(service: Service, job: Job, folder: Path, tmp_path: Path) -> None:
+    words = "fetch", job.id, "--library", "--out", str(tmp_path), "--url", service.client.connection.url
+    done = mallorn(*words)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model.so").read_bytes() == (folder / "model.so").read_bytes()
+    assert [file.name for file in tmp_path.iterdir()] == ["model.so"]
+
+
+def zig(*words: object) -> None:
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu.2.28", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def other_cpu() -> list[str]:
+    """The command that runs a program of the other CPU, with TVM's runtime for it."""
+    if find_spec("ziglang") is None or not (AARCH64 / "tvm").is_dir():
+        pytest.fail("the linker and TVM's runtime for aarch64 are not here: make cross")
+    debian = unpacked(*PACKAGES)
+    system = debian / "usr" / "aarch64-linux-gnu"
+    folders = system / "lib", AARCH64 / "tvm_ffi" / "lib", AARCH64 / "tvm" / "lib"
+    paths = f"LD_LIBRARY_PATH={':'.join(map(str, folders))}"
+    return [str(debian / "usr" / "bin" / "qemu-aarch64-static"), "-L", str(system), "-E", paths]
+
+
+def test_a_library_for_another_cpu_computes_the_same_there(
+    other_cpu: list[str], folder: Path, networks: Path, numbers: object, tmp_path: Path
+) -> None:
+    library, program = tmp_path / "aarch64.so", tmp_path / "call"
+    words = "compile", str(networks / "mlp.onnx"), "--schedules", str(folder), "-o", str(library)
+    compiled = mallorn(*words, "--for", "aarch64")
+    assert compiled.returncode == 0, compiled.stderr
+
+    libraries = [f"-L{AARCH64 / 'tvm_ffi' / 'lib'}", f"-L{AARCH64 / 'tvm' / 'lib'}", "-Wl,--no-as-needed"]
+    source = ROOT / "tests" / "fixtures" / "call_library.c"
+    headers = f"-I{AARCH64 / 'tvm_ffi' / 'include'}"
+    zig("-O1", source, "-o", program, headers, *libraries, "-ltvm_runtime", "-ltvm_ffi")
+
+    np.asarray(numbers).tofile(tmp_path / "in.bin")
+    files = str(library), str(tmp_path / "in.bin"), str(tmp_path / "out.bin")
+    command = [*other_cpu, str(program), *files, *map(str, SHAPE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert error(np.fromfile(tmp_path / "out.bin", "float32"), networks, numbers) <= LARGEST_ERROR

@@ -1,0 +1,244 @@
+"""`mallorn login`: address and key are kept for later commands, and only the user can read them."""
+
+import html
+import re
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+import mallorn as package
+from mallorn.cli import login as command
+from mallorn.core.api_keys import ALL_SCOPES, hash_secret
+from mallorn.core.errors import ExitCode
+from mallorn.db.repositories.access_control import ApiKeys
+from mallorn.logins import Login, logins_file, read_logins, write_logins
+from tests.fixtures.answers import data, mallorn, refused
+from tests.fixtures.coordinator import Coordinator, Start
+from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def key(coordinator: Coordinator) -> str:
+    with coordinator.database.transaction() as session:
+        return ApiKeys(session).create("ada", "laptop", ALL_SCOPES).key
+
+
+def test_later_commands_use_the_kept_service_and_its_key(coordinator: Coordinator, key: str) -> None:
+    assert mallorn("login", coordinator.url, "--api-key", key).exit_code == 0
+    assert [row["name"] for row in data(mallorn("keys", "--json"))] == ["laptop"]
+    with package.Client() as client:
+        assert client.connection.url == coordinator.url
+        assert [row.name for row in client.api_keys()] == ["laptop"]
+
+
+def test_the_file_is_the_users_alone(coordinator: Coordinator, key: str) -> None:
+    mallorn("login", coordinator.url, "--api-key", key)
+    assert stat.S_IMODE(logins_file().stat().st_mode) == 0o600
+    assert stat.S_IMODE(logins_file().parent.stat().st_mode) == 0o700
+
+
+def test_a_logout_forgets_it(coordinator: Coordinator, key: str) -> None:
+    mallorn("login", coordinator.url, "--api-key", key)
+    assert mallorn("logout").exit_code == 0
+    assert key not in logins_file().read_text()
+    assert read_logins().current == ""
+    refused(mallorn("logout"), "no service is current")
+
+
+def test_a_key_that_was_typed_is_not_revoked_by_a_logout(coordinator: Coordinator, key: str) -> None:
+    mallorn("login", coordinator.url, "--api-key", key)
+    mallorn("logout")
+    assert mallorn("keys", "--url", coordinator.url, "--api-key", key).exit_code == 0
+
+
+def test_several_services_are_kept_by_name_and_one_is_current(coordinator: Coordinator, key: str) -> None:
+    mallorn("login", coordinator.url, "--api-key", key, "--name", "team")
+    write_logins("lab", {**read_logins().services, "lab": Login(url="http://127.0.0.1:9")})
+    assert mallorn("jobs").exit_code == ExitCode.UNREACHABLE
+    assert mallorn("login", "team").exit_code == 0
+    assert mallorn("jobs").exit_code == 0
+    shown = mallorn("login").stdout
+    assert [line.split()[0] for line in shown.splitlines()] == ["SERVICE", "team", "lab"]
+    refused(mallorn("login", "attic"), "no service attic is kept")
+
+
+def test_the_environment_and_a_data_directory_come_first(
+    coordinator: Coordinator, key: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_logins("gone", {"gone": Login(url="http://127.0.0.1:9", api_key="mln_of_another")})
+    assert mallorn("jobs", "--data", tmp_path / "none").exit_code == 0
+    monkeypatch.setenv("MALLORN_URL", coordinator.url)
+    monkeypatch.setenv("MALLORN_API_KEY", key)
+    assert mallorn("jobs").exit_code == 0
+
+
+def test_a_kept_key_goes_to_its_own_service_only(coordinator: Coordinator, key: str) -> None:
+    write_logins("other", {"other": Login(url="http://127.0.0.1:9", api_key=key)})
+    result = mallorn("jobs", "--url", coordinator.url)
+    assert result.exit_code == ExitCode.KEY_NEEDED
+    assert "next:  mallorn login URL" in result.stderr
+
+
+def test_a_wrong_key_is_not_kept(coordinator: Coordinator, key: str) -> None:
+    refused(mallorn("login", coordinator.url, "--api-key", "mln_1_wrong"), "does not know the API key")
+    assert not logins_file().exists()
+
+
+def test_a_service_that_asks_for_no_key_is_kept_without_one(coordinator: Coordinator) -> None:
+    assert mallorn("login", coordinator.url).exit_code == 0
+    assert read_logins().services[urlsplit(coordinator.url).netloc] == Login(url=coordinator.url)
+
+
+def test_without_a_provider_and_a_terminal_it_says_how_a_key_is_made(
+    coordinator: Coordinator, key: str
+) -> None:
+    refused(
+        mallorn("login", coordinator.url), "no identity provider is configured", "mallorn keys create NAME"
+    )
+
+
+def test_on_a_terminal_the_key_is_asked_for(
+    coordinator: Coordinator, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "can_ask_user", lambda: True)
+    result = mallorn("login", coordinator.url, input=f"{key}\n")
+    assert result.exit_code == 0, result.stderr
+    assert key not in result.output
+    assert mallorn("keys").exit_code == 0
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    logins_file().parent.mkdir(parents=True)
+    logins_file().write_text('{"services": 7}')
+    refused(mallorn("jobs"), str(logins_file()))
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def allowing(start: Start, issuer: Issuer) -> Coordinator:
+    known = {"oidc_issuer": issuer.url, "oidc_client_id": CLIENT, "oidc_client_secret": SECRET}
+    return start(**known, oidc_allowed=["@example.org"])
+
+
+class Browser:
+    """Follows the redirects, as a user who has signed in at the provider, and presses the page's button."""
+
+    def __init__(self) -> None:
+        self.http = httpx.Client(follow_redirects=True, verify=False)
+        self.consent = ""
+        self.last = ""
+        self.threads: list[threading.Thread] = []
+
+    def open(self, address: str) -> None:
+        self.threads.append(threading.Thread(target=self.go, args=(address,)))
+        self.threads[-1].start()
+
+    def close(self) -> None:
+        for thread in self.threads:
+            thread.join()
+        self.http.close()
+
+    def go(self, address: str) -> None:
+        page = self.http.get(address)
+        self.consent = page.text
+        (action,) = re.findall(r'action="([^"]+)"', page.text)
+        self.last = self.http.post(
+            html.unescape(action), headers={"Origin": f"{page.url.copy_with(path='/')}"[:-1]}
+        ).text
+
+
+@pytest.fixture
+def browser(monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    browser = Browser()
+    monkeypatch.setattr(command.webbrowser, "open", browser.open)
+    yield browser
+    browser.close()
+
+
+def test_a_sign_in_in_the_browser_brings_a_key_named_after_user_and_host(
+    allowing: Coordinator, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command.getpass, "getuser", lambda: "ada")
+    monkeypatch.setattr(command.socket, "gethostname", lambda: "rack.7")
+    result = mallorn("login", allowing.url)
+    assert result.exit_code == 0, result.stderr
+    (row,) = data(mallorn("keys", "--json"))
+    assert (row["owner"], row["name"], row["scopes"]) == ("ada@example.org", "ada-rack-7", ["read", "submit"])
+    assert row["expires_at"] - row["created_at"] == pytest.approx(90 * 24 * 3600)
+    assert "The command line of ada-rack-7 asks for a key" in browser.consent
+    assert "ada@example.org" in browser.consent
+    (login,) = read_logins().services.values()
+    assert login.api_key not in browser.consent + browser.last + result.output
+
+
+def test_a_logout_revokes_the_key_that_the_sign_in_brought(allowing: Coordinator, browser: Browser) -> None:
+    mallorn("login", allowing.url)
+    (login,) = read_logins().services.values()
+    assert mallorn("logout").exit_code == 0
+    refused(mallorn("jobs", "--url", allowing.url, "--api-key", login.api_key), "was revoked")
+
+
+def test_a_second_sign_in_revokes_the_first_ones_key(allowing: Coordinator, browser: Browser) -> None:
+    mallorn("login", allowing.url)
+    mallorn("login", allowing.url)
+    assert sorted(row["revoked_at"] is None for row in data(mallorn("keys", "--json"))) == [False, True]
+
+
+def test_who_does_not_sign_in_waits_no_longer_than_the_limit(
+    allowing: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command.webbrowser, "open", lambda _address: False)
+    monkeypatch.setattr(command, "BROWSER_SEC", 0)
+    result = mallorn("login", allowing.url)
+    assert result.exit_code == ExitCode.TIMED_OUT
+    assert "--api-key KEY" in result.stderr
+
+
+def code_for(coordinator: Coordinator, verifier: str) -> str:
+    """The code that a signed-in browser brings to a port where nobody listens."""
+    query = {"port": "1999", "challenge": hash_secret(verifier), "name": "x"}
+    there = httpx.get(coordinator.http.get("/session/oidc", params=query).headers["Location"], verify=False)
+    coordinator.http.get(there.headers["Location"])
+    sent = coordinator.http.post(
+        "/session/oidc/code", params={key: query[key] for key in ("port", "challenge")}
+    )
+    assert sent.status_code == 303, sent.text
+    return str(httpx.URL(sent.headers["Location"]).params["code"])
+
+
+def test_a_code_is_worth_a_key_once_and_only_with_its_secret(allowing: Coordinator) -> None:
+    code = code_for(allowing, "the secret")
+    exchange = {"code": code, "verifier": "another", "name": "x"}
+    assert allowing.http.post("/session/oidc/key", params=exchange).status_code == 401
+    exchange["verifier"] = "the secret"
+    assert allowing.http.post("/session/oidc/key", params=exchange).status_code == 201
+    assert allowing.http.post("/session/oidc/key", params=exchange).status_code == 401
+
+
+def test_a_code_is_no_session(allowing: Coordinator) -> None:
+    code = code_for(allowing, "the secret")
+    name = f"mallorn_session_{urlsplit(allowing.url).port}"
+    assert httpx.get(f"{allowing.url}/api/v1/jobs", cookies={name: code}).status_code == 401
+
+
+def test_another_website_gets_no_code(allowing: Coordinator) -> None:
+    code_for(allowing, "the secret")
+    query = {"port": 1999, "challenge": "0" * 64}
+    there = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    answer = allowing.http.post("/session/oidc/code", params=query, headers=there)
+    assert answer.status_code == 403

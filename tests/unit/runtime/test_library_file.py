@@ -1,0 +1,114 @@
+"""What a library says of itself is read, and what this machine cannot run is refused, before it is loaded."""
+
+import json
+import platform
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mallorn_runtime
+from mallorn.core.version import VERSION
+from mallorn.graphc.export import library_metadata
+from mallorn_runtime import LibraryRefused, Session, TensorInfo, library_file, read_library_file
+from tests.fixtures.command_line import ROOT
+from tests.fixtures.elf_files import AARCH64, METADATA, X86_64, elf_bytes, write_library_file
+
+HERE = X86_64 if platform.machine() == "x86_64" else AARCH64
+OTHER = AARCH64 if HERE == X86_64 else X86_64
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(LibraryRefused) as raised:
+        Session(path)
+    assert str(raised.value).count("\n") == 0
+    return str(raised.value)
+
+
+def test_names_types_shapes_and_ranges_are_read(tmp_path: Path) -> None:
+    spec = {"name": "x", "dtype": "int64", "shape": ["batch", 3]}
+    path = write_library_file(tmp_path / "model.so", inputs=[spec], ranges={"batch": [1, 8]}, job="j1")
+    library = read_library_file(path)
+    assert library.inputs == (TensorInfo("x", "int64", ("batch", 3)),)
+    assert library.outputs == (TensorInfo("y", "float32", (4, 16)),)
+    assert library.ranges == {"batch": (1, 8)}
+    assert library.meta["job"] == "j1"
+
+
+def test_another_architecture_is_named(tmp_path: Path) -> None:
+    words = refusal(write_library_file(tmp_path / "model.so", OTHER))
+    assert words.endswith(f"and this machine is {platform.machine()}")
+
+
+def test_features_that_the_processor_lacks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu avx2 fma\nflags\t\t: fpu\n")
+    monkeypatch.setattr(library_file, "PROCESSORS", tmp_path / "cpuinfo")
+    needed = ["avx2", "avx512f", "amx_tile"]
+    words = refusal(write_library_file(tmp_path / "model.so", HERE, cpu_features=needed))
+    assert "lacks: avx512f, amx_tile;" in words
+
+
+def test_other_devices_are_named(tmp_path: Path) -> None:
+    assert "is for cuda" in refusal(write_library_file(tmp_path / "model.so", HERE, target={"kind": "cuda"}))
+
+
+def test_another_format_of_the_metadata_is_named(tmp_path: Path) -> None:
+    assert "has format 2" in refusal(write_library_file(tmp_path / "model.so", HERE, format=2))
+
+
+def test_a_library_without_code_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    assert "cannot be loaded" in refusal(write_library_file(tmp_path / "model.so", HERE))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "no 64-bit ELF file"),
+        (b"#!/bin/sh\n", "no 64-bit ELF file"),
+        (b"\x7fELF\x01\x01" + bytes(90), "no 64-bit ELF file"),
+        (b"\x7fELF\x02\x01" + bytes(90), "damaged"),
+        (elf_bytes(b"{}")[:-1], "cut off"),
+        (elf_bytes(b"{}", section=b".mallorn2"), "no section .mallorn"),
+    ],
+)
+def test_what_is_no_library_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "model.so").write_bytes(content)
+    assert words in refusal(tmp_path / "model.so")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda meta: b"{",
+        lambda meta: b"[" * 100_000,
+        lambda meta: b"\xff\xfe",
+        lambda meta: b"[]",
+        lambda meta: json.dumps({name: value for name, value in meta.items() if name != "inputs"}).encode(),
+        lambda meta: json.dumps(meta | {"inputs": [{"name": "x"}]}).encode(),
+        lambda meta: json.dumps(meta | {"ranges": {"n": [1]}}).encode(),
+        lambda meta: json.dumps(meta | {"target": "llvm"}).encode(),
+    ],
+)
+def test_damaged_metadata_are_refused(change: Callable[[Any], bytes], tmp_path: Path) -> None:
+    (tmp_path / "model.so").write_bytes(elf_bytes(change(METADATA), HERE))
+    assert "metadata" in refusal(tmp_path / "model.so")
+
+
+@pytest.mark.parametrize("place", ["missing.so", "."])
+def test_a_path_without_a_file_is_refused(place: str, tmp_path: Path) -> None:
+    assert "cannot be read" in refusal(tmp_path / place)
+
+
+def test_the_package_has_the_version_of_mallorn_and_the_same_format() -> None:
+    project = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text())["project"]
+    assert project["version"] == mallorn_runtime.__version__ == VERSION
+    worker = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"][
+        "worker"
+    ]
+    assert set(project["dependencies"]) < set(worker)
+    assert library_metadata.FORMAT == library_file.FORMAT
+    assert library_metadata.SECTION.encode() == library_file.SECTION
+    header = (ROOT / "runtime" / "include" / "mallorn_runtime.h").read_text()
+    assert f"kFormat = {library_file.FORMAT};" in header
