@@ -208,10 +208,8 @@ class Client:
 
         `shape` lists shapes of arguments, such as `1x64x56x56`.
         """
-        filters = {"operator": operator, "dtype": dtype, "target": _text(target), "workload": workload}
-        return self.connection.value(
-            ScheduleLookup, "/schedules/lookup", shape=list(shape) or None, **filters
-        )
+        filters = {"operator": operator, "shape": shape, "dtype": dtype, "target": _text(target)}
+        return self.connection.value(ScheduleLookup, "/schedules/lookup", **filters, workload=workload)
 
     def cost_models(
         self,

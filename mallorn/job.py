@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, Self
 from mallorn.core.errors import InvalidRequest, JobFailed, TimedOut, Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
-from mallorn.core.values.dataset import Record, TaskLookup
+from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
-from mallorn.core.values.finish_report import BenchResult, StoredLibrary
+from mallorn.core.values.event import BenchedEvent
+from mallorn.core.values.finish_report import StoredLibrary
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.manifest import LIBRARY, MANIFEST, read_manifest
 from mallorn.core.values.verdict import Verdict
@@ -84,10 +85,6 @@ class Job:
     def tasks(self) -> list[TaskStatus]:
         """Return one row per task, as in MetaSchedule's table."""
         return self._connection.values(TaskStatus, f"/jobs/{self.id}/tasks")
-
-    def lookup(self) -> list[TaskLookup]:
-        """Return for each task whether it was measured, and otherwise the nearest that were."""
-        return self._connection.values(TaskLookup, f"/jobs/{self.id}/lookup")
 
     def rounds(
         self, task: int | None = None, order: str = "newest", page_size: int = ROUNDS_A_PAGE
@@ -199,14 +196,14 @@ class Job:
         # A false `auto` is left out, because older coordinators do not know it.
         return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
 
-    def bench(self, timeout_sec: float | None = None) -> BenchResult:
-        """Time the job's exported schedules again where it measured; return the latencies.
+    def bench(self, timeout_sec: float | None = None) -> BenchedEvent:
+        """Time the done job's exported schedules again where it measured; return the result.
 
         Raises Conflict if the job is not done or has no export, and what `wait` raises.
         """
         self._act("bench")
-        self.wait(timeout_sec)
-        return self._connection.value(BenchResult, f"/jobs/{self.id}/bench")
+        events = (event.parsed_event for event in self.wait(timeout_sec).events())
+        return [event for event in events if isinstance(event, BenchedEvent)][-1]
 
     def change_labels(self, changes: Mapping[str, str | None]) -> JobStatus:
         """Set labels, and remove those whose new value is None; the others stay."""

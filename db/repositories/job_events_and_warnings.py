@@ -45,12 +45,11 @@ class Events(Repository):
         read."""
         return self.find_newest_by_job([job_id], kind).get(job_id)
 
-    def is_newer(self, job_id: str, kind: type[JobEvent], rival: type[JobEvent]) -> bool:
-        """Return whether the last event of a kind came after the last of another kind."""
-        names = [event.model_fields["kind"].default for event in (kind, rival)]
-        is_one = Event.job_id == job_id, Event.kind.in_(names)
-        query = select(Event.kind).where(*is_one).order_by(Event.seq.desc()).limit(1)
-        return bool(self.session.scalar(query) == names[0])
+    def is_last(self, job_id: str, kind: type[JobEvent], *rivals: type[JobEvent]) -> bool:
+        """Return whether, of a job's events of these kinds, the last is of the first kind."""
+        names = [event.model_fields["kind"].default for event in (kind, *rivals)]
+        kinds = select(Event.kind).where(Event.job_id == job_id, Event.kind.in_(names))
+        return self.session.scalar(kinds.order_by(Event.seq.desc()).limit(1)) == names[0]
 
     def find_newest_by_job(self, job_ids: Sequence[str], kind: type[EventType]) -> dict[str, EventType]:
         """Return each job's last event of a kind; leave out jobs without a readable one."""

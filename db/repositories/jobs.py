@@ -273,21 +273,6 @@ class Jobs(Repository):
             job_id, owner, [state], next_state, reason_columns(""), resume_state=None, **changes
         )
 
-    def bench(self, job_id: str, owner: str | None) -> Job:
-        """Return a done job with an export to its finish stage, to be timed again.
-
-        Raises NotFound if there is no such job, Conflict if it is not done or its export was
-        deleted.
-        """
-        job = self.get(job_id, owner)
-        if job.export_uri is None or job.export_deleted_at is not None:
-            message = f"job {job_id} has no exported schedules"
-            raise Conflict(message, hint=f"mallorn resume {job_id} --trials 1   (exports them)")
-        reason = reason_columns("its exported schedules are timed again")
-        return self._change_state(
-            job_id, owner, [JobState.DONE], JobState.FINISHING, reason, finished_at=None
-        )
-
     def _change_state(
         self,
         job_id: str,

@@ -5,27 +5,20 @@ from dataclasses import dataclass
 from math import inf, log2
 from typing import Final
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import Select, func, or_, select
 
-from mallorn.core.targets import parse_target
-from mallorn.core.values.dataset import (
-    FieldDifference,
-    NearestSchedule,
-    ScheduleLookup,
-    TaskLookup,
-)
+from mallorn.core.targets import Target
+from mallorn.core.values.dataset import FieldDifference, NearestSchedule, ScheduleLookup
 from mallorn.db.repositories.base import Repository, is_owned_by
 from mallorn.db.repositories.measurement_filters import is_not_refuted
-from mallorn.db.repositories.schedules import Schedules
-from mallorn.db.repositories.targets import Targets
-from mallorn.db.repositories.tasks import Tasks
+from mallorn.db.repositories.schedules import Schedules, shapes_of
 from mallorn.db.repositories.workloads import KEPT
 from mallorn.db.tables import Context, Job, Measurement, TargetRow, Task, Workload
 
 MOST_WORKLOADS: Final = 5000  # of an operator that are compared, the newest first
+MOST_RANKED: Final = 100  # nearest workloads of which measurements are read
+ENOUGH: Final = 12  # measurements among which the nearest are chosen
 NEAREST: Final = 3
-RANKED: Final = 12  # workloads whose measurements are read
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +27,10 @@ class ScheduleQuery:
 
     workload: str | None = None
     operator: str | None = None
-    shapes: Sequence[Shape] = ()  # each must be the shape of an argument
-    dtype: str | None = None
-    target: str | None = None
-    structure: str | None = None  # of a task's loops; graph passes change it
-    name: str = ""
-    tvm_version: str | None = None
+    shapes: Sequence[list[int]] = ()  # each must be the shape of an argument
+    dtypes: Sequence[str] = ()  # each must be the type of an argument
+    target: Target | None = None
+    program: Workload | None = None  # the workload with that key, if it is stored
 
 
 class ScheduleLookups(Repository):
@@ -47,96 +38,54 @@ class ScheduleLookups(Repository):
 
     def find(self, owner: str | None, query: ScheduleQuery, limit: int) -> ScheduleLookup:
         """Return the owner's schedules that fit, or else the nearest workloads."""
-        visible = self._visible(owner, query.operator) or self._visible(owner, None)
-        fitting = [workload.id for workload in visible if not _compare_workloads(query, workload)]
-        target = None if query.target is None else parse_target(query.target).key
-        page = Schedules(self.session).page(owner, workload_ids=fitting, target=target, limit=limit)
-        if page.items:
-            return ScheduleLookup(found=list(page.items))
-        return ScheduleLookup(nearest=self._nearest(query, visible))
-
-    def of_job(self, job: Job) -> list[TaskLookup]:
-        """Return for each task whether its workload was measured on the job's target."""
-        target = Targets(self.session).get(job.target_id).text
-        lookups = []
-        for task, workload in Tasks(self.session).list_with_workloads(job.id):
-            query = ScheduleQuery(
-                workload=workload.key,
-                operator=workload.op,
-                shapes=shapes_of(workload),
-                dtype="/".join(dtypes_of(workload)),
-                target=target,
-                structure=workload.structure,
-                name=workload.name,
-                tvm_version=workload.tvm_version,
-            )
-            nearest = self._nearest(query, self._visible(job.owner, workload.op))
-            is_known = any(
-                item.workload == workload.key
-                and {difference.field for difference in item.differences} <= {"TVM version"}
-                for item in nearest
-            )
-            lookup = TaskLookup(
-                task=task.name,
-                workload=workload.key,
-                is_known=is_known,
-                nearest=[] if is_known else nearest,
-            )
-            lookups.append(lookup)
-        return lookups
-
-    def _visible(self, owner: str | None, operator: str | None) -> Sequence[Workload]:
-        """Return workloads of an operator that are shared or the owner's, newest first."""
-        rows = select(Workload).order_by(Workload.id.desc()).limit(MOST_WORKLOADS)
-        if operator is not None:
-            rows = rows.where(Workload.op == operator)
-        if owner is not None:
-            own = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(is_owned_by(owner))
-            rows = rows.where(or_(Workload.kept_upto != KEPT, Workload.id.in_(own)))
-        return self.session.scalars(rows).all()
-
-    def _nearest(self, query: ScheduleQuery, workloads: Sequence[Workload]) -> list[NearestSchedule]:
-        workloads_by_distance = sorted(workloads, key=lambda workload: _distance(query, workload))
-        items: list[NearestSchedule] = []
-        for start in range(0, min(len(workloads_by_distance), 10 * RANKED), RANKED):
-            for workload in workloads_by_distance[start : start + RANKED]:
-                items += self.list_measurements(query, workload)
-            if len(items) >= NEAREST:
-                break
-        items.sort(key=lambda item: len(item.differences))
-        return items[:NEAREST]
-
-    def list_measurements(self, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
-        """Return a workload's best measurement on each target and with each TVM."""
-        is_timed: tuple[ColumnElement[bool], ...] = (
-            Measurement.workload_id == workload.id,
-            Measurement.latency_us.is_not(None),
-            is_not_refuted(),
+        visible = _select_visible(owner)
+        program = self.session.scalar(visible.where(Workload.key == query.workload))
+        if program is not None:
+            shapes, dtypes = shapes_of(program.args), dtypes_of(program)
+            query = ScheduleQuery(program.key, program.op, shapes, dtypes, query.target, program)
+        of_operator = self.session.scalars(visible.where(Workload.op == query.operator)).all()
+        workloads = of_operator or self.session.scalars(visible).all()
+        fitting = [workload.id for workload in workloads if not _compare_workloads(query, workload)]
+        target_key = query.target.key if query.target else None
+        page = Schedules(self.session).page(owner, workload_ids=fitting, target=target_key, limit=limit)
+        return ScheduleLookup(
+            found=list(page.items), nearest=[] if page.items else self._find_nearest(query, workloads)
         )
+
+    def _find_nearest(self, query: ScheduleQuery, workloads: Sequence[Workload]) -> list[NearestSchedule]:
+        items: list[NearestSchedule] = []
+        for workload in sorted(workloads, key=lambda row: _distance(query, row))[:MOST_RANKED]:
+            items += self._list_measured(query, workload)
+            if len(items) >= ENOUGH:
+                break
+        return sorted(items, key=lambda item: len(item.differences))[:NEAREST]
+
+    def _list_measured(self, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
+        """Return a workload's best measurement on each target and with each TVM."""
+        target_text = query.target.text if query.target else None
         times = (
             select(TargetRow.text, Context.tvm_version, func.min(Measurement.latency_us))
             .join(TargetRow, TargetRow.id == Measurement.target_id)
             .join(Context, Context.id == Measurement.context_id)
-            .where(*is_timed)
+            .where(Measurement.workload_id == workload.id, Measurement.latency_us.is_not(None))
+            .where(is_not_refuted())
             .group_by(TargetRow.text, Context.tvm_version)
-            .order_by(TargetRow.text != (query.target or ""), Context.tvm_version.desc())
+            .order_by(TargetRow.text != target_text, Context.tvm_version.desc())
             .limit(NEAREST)
         )
         items = []
         for target, tvm_version, latency_us in self.session.execute(times):
             differences = _compare_workloads(query, workload)
-            if query.target is not None and query.target != target:
-                differences.append(FieldDifference(field="target", wanted=query.target, stored=target))
-            if query.tvm_version is not None and query.tvm_version != tvm_version:
-                differences.append(
-                    FieldDifference(field="TVM version", wanted=query.tvm_version, stored=tvm_version)
-                )
+            wanted_version = query.program.tvm_version if query.program else None
+            for field, wanted, stored in (
+                ("target", target_text, target),
+                ("TVM version", wanted_version, tvm_version),
+            ):
+                if wanted not in (None, stored):
+                    differences.append(FieldDifference(field=field, wanted=str(wanted), stored=stored))
             item = NearestSchedule(
                 workload=workload.key,
                 workload_name=workload.name,
-                operator=workload.op,
-                dtypes=dtypes_of(workload),
-                shapes=[list(shape) for shape in shapes_of(workload)],
                 target=target,
                 tvm_version=tvm_version,
                 latency_us=latency_us,
@@ -146,9 +95,13 @@ class ScheduleLookups(Repository):
         return items
 
 
-def shapes_of(workload: Workload) -> list[Shape]:
-    """Return the shapes of the workload's tensors."""
-    return [tuple(shape) for _, _, shape in workload.args.get("args", [])]
+def _select_visible(owner: str | None) -> Select[Workload]:
+    """Select the workloads that are shared or of the owner's jobs, the newest first."""
+    query = select(Workload).order_by(Workload.id.desc()).limit(MOST_WORKLOADS)
+    if owner is None:
+        return query
+    own = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(is_owned_by(owner))
+    return query.where(or_(Workload.kept_upto != KEPT, Workload.id.in_(own)))
 
 
 def dtypes_of(workload: Workload) -> list[str]:
@@ -160,34 +113,29 @@ def _compare_workloads(query: ScheduleQuery, workload: Workload) -> list[FieldDi
     """Return the fields of its program in which a workload differs from the wanted one."""
     if query.workload == workload.key:
         return []
-    differences: list[FieldDifference] = []
-    shapes, dtypes = shapes_of(workload), "/".join(dtypes_of(workload))
-
-    def add(field: str, asked_text: str, stored_text: str) -> None:
-        differences.append(FieldDifference(field=field, wanted=asked_text, stored=stored_text))
-
-    if query.operator not in (None, workload.op):
-        add("operator", str(query.operator), workload.op)
-    if query.dtype is not None and not set(query.dtype.split("/")) <= set(dtypes.split("/")):
-        add("dtype", query.dtype, dtypes)
+    shapes, dtypes = shapes_of(workload.args), dtypes_of(workload)
+    sizes = [sorted(shape) for shape in shapes]
     absent = [shape for shape in query.shapes if shape not in shapes]
-    if absent:
-        # The same sizes in another order of the axes are another layout, such as NHWC.
-        sizes = {tuple(sorted(shape)) for shape in shapes}
-        is_layout = all(tuple(sorted(shape)) in sizes for shape in absent)
-        add(
-            "layout" if is_layout else "shape",
-            _shapes_text(query.shapes),
-            _shapes_text(shapes),
-        )
-    if query.structure not in (None, workload.structure):
-        add("graph pass", query.name, workload.name)
-    if query.workload is not None and not differences:
-        add("workload", query.workload, workload.key)
-    return differences
+    # The same sizes in another order of the axes are another layout, such as NHWC.
+    shape_field = "layout" if all(sorted(shape) in sizes for shape in absent) else "shape"
+    fields: list[tuple[str, bool, str, str]] = [
+        ("operator", query.operator in (None, workload.op), str(query.operator), workload.op),
+        ("dtype", set(query.dtypes) <= set(dtypes), ", ".join(query.dtypes), ", ".join(dtypes)),
+        (shape_field, not absent, _shapes_text(query.shapes), _shapes_text(shapes)),
+    ]
+    if query.program is not None:
+        is_same = query.program.structure == workload.structure
+        fields.append(("graph pass", is_same, query.program.name, workload.name))
+    if query.workload is not None and all(is_same for _, is_same, *_ in fields):
+        fields.append(("workload", False, query.workload, workload.key))
+    return [
+        FieldDifference(field=field, wanted=wanted, stored=stored)
+        for field, is_same, wanted, stored in fields
+        if not is_same
+    ]
 
 
-def _shapes_text(shapes: Sequence[Shape]) -> str:
+def _shapes_text(shapes: Sequence[list[int]]) -> str:
     return ", ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
 
 
@@ -196,12 +144,9 @@ def _distance(query: ScheduleQuery, workload: Workload) -> tuple[int, float]:
     doublings = 0.0
     for shape in query.shapes:
         pairs = [
-            zip(shape, stored_shape, strict=True)
-            for stored_shape in shapes_of(workload)
-            if len(stored_shape) == len(shape)
+            zip(shape, stored, strict=True)
+            for stored in shapes_of(workload.args)
+            if len(stored) == len(shape)
         ]
-        doublings += min(
-            (sum(abs(log2(a / b)) for a, b in pair if a and b) for pair in pairs),
-            default=inf,
-        )
+        doublings += min((sum(abs(log2(a / b)) for a, b in pair if a and b) for pair in pairs), default=inf)
     return len(_compare_workloads(query, workload)), doublings

@@ -1,7 +1,7 @@
 """Schedules: store verified best measurements, list them, and read the fastest
 measurements."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -133,11 +133,14 @@ def _page_position(row: Row[*Named]) -> tuple[str | float, ...]:
 def _verified(row: Row[*Named]) -> VerifiedSchedule:
     schedule, workload, name, target, is_bound, evaluator, operator, arguments = row
     names = {"workload": workload, "workload_name": name, "operator": operator, "target": target}
-    shapes = [list(shape) for _, _, shape in arguments.get("args", [])]
+    names |= {"shapes": shapes_of(arguments)}
     inside_model = evaluator is not None and is_inside_model(evaluator)
-    return VerifiedSchedule.from_row(
-        schedule, **names, shapes=shapes, is_bound=is_bound, inside_model=inside_model
-    )
+    return VerifiedSchedule.from_row(schedule, **names, is_bound=is_bound, inside_model=inside_model)
+
+
+def shapes_of(arguments: Mapping[str, Any]) -> list[list[int]]:
+    """Return the shapes of a workload's tensors."""
+    return [list(shape) for _, _, shape in arguments.get("args", [])]
 
 
 _AGAIN: Final = (MeasurementKind.FINISH, MeasurementKind.FOREIGN_FINISH)

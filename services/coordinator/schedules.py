@@ -6,16 +6,21 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Path, Query
 from fastapi.responses import Response, StreamingResponse
 
+from mallorn.core import queues
 from mallorn.core.artifact_uris import library_uri
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dataset import ScheduleLookup, TaskLookup, VerifiedSchedule, WholeSchedule
+from mallorn.core.values.dataset import ScheduleLookup, VerifiedSchedule, WholeSchedule
+from mallorn.core.values.event import BenchStartedEvent
+from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import LIBRARY
+from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.schedule_lookup import ScheduleLookups, ScheduleQuery
 from mallorn.db.repositories.schedules import Schedules
 from mallorn.db.tables import Job
+from mallorn.services.coordinator.jobs.job_views import job_out
 from mallorn.services.coordinator.web.app_context import PartsDep
 from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from mallorn.services.coordinator.web.response_types import (
@@ -23,7 +28,6 @@ from mallorn.services.coordinator.web.response_types import (
     MAX_BIG_INT,
     CursorQuery,
     LimitQuery,
-    ListOut,
     PageOut,
     describe_response,
 )
@@ -74,26 +78,16 @@ def find_schedules(
     ] = None,
     dtype: Annotated[str | None, Query(description="Data type of an argument, such as float32.")] = None,
     target: Annotated[str | None, Query(description="Only schedules for exactly this target.")] = None,
-    workload: Annotated[str | None, Query(description="Only schedules of this workload key.")] = None,
+    workload: Annotated[str | None, Query(description="A workload's key; its other fields follow.")] = None,
     limit: LimitQuery = 100,
 ) -> ScheduleLookup:
-    """Find schedules that fit or, if there is none, the nearest measured workloads and why they differ."""
-    query = ScheduleQuery(
-        workload=workload,
-        operator=operator,
-        shapes=[tuple(map(int, text.split("x"))) for text in shape or ()],
-        dtype=dtype,
-        target=parse_target(target).text if target else None,
-    )
+    """Find schedules by their fields. If none fits, list the nearest measured workloads and
+    the fields in which they differ."""
+    shapes = [list(map(int, text.split("x"))) for text in shape or ()]
+    dtypes = [dtype] if dtype else []
+    query = ScheduleQuery(workload, operator, shapes, dtypes, parse_target(target) if target else None)
     with parts.patient.session() as session:
         return ScheduleLookups(session).find(owner, query, limit)
-
-
-@router.get("/jobs/{job_id}/lookup", dependencies=[FewAtOnce])
-def find_schedules_of_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskLookup]:
-    """Say for each task whether the dataset has measured it, and otherwise why the nearest differ."""
-    with parts.patient.session() as session:
-        return ListOut(items=ScheduleLookups(session).of_job(Jobs(session).get(job_id, owner)))
 
 
 @router.get("/schedules/{schedule_id}")
@@ -115,6 +109,22 @@ def download_job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> Str
         media_type=MEDIA_TYPE,
         headers={"Content-Disposition": f'attachment; filename="mallorn-{job_id}.zip"'},
     )
+
+
+@router.post("/jobs/{job_id}/bench")
+def bench_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Time a done job's exported schedules again, on a device like the one that measured them.
+    The result is the event `benched`."""
+    reason = "its exported schedules are timed again"
+    with parts.database.transaction() as session:
+        job = Jobs(session).get(job_id, owner)
+        _export_uri(job)
+        if not Jobs(session).move_to_state(job_id, [JobState.DONE], JobState.FINISHING, reason):
+            raise Conflict(f"job {job_id} is not done but {job.state}", hint=f"mallorn watch {job_id}")
+        Events(session).append(job_id, BenchStartedEvent())
+        status = job_out(session, Jobs(session).get(job_id, owner))
+    parts.waker.wake(queues.FINISH_JOB, job_id)
+    return status
 
 
 @router.get("/jobs/{job_id}/library", response_class=StreamingResponse, responses=LIBRARY_RESPONSES)

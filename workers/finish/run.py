@@ -14,8 +14,8 @@ from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import BenchedEvent, BenchStartedEvent, DoneEvent, FinishingEvent
-from mallorn.core.values.finish_report import BenchResult, Conditions, Limits, StepSeconds, StoredLibrary
-from mallorn.core.values.manifest import DATABASE, MANIFEST, read_manifest
+from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds, StoredLibrary
+from mallorn.core.values.manifest import DATABASE, MANIFEST, MeasuredOn, read_manifest
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
@@ -70,11 +70,14 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
-    """Lease a job that is ready to finish, and finish it or only time it again. If its model was imported by
-    other code than this worker's, send the job back to import."""
+    """Lease a job that is ready to finish, and finish it or, if it was done, time it again. If
+    its model was imported by other code than this worker's, send the job back to import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
-        if stage is not None:
-            (time_again if is_bench_requested(stage) else finish_stage)(stage)
+        if stage is None:
+            return
+        with runtime.database.session() as session:
+            is_bench = Events(session).is_last(job_id, BenchStartedEvent, BenchedEvent, FinishingEvent)
+        (time_again if is_bench else finish_stage)(stage)
 
 
 def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
@@ -339,18 +342,9 @@ def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: s
     return Limits(flop=flop, peak_gflops=peak_gflops, peak_share=gflops / peak_gflops)
 
 
-def is_bench_requested(stage: StageContext) -> bool:
-    """Return whether the job is only to be timed again: a bench began and has not ended."""
-    with stage.runtime.database.session() as session:
-        return Events(session).is_newer(stage.job.id, BenchStartedEvent, BenchedEvent)
-
-
 def time_again(stage: StageContext) -> None:
-    """Compile an ended job's export, time it as its finish did, and end the job again.
-
-    The report and the export stay as they are; the result is an event. A step that fails
-    is part of the result.
-    """
+    """Compile a done job's export, time it as its finish did, and end the job again. Report
+    and export stay as they are; the result, also of failed steps, is an event."""
     job = stage.job
     with (
         stage.runtime.stage_run(StageKind.FINISH, job.id, f"timing job {job.id} again"),
@@ -363,33 +357,21 @@ def time_again(stage: StageContext) -> None:
         tuned_model = step_log.attempt(COMPILE_EXPORT, partial(compile_export, model))
         if tuned_model is not None:
             compare_and_time_engines(model, tuned_model, step_log, report)
+        report.skipped_steps = step_log.entries
     with stage.runtime.database.transaction() as session:
-        result = BenchResult(
-            latency_us=report.latency_us,
-            points=report.points,
-            conditions=report.conditions,
-            error_vs_untuned=report.error_vs_untuned,
-            error_vs_onnxruntime=report.error_vs_onnxruntime,
-            host_class="" if job.context_id is None else Contexts(session).get(job.context_id).host_class,
-            built_by=current_builder_name(),
-            measured_at=read_clock(session),
-            skipped_steps=step_log.entries,
-        )
-        stage.end_stage(session, JobState.DONE, job.tuning_ended, BenchedEvent(result=result))
+        context = None if job.context_id is None else Contexts(session).get(job.context_id)
+        measured_on = MeasuredOn() if context is None else context.measured_on
+        event = BenchedEvent(report=report, measured_on=measured_on, built_by=current_builder_name())
+        stage.end_stage(session, JobState.DONE, job.tuning_ended, event)
 
 
 def compile_export(model: JobModel) -> TunedModel:
-    uri = model.stage.job.export_uri
-    if uri is None:
-        raise Unavailable(
-            "the job's export was deleted", hint=f"mallorn resume {model.stage.job.id} --trials 1"
-        )
+    """Compile the model with the job's exported schedules; the cache of libraries has none of them."""
     directory = model.whole_model.folder / "bench"
     directory.mkdir()
-    with open_artifact(uri) as (store, root):
+    with open_artifact(model.stage.job.export_uri or "") as (store, root):
         for name in DATABASE:
             store.get_file(f"{root}/{name}", str(directory / name))
-    # Not from the cache of libraries, which is keyed by winners.
     dynamic = model.stage.graph_report.dynamic
     whole_model = replace(model.whole_model, dynamic=dispatch_to_next_size(dynamic) if dynamic else None)
     library = directory.with_suffix(".so")

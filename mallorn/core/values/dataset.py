@@ -139,7 +139,10 @@ class FieldDifference(Value):
 
     field: Annotated[
         str,
-        Field(description="`operator`, `target`, `dtype`, `layout`, `graph pass`, `shape` or `TVM version`."),
+        Field(
+            description="`operator`, `dtype`, `layout`, `shape`, `graph pass`, `workload`, `target` or "
+            "`TVM version`."
+        ),
     ]
     wanted: str
     stored: str
@@ -150,15 +153,12 @@ class NearestSchedule(Value):
 
     workload: Annotated[str, Field(description="The workload's key.")]
     workload_name: str
-    operator: str
-    dtypes: list[str]
-    shapes: Annotated[list[list[int]], Field(description="Of its arguments.")]
     target: Annotated[str, Field(description="Canonical JSON.")]
-    tvm_version: Annotated[str, Field(description="TVM with which it was measured.")]
+    tvm_version: str
     latency_us: float
     differences: Annotated[
         list[FieldDifference],
-        Field(description="Empty: it fits, but none of your jobs promoted it to a schedule."),
+        Field(description="Empty: it fits, but none of your jobs made it a verified schedule."),
     ]
 
 
@@ -167,12 +167,3 @@ class ScheduleLookup(Value):
 
     found: list[VerifiedSchedule] = []
     nearest: Annotated[list[NearestSchedule], Field(description="Empty if schedules were found.")] = []
-
-
-class TaskLookup(Value):
-    """Whether the dataset has measurements of a job's task, and otherwise the nearest ones."""
-
-    task: str
-    workload: Annotated[str, Field(description="The workload's key.")]
-    is_known: Annotated[bool, Field(description="Whether it was measured on the job's target.")]
-    nearest: Annotated[list[NearestSchedule], Field(description="Empty if it is known.")] = []

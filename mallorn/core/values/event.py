@@ -9,8 +9,9 @@ from mallorn.core.states import JobState
 from mallorn.core.values.base import Value
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.expected_gain import Outlook
-from mallorn.core.values.finish_report import BenchResult, FinishReport
+from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import SuggestedOptions
+from mallorn.core.values.manifest import MeasuredOn
 
 
 class JobEvent(Value):
@@ -165,14 +166,18 @@ class DoneEvent(JobEvent):
 
 
 class BenchStartedEvent(JobEvent):
-    """An ended job's exported schedules are timed again."""
+    """A done job returned to its finish, which only times its exported schedules again."""
 
     kind: Literal["bench_started"] = "bench_started"
 
 
 class BenchedEvent(JobEvent):
+    """A done job's exported schedules were timed again."""
+
     kind: Literal["benched"] = "benched"
-    result: BenchResult
+    report: Annotated[FinishReport, Field(description="Latencies, conditions and errors; no other fields.")]
+    measured_on: MeasuredOn
+    built_by: Annotated[str, Field(description="TVM's version, and a digest of the code that compiled it.")]
 
 
 class FailedEvent(JobEvent):

@@ -122,23 +122,6 @@ class PointTimes(Value):
     ] = None
 
 
-class BenchResult(Value):
-    """Latency of an ended job's exported schedules, timed again, with its conditions."""
-
-    latency_us: Annotated[
-        dict[str, ModelLatency | None],
-        Field(description="Of the whole model, by engine: `untuned`, `tuned`, `onnxruntime`."),
-    ] = {}
-    points: Annotated[list[PointTimes], Field(description="For a range of shapes: each tuned size.")] = []
-    conditions: Annotated[Conditions | None, Field(description="null: it was not timed.")] = None
-    error_vs_untuned: float | None = None
-    error_vs_onnxruntime: float | None = None
-    host_class: Annotated[str, Field(description="Class of the host that measured; empty: unknown.")] = ""
-    built_by: Annotated[str, Field(description="TVM's version and a digest of the code that built it.")] = ""
-    measured_at: Annotated[float, Field(description="Seconds since the epoch.")] = 0.0
-    skipped_steps: Annotated[list[SkippedStep], Field(description="Steps that were skipped.")] = []
-
-
 class LoadedLatency(Value):
     """Median latency of the whole model while other programs run, in microseconds."""
 

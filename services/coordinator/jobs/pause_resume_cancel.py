@@ -1,4 +1,4 @@
-"""Routes to pause, resume, time again, cancel, label, archive and delete jobs and their exports."""
+"""Routes to pause, resume, cancel, label, archive and delete jobs and their exports."""
 
 from http import HTTPStatus
 from typing import Final
@@ -7,10 +7,9 @@ from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from mallorn.core import queues
-from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.errors import Conflict
 from mallorn.core.states import SEARCH, Cause, JobState
-from mallorn.core.values.event import BenchedEvent, BenchStartedEvent, PausedEvent, ResumedEvent
-from mallorn.core.values.finish_report import BenchResult
+from mallorn.core.values.event import PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
 from mallorn.db.repositories.access_control import Usage
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
@@ -68,27 +67,6 @@ def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn 
         answer = _append_state_event(session, ResumedEvent, job)
     parts.waker.wake(NEXT_TASK[answer.state], job_id)
     return answer
-
-
-@router.post("/{job_id}/bench")
-def bench_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
-    """Time a done job's exported schedules again, on a device like the one that measured them."""
-    with parts.database.transaction() as session:
-        job = Jobs(session).bench(job_id, owner)
-        Events(session).append(job.id, BenchStartedEvent())
-        answer = job_out(session, job)
-    parts.waker.wake(queues.FINISH_JOB, job_id)
-    return answer
-
-
-@router.get("/{job_id}/bench")
-def show_bench(parts: PartsDep, owner: OwnerDep, job_id: str) -> BenchResult:
-    """Show the newest repeated timing of a job, with its conditions; 404 before the first."""
-    with parts.database.session() as session:
-        event = Events(session).newest(Jobs(session).get(job_id, owner).id, BenchedEvent)
-    if event is None:
-        raise NotFound(f"job {job_id} was not timed again", hint=f"mallorn bench {job_id}")
-    return event.result
 
 
 def _check_resumable(job: Job, request: ResumeIn) -> None:

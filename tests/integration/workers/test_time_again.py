@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
-from mallorn.core.values.event import BenchedEvent, BenchStartedEvent
+from mallorn.core.values.event import BenchedEvent, BenchStartedEvent, FinishingEvent
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.workers.finish.run import finish
@@ -21,14 +20,13 @@ def job(workshop, answers):
 
 def bench(workshop, job):
     def ask(session):
-        Jobs(session).bench(job, None)
+        assert Jobs(session).move_to_state(job, [JobState.DONE], JobState.FINISHING)
         Events(session).append(job, BenchStartedEvent())
 
     workshop.write(ask)
-    assert workshop.state(job) == JobState.FINISHING
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
-    return workshop.read(lambda session: Events(session).newest(job, BenchedEvent)).result
+    return workshop.read(lambda session: Events(session).newest(job, BenchedEvent))
 
 
 def test_the_export_is_timed_again_with_its_conditions_and_the_report_stays(workshop, job):
@@ -47,29 +45,28 @@ def test_the_export_is_timed_again_with_its_conditions_and_the_report_stays(work
     [records] = compiled_with
     export = Path(workshop.read(lambda session: Jobs(session).get(job, None).export_uri))
     assert records == {name: (export / name).read_text() for name in records} != {}
-    assert set(result.latency_us) >= {"tuned", "onnxruntime"}
-    assert result.conditions is not None
-    assert result.host_class
+    assert set(result.report.latency_us) >= {"tuned", "onnxruntime"}
+    assert result.report.conditions is not None
+    assert result.measured_on.host_class
     assert result.built_by
     assert report(workshop, job) == before
 
 
 def test_what_fails_is_part_of_the_result_and_the_job_stays_done(workshop, job):
     workshop.graph_answers["compile_model"] = CRASHED
-    result = bench(workshop, job)
+    result = bench(workshop, job).report
     assert result.latency_us == {}
     assert [step.step for step in result.skipped_steps] == ["compile the model with the exported schedules"]
 
 
-def test_a_job_is_finished_in_full_again_after_it_was_timed(workshop, job, exported):
-    bench(workshop, job)
+@pytest.mark.parametrize("event", [None, FinishingEvent(reason="more trials are spent")])
+def test_a_job_is_finished_in_full_again_after_it_was_timed(workshop, job, exported, event):
+    if event is None:
+        bench(workshop, job)
+    else:  # the bench failed, and the job got more trials
+        for started in (BenchStartedEvent(), event):
+            workshop.write(lambda session, started=started: Events(session).append(job, started))
     exported.clear()
     workshop.write(lambda session: Jobs(session).move_to_state(job, [JobState.DONE], JobState.FINISHING))
     finish(workshop, job)
     assert exported
-
-
-def test_a_job_without_an_export_is_not_timed_again(workshop, job):
-    workshop.write(lambda session: Jobs(session).store_report_columns(job, export_uri=None))
-    with pytest.raises(Conflict, match="no exported schedules"):
-        workshop.write(lambda session: Jobs(session).bench(job, None))

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from mallorn.client import Client
 from mallorn.core.targets import parse_target
@@ -11,7 +11,7 @@ from mallorn.core.values.dataset import NearestSchedule
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workloads import KEPT
-from mallorn.db.tables import Measurement, Task, Workload
+from mallorn.db.tables import Measurement, Schedule, Task, Workload
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.schedules import promote
 
@@ -85,29 +85,31 @@ def test_what_only_another_owners_private_job_knows_is_not_near(
     assert "w0" not in fields(coordinator, operator="conv2d", dtype="int8")
 
 
-def test_a_job_says_which_tasks_are_measured_and_why_others_are_not(
+def test_a_workload_that_was_not_measured_differs_from_the_nearest_by_its_own_fields(
     coordinator: Coordinator, conv: OwnedRows
 ) -> None:
     shape(conv, "w1", NHWC, op="conv2d", structure="other loops")
-    with Client(coordinator.url) as client:
-        known, new = client.job(conv.job_id).lookup()
-    assert (known.workload, known.is_known, known.nearest) == ("w0", True, [])
-    assert (new.workload, new.is_known) == ("w1", False)
-    [nearest] = new.nearest
-    assert [difference.field for difference in nearest.differences] == ["graph pass"]
+    assert fields(coordinator, workload="w1") == {"w0": {"graph pass"}}
 
 
-def test_a_job_for_another_target_or_tvm_is_told_so(coordinator: Coordinator, conv: OwnedRows) -> None:
+def test_another_target_or_tvm_is_a_difference(coordinator: Coordinator, conv: OwnedRows) -> None:
     def move(session: Any) -> None:
         target = Targets(session).ensure(parse_target(OTHER))
         context = Contexts(session).ensure(target.id, "host", "0.26.0", 8, {})
         session.execute(update(Measurement).values(target_id=target.id, context_id=context.id))
+        session.execute(delete(Schedule))
 
     conv.write(move)
     with Client(coordinator.url) as client:
-        first = client.job(conv.job_id).lookup()[0]
-    assert not first.is_known
-    assert [difference.field for difference in first.nearest[0].differences] == ["target", "TVM version"]
+        target = client.job(conv.job_id).status.target
+    assert fields(coordinator, workload="w0", target=target) == {"w0": {"target", "TVM version"}}
+
+
+def test_a_workload_that_is_measured_but_has_no_schedule_fits(
+    coordinator: Coordinator, conv: OwnedRows
+) -> None:
+    conv.write(lambda session: session.execute(delete(Schedule)))
+    assert fields(coordinator, workload="w0") == {"w0": set()}
 
 
 def test_the_client_finds_schedules(coordinator: Coordinator, conv: OwnedRows) -> None:
