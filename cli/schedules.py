@@ -1,8 +1,7 @@
 """`mallorn schedules` and `mallorn fetch`: list, find, download, compare, prune or share schedules."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -28,10 +27,13 @@ from mallorn.cli.terminal.output import (
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dataset import FieldDifference, NearestSchedule, TaskLookup, VerifiedSchedule
+from mallorn.core.values.dataset import NearestSchedule, VerifiedSchedule
 from mallorn.core.values.manifest import LIBRARY
 from mallorn.refuse_to_overwrite import check_model, check_target
 from mallorn.wording.format_values import Column
+
+if TYPE_CHECKING:
+    pass
 
 GET = "get"
 SCHEDULE_COLUMNS: Final = (
@@ -46,16 +48,22 @@ SCHEDULE_COLUMNS: Final = (
     Column[VerifiedSchedule]("TARGET", lambda row: row.target, cut=True),
 )
 NEAREST_COLUMNS: Final = (
-    Column[NearestSchedule]("NAME", lambda row: row.workload_name),
+    Column[NearestSchedule]("NEAREST", lambda row: row.workload_name),
     Column[NearestSchedule]("LATENCY (us)", lambda row: row.latency_us),
-    Column[NearestSchedule]("DIFFERS IN", lambda row: describe_differences(row.differences)),
+    Column[NearestSchedule]("DIFFERS IN", lambda row: describe_differences(row)),
 )
 CHANGE_COLUMNS: Final = (
-    Column[Any]("CHANGE", lambda row: row.change),
-    Column[Any]("NAME", lambda row: row.name),
-    Column[Any]("A (us)", lambda row: row.before_us),
-    Column[Any]("B (us)", lambda row: row.after_us),
-    Column[Any]("TARGET", lambda row: row.target, cut=True),
+    Column["ScheduleChange"]("CHANGE", lambda row: row.change),
+    Column["ScheduleChange"]("NAME", lambda row: row.name),
+    Column["ScheduleChange"]("A (us)", lambda row: row.before_us),
+    Column["ScheduleChange"]("B (us)", lambda row: row.after_us),
+    Column["ScheduleChange"]("TARGET", lambda row: row.target, cut=True),
+)
+PRUNED_COLUMNS: Final = (
+    Column["PrunableRecord"]("NAME", lambda row: row.name),
+    Column["PrunableRecord"]("FILE", lambda row: row.file),
+    Column["PrunableRecord"]("LINE", lambda row: row.line),
+    Column["PrunableRecord"]("REASON", lambda row: row.reason),
 )
 
 
@@ -137,9 +145,7 @@ def fetch(
 @app.command("find")
 @expand_option_groups
 def find(
-    job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Look up this job's tasks instead.")
-    ] = None,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Look up this job's tasks.")] = None,
     operator: Annotated[
         str | None, typer.Option("--op", help="Operator, such as conv2d (see `mallorn dataset stats`).")
     ] = None,
@@ -156,36 +162,31 @@ def find(
 ) -> None:
     """Find schedules by operator, shape, type and target; if none fits, say what the nearest differ in."""
     with open_reader(*place) as api:
-        if job is not None:
-            print_task_lookups(api.job(job).lookup(), as_json)
-            return
-        lookup = api.find_schedules(operator, shape or [], dtype, target, workload)
+        if job is None:
+            lookups = {"": api.find_schedules(operator, shape or [], dtype, target, workload)}
+        else:
+            handle = api.job(job)
+            job_target = target or handle.status.target
+            lookups = {
+                task.name: api.find_schedules(target=job_target, workload=task.workload)
+                for task in handle.tasks()
+            }
     if as_json:
-        print_json(lookup)
+        print_json(lookups if job else lookups[""])
         return
-    print_rows(lookup.found, SCHEDULE_COLUMNS, as_json, "no schedule fits")
-    if not lookup.found and lookup.nearest:
-        print_note("the nearest measured workloads:")
-        stdout().print(table(lookup.nearest, NEAREST_COLUMNS))
+    for name, lookup in lookups.items():
+        if name:
+            stdout().print(f"{name}: {'found' if lookup.found else 'not found'}", markup=False)
+        if lookup.found and not job:
+            stdout().print(table(lookup.found, SCHEDULE_COLUMNS))
+        elif not lookup.found:
+            print_rows(lookup.nearest, NEAREST_COLUMNS, as_json, "no schedule fits, and none is near")
 
 
-def print_task_lookups(tasks: list[TaskLookup], as_json: bool) -> None:
-    if as_json:
-        print_json(tasks)
-        return
-    for task in tasks:
-        stdout().print(f"{task.task}: {'measured' if task.is_known else 'not measured'}", markup=False)
-        for item in task.nearest:
-            differences = describe_differences(item.differences)
-            stdout().print(
-                f"  nearest: {item.workload_name}, {item.latency_us:.1f} us; {differences}", markup=False
-            )
-
-
-def describe_differences(differences: Sequence[FieldDifference]) -> str:
-    """Describe the fields in which a stored schedule differs from the wanted one."""
-    words = [f"{item.field}: wanted {item.wanted}, stored {item.stored}" for item in differences]
-    return "; ".join(words) or "fits, but none of your jobs promoted it to a schedule"
+def describe_differences(nearest: NearestSchedule) -> str:
+    """Describe the fields in which a measured workload differs from the wanted one."""
+    words = [f"{item.field}: wanted {item.wanted}, stored {item.stored}" for item in nearest.differences]
+    return "; ".join(words) or "nothing, but none of your jobs made it a verified schedule"
 
 
 @app.command("diff")
@@ -218,22 +219,8 @@ def prune(
     with open_directory(directory, writes=not dry_run) as folder:
         pruned = find_prunable(folder, targets)
         if not dry_run:
-            remove_records(pruned)
-    rows = [
-        {
-            "name": item.record.name,
-            "target": item.record.target,
-            "line": item.record.line,
-            "reason": item.reason,
-        }
-        for item in pruned
-    ]
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        stdout().print(f"{row['name']}, line {row['line']}: {row['reason']}", markup=False)
-    print_note(f"{len(rows)} records {'would be removed' if dry_run else 'removed'}")
+            remove_records(folder, pruned)
+    print_rows(pruned, PRUNED_COLUMNS, as_json, "there is nothing to remove")
 
 
 @app.command("export")
@@ -258,21 +245,24 @@ def export(
         bar("writing") as progress,
     ):
         exports = list(export_schedules(database, folder, parsed_target, progress))
-        places = [f"{directory.rstrip('/')}/{export.directory.relative_to(folder)}" for export in exports]
     if not exports:
         of_target = f" of {parsed_target}" if parsed_target else ""
         message = f"the dataset has no measurements{of_target} yet"
         raise NotFound(message, hint="mallorn tune MODEL   (or: mallorn dataset stats)")
     rows = [
-        {"directory": name, "records": export.records, "left_out": export.left_out}
-        for name, export in zip(places, exports, strict=True)
+        {
+            "directory": f"{directory.rstrip('/')}/{export.directory.name}",
+            "records": export.records,
+            "left_out": export.left_out,
+        }
+        for export in exports
     ]
     if as_json:
         print_json(rows)
         return
-    for name, export in zip(places, exports, strict=True):
-        omitted = f", {export.left_out} left out: they do not rebuild here" if export.left_out else ""
-        stdout().print(f"{name}: {export.records} records{omitted}")
+    for row in rows:
+        omitted = f", {row['left_out']} left out: they do not rebuild here" if row["left_out"] else ""
+        stdout().print(f"{row['directory']}: {row['records']} records{omitted}")
     print_note(f"bring them in elsewhere with   mallorn schedules import {directory}")
 
 

@@ -1,20 +1,14 @@
-"""Records of schedule directories, compared and pruned without a database.
+"""Records of schedule directories, compared and pruned without a database."""
 
-A directory is one that a job exported (with `manifest.json`), or a shared folder (with a
-`target.json` per target); both hold TVM's databases at any depth.
-"""
-
-import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from hashlib import sha256
+from math import inf
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, NoReturn
 
-from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.storable_json import read_json
-from mallorn.core.targets import Target, parse_target
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.storable_json import compact_json
 from mallorn.core.values.manifest import (
     MANIFEST,
     NOT_TIMED,
@@ -24,16 +18,17 @@ from mallorn.core.values.manifest import (
     MeasuredOn,
     read_manifest,
 )
+from mallorn.research.shared_schedules.import_folders import BATCH
 from mallorn.research.shared_schedules.target_folders import (
     PROVENANCE,
-    TARGET,
+    iterate_databases,
     read_provenance,
+    write_lines,
     write_provenance,
 )
+from mallorn.research.tuner_logs.metaschedule import hash_program
+from mallorn.research.tuner_logs.read_json_lines import Problem, read_lines, run_times_us
 from mallorn.workers.interfaces.model_compiler import open_sandboxed_compiler
-
-ADDED, REMOVED, CHANGED = "added", "removed", "changed"
-BATCH: Final = 64  # records in one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +40,8 @@ class RecordLine:
     target: str
     workload: str  # digest of its program
     name: str
-    schedule: str  # digest of its trace
-    latency_us: float | None  # None: not timed
+    trace: str
+    latency_us: float  # infinite: it failed or was not timed
     measured_on: MeasuredOn
 
 
@@ -57,182 +52,125 @@ class ScheduleChange:
     change: str  # added, removed or changed
     name: str
     target: str
-    workload: str
-    before_us: float | None
+    before_us: float | None  # None: there is no timed record
     after_us: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
-    """A record that pruning removes, and the reason."""
+class PrunableRecord:
+    """A record that pruning removes, and the reason; `file` is relative to the root."""
 
-    record: RecordLine
+    file: str
+    line: int
+    name: str
+    target: str
     reason: str
-
-
-def iterate_directories(root: Path) -> Iterator[tuple[Target, Path]]:
-    """Yield every database under `root` with its target, sorted by path.
-
-    Raises NotFound if there is none, InvalidRequest if a database's target is unknown.
-    """
-    records = sorted(root.rglob(RECORDS))
-    if not records:
-        raise NotFound(
-            f"{root} holds no schedules: no {RECORDS} in it",
-            hint="mallorn tune MODEL --out DIR",
-        )
-    for directory in (path.parent for path in records):
-        if (directory / MANIFEST).is_file():
-            yield parse_target(read_manifest(directory / MANIFEST).target), directory
-            continue
-        places = (directory, *directory.parents[: len(directory.relative_to(root).parts)])
-        file = next((place / TARGET for place in places if (place / TARGET).is_file()), None)
-        if file is None:
-            message = f"the target of {directory} is unknown: it has no {MANIFEST} and no {TARGET}"
-            raise InvalidRequest(message, hint="mallorn dataset import DIR   (reads logs of stock TVM)")
-        yield parse_target(file.read_text(errors="replace")), directory
 
 
 def read_records(root: Path) -> list[RecordLine]:
     """Return all records under `root`. Raises InvalidRequest for any other line."""
-    lines: list[RecordLine] = []
-    for target, directory in iterate_directories(root):
+    records: list[RecordLine] = []
+    for target, directory in iterate_databases(root):
+        programs = dict(read_lines(directory / WORKLOADS, hash_program, _refuse))
+        names, measured_on = dict(programs), MeasuredOn()
+        if (directory / MANIFEST).is_file():
+            manifest = read_manifest(directory / MANIFEST)
+            if len(manifest.workloads) == len(programs):
+                names = {index: workload.task for index, workload in enumerate(manifest.workloads)}
+            measured_on = manifest.measured_on
         provenance = read_provenance(directory) if (directory / PROVENANCE).is_file() else []
-        manifest = read_manifest(directory / MANIFEST) if (directory / MANIFEST).is_file() else None
-        programs = (directory / WORKLOADS).read_text(errors="replace").splitlines()
-        for number, text in enumerate((directory / RECORDS).read_text(errors="replace").splitlines(), 1):
-            try:
-                index, (trace, run_secs, *_) = read_json(text)
-                workload = sha256(read_json(programs[index])[1].encode()).hexdigest()[:12]
-                us = None if UNTIMED_SEC in run_secs else median(run_secs) * 1e6
-            except (AttributeError, IndexError, TypeError, ValueError) as error:
-                message = f"{directory / RECORDS}, line {number}, is no record of a schedule: {error}"
-                raise InvalidRequest(message, hint="git checkout FILE   (or: mallorn tune MODEL)") from None
-            name, measured_on = workload, manifest.measured_on if manifest else MeasuredOn()
-            if len(provenance) >= number:
-                name, measured_on = (
-                    provenance[number - 1].name,
-                    provenance[number - 1].measured_on,
-                )
-            elif manifest and len(manifest.workloads) == len(programs):
-                name = manifest.workloads[index].task
-            schedule = sha256(json.dumps(trace).encode()).hexdigest()[:12]
-            lines.append(
-                RecordLine(
-                    directory,
-                    number,
-                    target.text,
-                    workload,
-                    name,
-                    schedule,
-                    us,
-                    measured_on,
-                )
-            )
-    return lines
+
+        def parse(
+            line: Any, programs: dict[int, str] = programs, names: dict[int, str] = names
+        ) -> tuple[str, str, str, float]:
+            index, (trace, run_secs, *_) = line
+            times = () if UNTIMED_SEC in run_secs else run_times_us(run_secs)
+            return programs[index], names[index], compact_json(trace), median(times or [inf])
+
+        for number, (workload, name, trace, us) in read_lines(directory / RECORDS, parse, _refuse):
+            context = measured_on
+            if number < len(provenance):
+                name, context = provenance[number].name, provenance[number].measured_on
+            records.append(RecordLine(directory, number + 1, target.text, workload, name, trace, us, context))
+    return records
+
+
+def _refuse(problem: Problem) -> NoReturn:
+    raise InvalidRequest(str(problem), hint="git checkout FILE   (or: mallorn tune MODEL)")
 
 
 def compare_directories(left_root: Path, right_root: Path) -> list[ScheduleChange]:
     """Return the workloads, by target and name, whose fastest schedules differ."""
-    old, new = _fastest(read_records(left_root)), _fastest(read_records(right_root))
+    left_records, right_records = _fastest(left_root), _fastest(right_root)
     changes = []
-    for key in old.keys() | new.keys():
-        left, right = old.get(key), new.get(key)
-        record = right or left
-        if record is None or (left and right and left.schedule == right.schedule):
+    for key in left_records.keys() | right_records.keys():
+        left, right = left_records.get(key), right_records.get(key)
+        if left and right and left.trace == right.trace:
             continue
-        change = ADDED if left is None else REMOVED if right is None else CHANGED
-        before_us, after_us = (line.latency_us if line else None for line in (left, right))
-        changes.append(
-            ScheduleChange(change, record.name, record.target, record.workload, before_us, after_us)
-        )
-    return sorted(changes, key=lambda change: (change.target, change.name, change.workload))
+        times = [item.latency_us if item and item.latency_us < inf else None for item in (left, right)]
+        change = "added" if left is None else "removed" if right is None else "changed"
+        names = [item.name for item in (right, left) if item]
+        changes.append(ScheduleChange(change, names[0], key[0], *times))
+    return sorted(changes, key=lambda change: (change.target, change.name))
 
 
-def _fastest(lines: Sequence[RecordLine]) -> dict[tuple[str, str], RecordLine]:
+def _fastest(root: Path) -> dict[tuple[str, str], RecordLine]:
     """Return each workload's record that TVM uses: the fastest, the first of equals."""
     fastest: dict[tuple[str, str], RecordLine] = {}
-    for line in lines:
-        best = fastest.get(key := (line.target, line.workload))
-        if best is None or _time_of(line) < _time_of(best):
-            fastest[key] = line
+    for record in sorted(read_records(root), key=lambda record: record.latency_us):
+        fastest.setdefault((record.target, record.workload), record)
     return fastest
 
 
-def _time_of(line: RecordLine) -> float:
-    return float("inf") if line.latency_us is None else line.latency_us
-
-
-def find_prunable(root: Path, targets: Collection[str] = ()) -> list[Pruned]:
+def find_prunable(root: Path, targets: Collection[str] = ()) -> list[PrunableRecord]:
     """Return the records that do not rebuild, are slower than another, or of other targets.
 
     Times compare only within one measuring context. `targets` are the texts of those to
     keep; if it is empty, all are kept.
     """
-    lines = read_records(root)
-    errors = find_rebuild_errors(root)
-    pruned, remaining = list[Pruned](), list[RecordLine]()
-    for line in lines:
-        error = errors.get((line.directory, line.line))
-        if targets and line.target not in targets:
-            pruned.append(Pruned(line, "it is of a target that is not named"))
-        elif error is not None:
-            pruned.append(Pruned(line, f"it does not rebuild: {error}"))
+    records = read_records(root)
+    errors = _find_rebuild_errors(root, {record.directory: record.line for record in records})
+    fastest: dict[tuple[str, ...], RecordLine] = {}
+    pruned: list[PrunableRecord] = []
+    for record in sorted(records, key=lambda record: record.latency_us):
+        key = record.target, record.workload, record.measured_on.model_dump_json()
+        if targets and record.target not in targets:
+            reason = "its target is not named"
+        elif (error := errors.get((record.directory, record.line))) is not None:
+            reason = f"it does not rebuild: {error}"
+        elif (rival := fastest.setdefault(key, record)) is not record:
+            reason = f"line {rival.line} of {rival.directory.relative_to(root)} is as fast or faster"
         else:
-            remaining.append(line)
-    contexts: dict[str, list[RecordLine]] = {}
-    for line in remaining:
-        contexts.setdefault(line.measured_on.model_dump_json(), []).append(line)
-    for members in contexts.values():
-        best = _fastest(members)
-        for line in members:
-            if (winner := best[line.target, line.workload]) is not line:
-                pruned.append(
-                    Pruned(
-                        line,
-                        f"line {winner.line} of {winner.directory / RECORDS} is as fast or faster",
-                    )
-                )
-    return sorted(pruned, key=lambda item: (item.record.directory, item.record.line))
+            continue
+        file = str((record.directory / RECORDS).relative_to(root))
+        pruned.append(PrunableRecord(file, record.line, record.name, record.target, reason))
+    return sorted(pruned, key=lambda row: (row.file, row.line))
 
 
-def find_rebuild_errors(root: Path) -> dict[tuple[Path, int], str]:
-    errors: dict[tuple[Path, int], str] = {}
+def _find_rebuild_errors(root: Path, line_counts: dict[Path, int]) -> dict[tuple[Path, int], str]:
     with open_sandboxed_compiler(root) as graphs:
-        for _, directory in iterate_directories(root):
-            count = len((directory / RECORDS).read_text(errors="replace").splitlines())
-            for start in range(0, count, BATCH):
-                log = graphs.read_metaschedule_log(
-                    str(directory.absolute()), start, min(BATCH, count - start)
-                )
-                errors |= {
-                    (directory, problem.line): problem.error
-                    for problem in log.problems
-                    if problem.file == RECORDS and problem.error != NOT_TIMED
-                }
-    return errors
+        return {
+            (directory, problem.line): problem.error
+            for directory, count in line_counts.items()
+            for start in range(0, count, BATCH)
+            for problem in graphs.read_metaschedule_log(str(directory.absolute()), start, BATCH).problems
+            if problem.file == RECORDS and problem.error != NOT_TIMED
+        }
 
 
-def remove_records(pruned: Sequence[Pruned]) -> None:
-    """Rewrite the directories without these records and without workloads that lost all."""
-    for directory in sorted({item.record.directory for item in pruned}):
-        numbers = {item.record.line for item in pruned if item.record.directory == directory}
-        provenance = read_provenance(directory) if (directory / PROVENANCE).is_file() else None
-        programs = (directory / WORKLOADS).read_text().splitlines()
-        lines = enumerate((directory / RECORDS).read_text().splitlines(), 1)
-        records = [(number, read_json(text)) for number, text in lines if number not in numbers]
-        indices = sorted({record[0] for _, record in records})
-        places = {old: new for new, old in enumerate(indices)}
-        if not records:
+def remove_records(root: Path, pruned: Collection[PrunableRecord]) -> None:
+    """Delete these lines, and a database that has no others. Programs of deleted records
+    stay in its file of workloads, since other lines count its lines."""
+    for file in {row.file for row in pruned}:
+        removed = {row.line for row in pruned if row.file == file}
+        directory = (root / file).parent
+        lines = (root / file).read_text().splitlines()
+        remaining = [number for number in range(len(lines)) if number + 1 not in removed]
+        if not remaining:
             for name in (RECORDS, WORKLOADS, PROVENANCE):
                 (directory / name).unlink(missing_ok=True)
             continue
-        _write_lines(directory / WORKLOADS, [programs[index] for index in indices])
-        texts = [json.dumps([places[index], record], separators=(",", ":")) for _, (index, record) in records]
-        _write_lines(directory / RECORDS, texts)
-        if provenance is not None:
-            write_provenance(directory, [provenance[number - 1] for number, _ in records])
-
-
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), newline="\n")
+        write_lines(root / file, [lines[number] for number in remaining])
+        if (directory / PROVENANCE).is_file():
+            provenance = read_provenance(directory)
+            write_provenance(directory, [provenance[number] for number in remaining])

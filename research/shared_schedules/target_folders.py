@@ -19,7 +19,7 @@ from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.storable_json import read_json
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.base import Value
-from mallorn.core.values.manifest import RECORDS, MeasuredOn
+from mallorn.core.values.manifest import MANIFEST, RECORDS, MeasuredOn, read_manifest
 from mallorn.wording.format_values import file_name
 
 PROVENANCE: Final = "database_provenance.json"
@@ -52,18 +52,24 @@ def write_target(directory: Path, target: Target) -> None:
 
 
 def iterate_databases(root: Path) -> Iterator[tuple[Target, Path]]:
-    """Yield every database under `root` with its target. Raises NotFound if there is none."""
-    targets = sorted(root.rglob(TARGET))
-    if not targets:
+    """Yield every database under `root` with its target, which a `target.json` above it or the
+    manifest of a job's export names. Raises NotFound if there is none."""
+    files = sorted(file for name in (TARGET, MANIFEST) for file in root.rglob(name))
+    if not files:
         raise NotFound(f"{root} is not a folder of schedules: there is no {TARGET} in it", hint=EXAMPLE)
-    for file in targets:
-        target = parse_target(file.read_text(errors="replace"))
+    for file in files:
+        text = read_manifest(file).target if file.name == MANIFEST else file.read_text(errors="replace")
+        target = parse_target(text)
         yield from ((target, records.parent) for records in sorted(file.parent.rglob(RECORDS)))
 
 
 def write_provenance(directory: Path, lines: list[SharedRecord]) -> None:
-    text = "".join(json.dumps(line.model_dump(mode="json"), sort_keys=True) + "\n" for line in lines)
-    (directory / PROVENANCE).write_text(text, newline="\n")
+    texts = [json.dumps(line.model_dump(mode="json"), sort_keys=True) for line in lines]
+    write_lines(directory / PROVENANCE, texts)
+
+
+def write_lines(file: Path, lines: list[str]) -> None:
+    file.write_text("".join(f"{line}\n" for line in lines), newline="\n")
 
 
 def read_provenance(directory: Path) -> list[SharedRecord]:

@@ -184,10 +184,10 @@ def test_pruning_removes_what_does_not_rebuild_is_slower_or_of_another_target(
     line = json.loads(provenance.read_text())
     other = {**line, "measured_on": {**line["measured_on"], "host_class": "other"}}
     provenance.write_text("".join(json.dumps(each) + "\n" for each in (line, line, line, other)))
-    pruned = {item.record.line: item.reason for item in find_prunable(spoilt)}
+    pruned = {item.line: item.reason for item in find_prunable(spoilt)}
     assert pruned.keys() == {1, 3}  # line 4 is of another machine, and rebuilds
     assert "as fast" in pruned[1]
     assert "does not rebuild" in pruned[3]
     assert len(find_prunable(spoilt, ['{"kind":"llvm","num-cores":9}'])) == len(lines)
-    remove_records(find_prunable(spoilt))
+    remove_records(spoilt, find_prunable(spoilt))
     assert find_prunable(spoilt) == []

@@ -9,16 +9,17 @@ import fsspec
 import pytest
 
 from mallorn.cli.remote_directory import open_directory
-from mallorn.core.errors import InvalidRequest, NotFound, Unavailable
+from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from mallorn.research.shared_schedules.record_lines import (
-    Pruned,
-    iterate_directories,
+    PrunableRecord,
+    RecordLine,
     read_records,
     remove_records,
 )
 from mallorn.research.shared_schedules.target_folders import PROVENANCE, TARGET
 from tests.fixtures.answers import data, mallorn, refused
+from tests.unit.cli.test_exported import RECIPE
 
 LLVM = {"kind": "llvm", "num-cores": 2}
 MEASURED_ON = {"host_class": "h", "tvm_version": "1", "threads": 2, "evaluator": {}}
@@ -59,35 +60,41 @@ def test_the_record_that_counts_is_the_fastest(tmp_path: Path) -> None:
     assert data(mallorn("schedules", "diff", before, after, "--json")) == []
 
 
-def test_removed_records_take_their_workloads_and_provenance_with_them(tmp_path: Path) -> None:
+def prunable(root: Path, record: RecordLine) -> PrunableRecord:
+    file = str((record.directory / RECORDS).relative_to(root))
+    return PrunableRecord(file, record.line, record.name, record.target, "")
+
+
+def test_removed_records_take_their_provenance_with_them_and_the_others_stay(tmp_path: Path) -> None:
     root = write(tmp_path / "a", ("w0", "x", 1e-3), ("w1", "x", 1e-3), ("w1", "y", 2e-3), ("w2", "x", 1e-3))
-    lines = read_records(root)
-    remove_records([Pruned(lines[0], ""), Pruned(lines[2], "")])
+    records = read_records(root)
+    remove_records(root, [prunable(root, record) for record in (records[0], records[2])])
     remaining = read_records(root)
-    assert [(line.name, line.schedule) for line in remaining] == [
-        (lines[1].name, lines[1].schedule),
-        (lines[3].name, lines[3].schedule),
+    assert [(record.workload, record.name, record.trace) for record in remaining] == [
+        (record.workload, record.name, record.trace) for record in (records[1], records[3])
     ]
-    text = (root / "conv2d" / WORKLOADS).read_bytes()
-    assert b"w0" not in text
-    assert text.count(b"\n") == 2
-    remove_records([Pruned(line, "") for line in remaining])
-    with pytest.raises(NotFound, match="holds no schedules"):
-        list(iterate_directories(root))
+    assert (root / "conv2d" / RECORDS).read_bytes().count(b"\n") == 2
+    remove_records(root, [prunable(root, record) for record in remaining])
+    assert read_records(root) == []
+    assert list((root / "conv2d").iterdir()) == []
+
+
+def test_an_export_of_a_job_is_read_as_its_manifest_says(tmp_path: Path) -> None:
+    root = write(tmp_path / "a", ("w", "x", 1e-3))
+    (root / TARGET).unlink()
+    (root / "conv2d" / PROVENANCE).unlink()
+    workloads = [{"task": "fused", "workload": "w", "weight": 1}]
+    manifest = {"target": LLVM, "recipe": RECIPE, "workloads": workloads, "measured_on": MEASURED_ON}
+    (root / "conv2d" / "manifest.json").write_text(json.dumps(manifest))
+    [record] = read_records(root)
+    assert (record.name, record.measured_on.host_class) == ("fused", "h")
 
 
 @pytest.mark.parametrize("line", ["torn", "[]", "[7, [[], [1.0], {}, []]]", '[0, [[], ["x"], {}, []]]', "3"])
 def test_a_line_that_is_no_record_is_named(line: str, tmp_path: Path) -> None:
     root = write(tmp_path / "a", ("w", "x", 1e-3))
     (root / "conv2d" / RECORDS).write_text(line + "\n")
-    with pytest.raises(InvalidRequest, match="line 1, is no record"):
-        read_records(root)
-
-
-def test_without_a_target_the_records_are_of_nobody_knows_what(tmp_path: Path) -> None:
-    root = write(tmp_path / "a", ("w", "x", 1e-3))
-    (root / TARGET).unlink()
-    with pytest.raises(InvalidRequest, match="is unknown"):
+    with pytest.raises(InvalidRequest, match="line 1: the line is not"):
         read_records(root)
 
 
@@ -103,7 +110,7 @@ def test_a_directory_at_a_url_is_changed_there(memory: Any, tmp_path: Path) -> N
     with open_directory(url, writes=True, create=True) as folder:
         write(folder, ("w", "x", 1e-3), ("v", "x", 1e-3))
     with open_directory(url, writes=True) as folder:
-        remove_records([Pruned(read_records(folder)[0], "")])
+        remove_records(folder, [prunable(folder, read_records(folder)[0])])
         (folder / TARGET).rename(folder / "conv2d" / TARGET)
     with open_directory(url) as folder:
         assert [line.name for line in read_records(folder)] == ["v"]
