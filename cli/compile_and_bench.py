@@ -32,9 +32,11 @@ from mallorn.results.speedup import TUNED, compare_with_rival
 from mallorn.wording.describe_results import engine_columns, latency_rows
 
 if TYPE_CHECKING:
+    from mallorn.core.values.finish_report import ModelLatency
     from mallorn.job import Job
     from mallorn.workers.interfaces.model_compiler import Compiled
     from mallorn.workers.whole_model.compiled_model import WholeModel
+    from mallorn.workers.whole_model.interleaved_timing import FairRace
 
 
 MARK: Final = "Written by `mallorn compile`"
@@ -246,29 +248,47 @@ def bench(
 
 
 def bench_job(job: "Job", as_json: bool) -> None:
-    report = job.status.report
-    reported_us = {} if report is None else report.latency_us
+    """Time a done job's schedules again where it measured, and print the latencies."""
     print_note(f"timing the schedules of job {job.id} again on a device like the one that measured them")
     result = job.bench()
+    latency_us = result.report.latency_us
     if as_json:
         print_json(result)
-        return
-    stdout().print(table(latency_rows(result.latency_us), engine_columns(result.latency_us)))
-    reported, latency = reported_us.get(TUNED), result.latency_us.get(TUNED)
-    if reported is not None and latency is not None:
-        ratio = latency.median / reported.median
-        print_note(f"the job reported {reported.median:.0f} us; now it is {ratio:.2f} times that")
-    if result.conditions is not None and result.conditions.note:
-        print_note(f"beware: {result.conditions.note}")
-    print_note(f"measured on {result.host_class or 'an unknown host'}, built by TVM {result.built_by}")
-    for step in result.skipped_steps:
+    else:
+        print_latencies(latency_us, result.report.disturbance_text)
+        print_note(f"measured on {result.measured_on.host_class}, compiled by {result.built_by}")
+    earlier, latency = job.status.finish_report.latency_us.get(TUNED), latency_us.get(TUNED)
+    if earlier is not None and latency is not None:
+        ratio = latency.median / earlier.median
+        print_note(f"the job reported {earlier.median:.0f} us; now it is {ratio:.2f} times that")
+    for step in result.report.skipped_steps:
         print_note(f"not done: {step.step}: {step.reason}")
+    if latency is None:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def print_latencies(latency_us: Mapping[str, "ModelLatency | None"], disturbance: str) -> None:
+    stdout().print(table(latency_rows(latency_us), engine_columns(latency_us)))
+    if (race := compare_with_rival(latency_us)) is not None:
+        print_note(f"the tuned model is {race.full_text}")
+    if disturbance:
+        print_note(f"beware: {disturbance}")
+
+
+def time_engines(model: "WholeModel", names: Sequence[str], libraries: Mapping[str, Path]) -> "FairRace":
+    """Time engines in turn, TVM's with these libraries, while other work of the services here pauses."""
+    from mallorn.workers.host.host_lock import HostLock
+    from mallorn.workers.whole_model.engines import Engines
+
+    with Engines(model, names) as engines:
+        engines.load(libraries)
+        with HostLock().hold_exclusive() as is_alone:
+            return engines.time_undisturbed(is_alone)
 
 
 def bench_model(model: Path, exported: ScheduleDirectory, untuned: bool, as_json: bool) -> None:
-    from mallorn.workers.host.host_lock import HostLock
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
-    from mallorn.workers.whole_model.engines import UNTUNED, Engines
+    from mallorn.workers.whole_model.engines import UNTUNED
 
     has_rival = can_run_onnxruntime(exported)
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
@@ -278,20 +298,12 @@ def bench_model(model: Path, exported: ScheduleDirectory, untuned: bool, as_json
         if untuned:
             libraries[UNTUNED] = whole_model.folder / "untuned.so"
             whole_model.compile_untuned(libraries[UNTUNED])
-        with Engines(whole_model, names) as engines:
-            engines.load(libraries)
-            with HostLock().hold_exclusive() as is_alone:
-                race_result = engines.time_undisturbed(is_alone)
+        race_result = time_engines(whole_model, names, libraries)
     if as_json:
         timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
         print_json(to_jsonable_python(build) | to_jsonable_python(timings))
         return
-    latency_us = race_result.latency_us
-    stdout().print(table(latency_rows(latency_us), engine_columns(latency_us)))
-    if (race := compare_with_rival(latency_us)) is not None:
-        print_note(f"the tuned model is {race.full_text}")
-    if race_result.conditions.note:
-        print_note(f"beware: {race_result.conditions.note}")
+    print_latencies(race_result.latency_us, race_result.conditions.note)
     if not has_rival and exported.target.is_cpu:
         print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
 
@@ -320,7 +332,7 @@ def check_library_outputs(model: "WholeModel", library: Path) -> float:
     """Return a library's error against the untuned model. Raises WrongNumbers if large."""
     from mallorn.graphc.export.export_checks import is_quantised
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
-    from mallorn.workers.whole_model.engines import TUNED, UNTUNED, Engines
+    from mallorn.workers.whole_model.engines import UNTUNED, Engines
 
     reference = model.folder / "untuned.so"
     onnxruntime_names = [ONNXRUNTIME] if is_quantised(model.path) and find_spec(ONNXRUNTIME) else []
@@ -331,8 +343,7 @@ def check_library_outputs(model: "WholeModel", library: Path) -> float:
         error, limit = engines.errors(TUNED)[UNTUNED], engines.accepted_error
     if not error <= limit:
         raise WrongNumbers(
-            f"the relative error against the untuned model is {error:.1e}, more than {limit:.0e}; "
-            "nothing was written",
+            f"the relative error against the untuned model is {error:.1e}, more than {limit:.0e}",
             hint="mallorn tune MODEL --out OTHER_DIR",
         )
     return error

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -120,12 +120,11 @@ def read_schedule_directory(
 
 @contextmanager
 def local_model(
-    model: Path, exported: ScheduleDirectory, threads: int | None = None, readable_paths: Sequence[Path] = ()
+    model: Path, exported: ScheduleDirectory, threads: int | None = None
 ) -> "Iterator[WholeModel]":
     """Yield the model as it was tuned; remove its processes and files on exit.
 
-    The processes are sandboxed, because schedules may be untrusted and become machine code:
-    they read only the model, the schedules and `readable_paths`.
+    The processes are sandboxed, because schedules may be untrusted and become machine code.
     Engines run on `threads` threads, by default as many as the target has cores.
     """
     with require_packages("worker", "onnx", "tvm"):
@@ -139,9 +138,7 @@ def local_model(
         room, weights = Path(parent), ModelUpload.of(file).weights
         (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
-        readable = tuple(
-            (str(path), READ) for path in (room, *model_files, *exported.compile_input_files, *readable_paths)
-        )
+        readable = tuple((str(path), READ) for path in (room, *model_files, *exported.compile_input_files))
         (zig := folder / "zig").mkdir()  # the linker for other CPUs keeps its files there
         env = {"TVM_NUM_THREADS": str(count), "ZIG_GLOBAL_CACHE_DIR": str(zig), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
@@ -157,7 +154,7 @@ def local_model(
                 threads=count,
                 env=search_env,
                 room=room,
-                reads=[*model_files, *readable_paths],
+                reads=model_files,
             )
 
 

@@ -1,7 +1,7 @@
 """`mallorn schedules` and `mallorn fetch`: list, find, download, compare, prune or share schedules."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -32,9 +32,6 @@ from mallorn.core.values.manifest import LIBRARY
 from mallorn.refuse_to_overwrite import check_model, check_target
 from mallorn.wording.format_values import Column
 
-if TYPE_CHECKING:
-    pass
-
 GET = "get"
 SCHEDULE_COLUMNS: Final = (
     Column[VerifiedSchedule]("NAME", lambda row: row.workload_name),
@@ -53,17 +50,17 @@ NEAREST_COLUMNS: Final = (
     Column[NearestSchedule]("DIFFERS IN", lambda row: describe_differences(row)),
 )
 CHANGE_COLUMNS: Final = (
-    Column["ScheduleChange"]("CHANGE", lambda row: row.change),
-    Column["ScheduleChange"]("NAME", lambda row: row.name),
-    Column["ScheduleChange"]("A (us)", lambda row: row.before_us),
-    Column["ScheduleChange"]("B (us)", lambda row: row.after_us),
-    Column["ScheduleChange"]("TARGET", lambda row: row.target, cut=True),
+    Column[Any]("CHANGE", lambda row: row.change),
+    Column[Any]("NAME", lambda row: row.name),
+    Column[Any]("A (us)", lambda row: row.before_us),
+    Column[Any]("B (us)", lambda row: row.after_us),
+    Column[Any]("TARGET", lambda row: row.target, cut=True),
 )
 PRUNED_COLUMNS: Final = (
-    Column["PrunableRecord"]("NAME", lambda row: row.name),
-    Column["PrunableRecord"]("FILE", lambda row: row.file),
-    Column["PrunableRecord"]("LINE", lambda row: row.line),
-    Column["PrunableRecord"]("REASON", lambda row: row.reason),
+    Column[Any]("NAME", lambda row: row.name),
+    Column[Any]("FILE", lambda row: row.file),
+    Column[Any]("LINE", lambda row: row.line),
+    Column[Any]("REASON", lambda row: row.reason),
 )
 
 

@@ -133,9 +133,9 @@ def _page_position(row: Row[*Named]) -> tuple[str | float, ...]:
 def _verified(row: Row[*Named]) -> VerifiedSchedule:
     schedule, workload, name, target, is_bound, evaluator, operator, arguments = row
     names = {"workload": workload, "workload_name": name, "operator": operator, "target": target}
-    names |= {"shapes": shapes_of(arguments)}
     inside_model = evaluator is not None and is_inside_model(evaluator)
-    return VerifiedSchedule.from_row(schedule, **names, is_bound=is_bound, inside_model=inside_model)
+    facts = {"shapes": shapes_of(arguments), "is_bound": is_bound, "inside_model": inside_model}
+    return VerifiedSchedule.from_row(schedule, **names, **facts)
 
 
 def shapes_of(arguments: Mapping[str, Any]) -> list[list[int]]:
