@@ -244,24 +244,42 @@ def bench(
         with connected_stack(*place) as stack:
             bench_job(stack.api.job(model), as_json)
         return
-    bench_model(find_model_file(model), read_schedule_directory(schedules, target, version), untuned, as_json)
+    from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
+    from mallorn.workers.whole_model.engines import UNTUNED
+
+    file, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
+    has_rival = can_run_onnxruntime(exported)
+    names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
+    with local_model(file, exported) as whole_model:
+        libraries = {TUNED: whole_model.folder / "tuned.so"}
+        build = compile_tuned(whole_model, exported, libraries[TUNED])
+        if untuned:
+            libraries[UNTUNED] = whole_model.folder / "untuned.so"
+            whole_model.compile_untuned(libraries[UNTUNED])
+        race_result = time_engines(whole_model, names, libraries)
+    if as_json:
+        timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
+        print_json(to_jsonable_python(build) | to_jsonable_python(timings))
+        return
+    print_latencies(race_result.latency_us, race_result.conditions.note)
+    if not has_rival and exported.target.is_cpu:
+        print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
 
 
 def bench_job(job: "Job", as_json: bool) -> None:
     """Time a done job's schedules again where it measured, and print the latencies."""
     print_note(f"timing the schedules of job {job.id} again on a device like the one that measured them")
-    result = job.bench()
-    latency_us = result.report.latency_us
+    report = job.bench()
+    latency_us = report.latency_us
     if as_json:
-        print_json(result)
+        print_json(report)
     else:
-        print_latencies(latency_us, result.report.disturbance_text)
-        print_note(f"measured on {result.measured_on.host_class}, compiled by {result.built_by}")
+        print_latencies(latency_us, report.disturbance_text)
     earlier, latency = job.status.finish_report.latency_us.get(TUNED), latency_us.get(TUNED)
     if earlier is not None and latency is not None:
         ratio = latency.median / earlier.median
         print_note(f"the job reported {earlier.median:.0f} us; now it is {ratio:.2f} times that")
-    for step in result.report.skipped_steps:
+    for step in report.skipped_steps:
         print_note(f"not done: {step.step}: {step.reason}")
     if latency is None:
         raise typer.Exit(ExitCode.FAILED)
@@ -284,28 +302,6 @@ def time_engines(model: "WholeModel", names: Sequence[str], libraries: Mapping[s
         engines.load(libraries)
         with HostLock().hold_exclusive() as is_alone:
             return engines.time_undisturbed(is_alone)
-
-
-def bench_model(model: Path, exported: ScheduleDirectory, untuned: bool, as_json: bool) -> None:
-    from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
-    from mallorn.workers.whole_model.engines import UNTUNED
-
-    has_rival = can_run_onnxruntime(exported)
-    names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
-    with local_model(model, exported) as whole_model:
-        libraries = {TUNED: whole_model.folder / "tuned.so"}
-        build = compile_tuned(whole_model, exported, libraries[TUNED])
-        if untuned:
-            libraries[UNTUNED] = whole_model.folder / "untuned.so"
-            whole_model.compile_untuned(libraries[UNTUNED])
-        race_result = time_engines(whole_model, names, libraries)
-    if as_json:
-        timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
-        print_json(to_jsonable_python(build) | to_jsonable_python(timings))
-        return
-    print_latencies(race_result.latency_us, race_result.conditions.note)
-    if not has_rival and exported.target.is_cpu:
-        print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
 
 
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":

@@ -1,6 +1,10 @@
 """`mallorn schedules` and `mallorn fetch`: list, find, download, compare, prune or share schedules."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,7 +14,6 @@ from mallorn.cli.dataset_import import ImportTally
 from mallorn.cli.dataset_options import DatasetPlace, dataset
 from mallorn.cli.find_client_and_job import FIRST_STEP, open_reader
 from mallorn.cli.print_job_result import print_library
-from mallorn.cli.remote_directory import open_directory
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import ForceOption
 from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
@@ -25,9 +28,10 @@ from mallorn.cli.terminal.output import (
     table,
 )
 from mallorn.cli.terminal.progress_bars import bar
-from mallorn.core.errors import NotFound
+from mallorn.core.artifact_uris import open_artifact
+from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dataset import NearestSchedule, VerifiedSchedule
+from mallorn.core.values.dataset import VerifiedSchedule
 from mallorn.core.values.manifest import LIBRARY
 from mallorn.refuse_to_overwrite import check_model, check_target
 from mallorn.wording.format_values import Column
@@ -44,23 +48,9 @@ SCHEDULE_COLUMNS: Final = (
     Column[VerifiedSchedule]("WORKLOAD", lambda row: row.workload, cut=True),
     Column[VerifiedSchedule]("TARGET", lambda row: row.target, cut=True),
 )
-NEAREST_COLUMNS: Final = (
-    Column[NearestSchedule]("NEAREST", lambda row: row.workload_name),
-    Column[NearestSchedule]("LATENCY (us)", lambda row: row.latency_us),
-    Column[NearestSchedule]("DIFFERS IN", lambda row: describe_differences(row)),
-)
-CHANGE_COLUMNS: Final = (
-    Column[Any]("CHANGE", lambda row: row.change),
-    Column[Any]("NAME", lambda row: row.name),
-    Column[Any]("A (us)", lambda row: row.before_us),
-    Column[Any]("B (us)", lambda row: row.after_us),
-    Column[Any]("TARGET", lambda row: row.target, cut=True),
-)
-PRUNED_COLUMNS: Final = (
-    Column[Any]("NAME", lambda row: row.name),
-    Column[Any]("FILE", lambda row: row.file),
-    Column[Any]("LINE", lambda row: row.line),
-    Column[Any]("REASON", lambda row: row.reason),
+CHANGE_COLUMNS, PRUNED_COLUMNS = (
+    [Column[Any](name.replace("_", " ").upper(), itemgetter(name)) for name in names]
+    for names in (("change", "name", "before_us", "after_us", "target"), ("name", "target", "line", "reason"))
 )
 
 
@@ -152,7 +142,6 @@ def find(
     ] = None,
     dtype: Annotated[str | None, typer.Option(help="Data type of an argument, such as float32.")] = None,
     target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
-    workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
     as_json: JsonOption = False,
     *,
     place: Place,
@@ -160,30 +149,30 @@ def find(
     """Find schedules by operator, shape, type and target; if none fits, say what the nearest differ in."""
     with open_reader(*place) as api:
         if job is None:
-            lookups = {"": api.find_schedules(operator, shape or [], dtype, target, workload)}
+            lookups = {"": api.find_schedules(operator, shape or [], dtype, target)}
         else:
             handle = api.job(job)
-            job_target = target or handle.status.target
+            target = target or handle.status.target
             lookups = {
-                task.name: api.find_schedules(target=job_target, workload=task.workload)
+                task.name: api.find_schedules(target=target, workload=task.workload)
                 for task in handle.tasks()
             }
     if as_json:
         print_json(lookups if job else lookups[""])
         return
     for name, lookup in lookups.items():
-        if name:
+        if job:
             stdout().print(f"{name}: {'found' if lookup.found else 'not found'}", markup=False)
-        if lookup.found and not job:
+        if not lookup.found:
+            print_note("no schedule fits")
+            for near in lookup.nearest:
+                fields = "; ".join(f"{field}: {text}" for field, text in near.differences.items())
+                stdout().print(
+                    f"  nearest: {near.workload_name}, {near.latency_us:.1f} us; {fields or 'not verified'}",
+                    markup=False,
+                )
+        elif not job:
             stdout().print(table(lookup.found, SCHEDULE_COLUMNS))
-        elif not lookup.found:
-            print_rows(lookup.nearest, NEAREST_COLUMNS, as_json, "no schedule fits, and none is near")
-
-
-def describe_differences(nearest: NearestSchedule) -> str:
-    """Describe the fields in which a measured workload differs from the wanted one."""
-    words = [f"{item.field}: wanted {item.wanted}, stored {item.stored}" for item in nearest.differences]
-    return "; ".join(words) or "nothing, but none of your jobs made it a verified schedule"
 
 
 @app.command("diff")
@@ -194,7 +183,7 @@ def diff(
 ) -> None:
     """Compare two directories of schedules: workloads that were added, removed or changed."""
     with require_packages("worker"):
-        from mallorn.research.shared_schedules.record_lines import compare_directories
+        from mallorn.research.shared_schedules.target_folders import compare_directories
     with open_directory(left) as old, open_directory(right) as new:
         changes = compare_directories(old, new)
     print_rows(changes, CHANGE_COLUMNS, as_json, "the schedules are the same")
@@ -203,21 +192,56 @@ def diff(
 @app.command("prune")
 def prune(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="A directory of schedules, or its URL.")],
-    target: Annotated[
-        list[str] | None, typer.Option(help="Remove records of other targets; repeatable.")
-    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove records that no longer rebuild, are slower than another, or are of other targets."""
+    """Remove records that no longer rebuild or are slower than another."""
     with require_packages("worker", "tvm"):
-        from mallorn.research.shared_schedules.record_lines import find_prunable, remove_records
-    targets = {parse_target(text).text for text in target or []}
+        from mallorn.research.shared_schedules.target_folders import find_prunable, remove_records
     with open_directory(directory, writes=not dry_run) as folder:
-        pruned = find_prunable(folder, targets)
+        pruned = find_prunable(folder)
         if not dry_run:
-            remove_records(folder, pruned)
-    print_rows(pruned, PRUNED_COLUMNS, as_json, "there is nothing to remove")
+            remove_records([record for record, _ in pruned])
+    rows = [
+        {"name": record.name, "target": record.target, "line": record.line, "reason": reason}
+        for record, reason in pruned
+    ]
+    print_rows(rows, PRUNED_COLUMNS, as_json, "there is nothing to remove")
+
+
+@contextmanager
+def open_directory(place: str, *, writes: bool = False, create: bool = False) -> Iterator[Path]:
+    """Yield a path, or a temporary copy of the directory at a URL such as s3://BUCKET/DIR.
+
+    With `writes`, the directory there is made the same as the copy when the block ends. Raises
+    NotFound if there is no directory, unless `create`; StoreAway if the store fails.
+    """
+    if "://" not in place:
+        if not create and not Path(place).is_dir():
+            raise NotFound(f"there is no folder {place}", hint="mallorn schedules export DIR   (makes one)")
+        yield Path(place)
+        return
+    with require_packages("server,worker"), TemporaryDirectory(prefix="mallorn-schedules-") as scratch:
+        folder = Path(scratch).resolve()
+        with open_artifact(place) as (fs, root):
+            names = [name[len(root) :].lstrip("/") for name in fs.find(root)] if fs.exists(root) else []
+            for name in names:
+                path = folder / name
+                if not path.resolve().is_relative_to(folder):
+                    raise InvalidRequest(f"{place} names a file outside its directory: {name!r}")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(fs.cat_file(f"{root}/{name}"))
+        if not names and not create:
+            raise NotFound(f"there are no files at {place}", hint=f"mallorn schedules export {place}")
+        yield folder
+        if writes:
+            with open_artifact(place) as (fs, root):
+                files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+                for name in files:
+                    fs.makedirs(f"{root}/{name}".rpartition("/")[0], exist_ok=True)
+                    fs.pipe_file(f"{root}/{name}", (folder / name).read_bytes())
+                for name in set(names) - files:
+                    fs.rm_file(f"{root}/{name}")
 
 
 @app.command("export")

@@ -28,7 +28,6 @@ from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import find_model_file
 from mallorn.research.pretraining.feature_rows import rows_for
 from mallorn.research.pretraining.from_parquet import read_training_data
-from mallorn.research.shared_schedules.record_lines import read_records
 from mallorn.research.shared_schedules.target_folders import PROVENANCE, iterate_databases, read_provenance
 from mallorn.research.shared_schedules.target_folders import TARGET as TARGET_FILE
 from mallorn.research.tuner_logs import metaschedule, tenset
@@ -86,12 +85,6 @@ def _stock(data: bytes, folder: Path) -> object:
     problems: list[Problem] = []
     list(metaschedule.read_database(folder, problems.append))
     return problems
-
-
-def _records(data: bytes, folder: Path) -> object:
-    _files(data, folder, WORKLOADS, RECORDS)
-    (folder / TARGET_FILE).write_text(seeds.TARGET)
-    return read_records(folder)
 
 
 def _folder(data: bytes, folder: Path) -> object:
@@ -197,7 +190,6 @@ READERS: Final[dict[str, Reader]] = {
     "tenset": Reader(_tenset, lambda: [seeds.tenset(*seeds.STEPS)]),
     "batch": Reader(_batch, lambda: [seeds.batch_results()]),
     "stock": Reader(_stock, lambda: [seeds.stock()]),
-    "records": Reader(_records, lambda: [seeds.stock()]),
     "folder": Reader(_folder, lambda: [seeds.folder()]),
     "measurements": Reader(_parcel(MEASUREMENT_TABLE), lambda: [seeds.measurements()]),
     "workloads": Reader(_parcel(WORKLOAD_TABLE), lambda: [seeds.workloads()]),

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, log2
+from math import log2, prod
 from typing import Final
 
 from sqlalchemy import Select, func, or_, select
 
 from mallorn.core.targets import Target
-from mallorn.core.values.dataset import FieldDifference, NearestSchedule, ScheduleLookup
+from mallorn.core.values.dataset import NearestSchedule, ScheduleLookup
 from mallorn.db.repositories.base import Repository, is_owned_by
 from mallorn.db.repositories.measurement_filters import is_not_refuted
-from mallorn.db.repositories.schedules import Schedules, shapes_of
+from mallorn.db.repositories.schedules import Schedules
 from mallorn.db.repositories.workloads import KEPT
 from mallorn.db.tables import Context, Job, Measurement, TargetRow, Task, Workload
 
@@ -41,7 +41,7 @@ class ScheduleLookups(Repository):
         visible = _select_visible(owner)
         program = self.session.scalar(visible.where(Workload.key == query.workload))
         if program is not None:
-            shapes, dtypes = shapes_of(program.args), dtypes_of(program)
+            shapes, dtypes = shapes_of(program), dtypes_of(program)
             query = ScheduleQuery(program.key, program.op, shapes, dtypes, query.target, program)
         of_operator = self.session.scalars(visible.where(Workload.op == query.operator)).all()
         workloads = of_operator or self.session.scalars(visible).all()
@@ -62,7 +62,8 @@ class ScheduleLookups(Repository):
 
     def _list_measured(self, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
         """Return a workload's best measurement on each target and with each TVM."""
-        target_text = query.target.text if query.target else None
+        wanted_target = query.target.text if query.target else None
+        wanted_version = query.program.tvm_version if query.program else None
         times = (
             select(TargetRow.text, Context.tvm_version, func.min(Measurement.latency_us))
             .join(TargetRow, TargetRow.id == Measurement.target_id)
@@ -70,26 +71,19 @@ class ScheduleLookups(Repository):
             .where(Measurement.workload_id == workload.id, Measurement.latency_us.is_not(None))
             .where(is_not_refuted())
             .group_by(TargetRow.text, Context.tvm_version)
-            .order_by(TargetRow.text != target_text, Context.tvm_version.desc())
+            .order_by(TargetRow.text != wanted_target, Context.tvm_version.desc())
             .limit(NEAREST)
         )
         items = []
-        for target, tvm_version, latency_us in self.session.execute(times):
-            differences = _compare_workloads(query, workload)
-            wanted_version = query.program.tvm_version if query.program else None
-            for field, wanted, stored in (
-                ("target", target_text, target),
-                ("TVM version", wanted_version, tvm_version),
-            ):
-                if wanted not in (None, stored):
-                    differences.append(FieldDifference(field=field, wanted=str(wanted), stored=stored))
+        for target, version, us in self.session.execute(times):
+            fields = ("target", wanted_target, target), ("TVM version", wanted_version, version)
             item = NearestSchedule(
                 workload=workload.key,
                 workload_name=workload.name,
                 target=target,
-                tvm_version=tvm_version,
-                latency_us=latency_us,
-                differences=differences,
+                tvm_version=version,
+                latency_us=us,
+                differences=_compare_workloads(query, workload) | _differences(*fields),
             )
             items.append(item)
         return items
@@ -109,30 +103,35 @@ def dtypes_of(workload: Workload) -> list[str]:
     return sorted({dtype for _, dtype, _ in workload.args.get("args", [])})
 
 
-def _compare_workloads(query: ScheduleQuery, workload: Workload) -> list[FieldDifference]:
+def shapes_of(workload: Workload) -> list[list[int]]:
+    """Return the shapes of the workload's tensors."""
+    return [list(shape) for _, _, shape in workload.args.get("args", [])]
+
+
+def _compare_workloads(query: ScheduleQuery, workload: Workload) -> dict[str, str]:
     """Return the fields of its program in which a workload differs from the wanted one."""
     if query.workload == workload.key:
-        return []
-    shapes, dtypes = shapes_of(workload.args), dtypes_of(workload)
+        return {}
+    shapes, dtypes = shapes_of(workload), dtypes_of(workload)
     sizes = [sorted(shape) for shape in shapes]
     absent = [shape for shape in query.shapes if shape not in shapes]
     # The same sizes in another order of the axes are another layout, such as NHWC.
     shape_field = "layout" if all(sorted(shape) in sizes for shape in absent) else "shape"
-    fields: list[tuple[str, bool, str, str]] = [
-        ("operator", query.operator in (None, workload.op), str(query.operator), workload.op),
-        ("dtype", set(query.dtypes) <= set(dtypes), ", ".join(query.dtypes), ", ".join(dtypes)),
-        (shape_field, not absent, _shapes_text(query.shapes), _shapes_text(shapes)),
-    ]
-    if query.program is not None:
-        is_same = query.program.structure == workload.structure
-        fields.append(("graph pass", is_same, query.program.name, workload.name))
-    if query.workload is not None and all(is_same for _, is_same, *_ in fields):
-        fields.append(("workload", False, query.workload, workload.key))
-    return [
-        FieldDifference(field=field, wanted=wanted, stored=stored)
-        for field, is_same, wanted, stored in fields
-        if not is_same
-    ]
+    new_dtypes = not set(query.dtypes) <= set(dtypes)
+    differences = _differences(
+        ("operator", query.operator, workload.op),
+        ("dtype", ", ".join(query.dtypes) if new_dtypes else None, ", ".join(dtypes)),
+        (shape_field, _shapes_text(query.shapes) if absent else None, _shapes_text(shapes)),
+    )
+    if query.program is not None and query.program.structure != workload.structure:
+        differences["graph pass"] = f"wanted {query.program.name}, stored {workload.name}"
+    return differences or _differences(("workload", query.workload, workload.key))
+
+
+def _differences(*fields: tuple[str, str | None, str]) -> dict[str, str]:
+    """Describe the fields whose wanted value is not the stored one; None fits every value."""
+    differing = [row for row in fields if row[1] not in (None, row[2])]
+    return {field: f"wanted {wanted}, stored {stored}" for field, wanted, stored in differing}
 
 
 def _shapes_text(shapes: Sequence[list[int]]) -> str:
@@ -140,13 +139,8 @@ def _shapes_text(shapes: Sequence[list[int]]) -> str:
 
 
 def _distance(query: ScheduleQuery, workload: Workload) -> tuple[int, float]:
-    """Return the number of different fields, and the doublings between the shapes."""
-    doublings = 0.0
-    for shape in query.shapes:
-        pairs = [
-            zip(shape, stored, strict=True)
-            for stored in shapes_of(workload.args)
-            if len(stored) == len(shape)
-        ]
-        doublings += min((sum(abs(log2(a / b)) for a, b in pair if a and b) for pair in pairs), default=inf)
-    return len(_compare_workloads(query, workload)), doublings
+    """Return the number of different fields, and how many times smaller or larger the nearest
+    shapes of the workload are, as a sum of powers of two."""
+    sizes = [prod(shape) for shape in shapes_of(workload)] or [0]
+    doublings = (min(abs(log2((1 + prod(shape)) / (1 + size))) for size in sizes) for shape in query.shapes)
+    return len(_compare_workloads(query, workload)), sum(doublings)

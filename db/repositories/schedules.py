@@ -1,9 +1,9 @@
 """Schedules: store verified best measurements, list them, and read the fastest
 measurements."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import ColumnElement, Row, Select, exists, func, select, tuple_
 from sqlalchemy.orm import aliased, defer
@@ -20,9 +20,8 @@ from mallorn.db.repositories.measuring_contexts import is_inside_model
 from mallorn.db.repositories.trials import select_trials, trial_of
 from mallorn.db.tables import Context, Job, Measurement, Schedule, SourceDataset, TargetRow, Workload
 
-# A schedule, its workload's key and name, target, whether its time is a bound, evaluator,
-# its workload's operator and arguments.
-Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None, str, Any]
+# A schedule, its workload's key and name, target, whether its time is a bound, evaluator.
+Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class Schedules(Repository):
 def _select_named_schedules(owner: str | None) -> Select[*Named]:
     query = (
         select(Schedule, Workload.key, Workload.name, TargetRow.text, Measurement.bound_us.is_not(None))
-        .add_columns(Context.evaluator, Workload.op, Workload.args)
+        .add_columns(Context.evaluator)
         .outerjoin(Context, Context.id == Schedule.context_id)
         .join(Workload, Workload.id == Schedule.workload_id)
         .join(TargetRow, TargetRow.id == Schedule.target_id)
@@ -131,16 +130,10 @@ def _page_position(row: Row[*Named]) -> tuple[str | float, ...]:
 
 
 def _verified(row: Row[*Named]) -> VerifiedSchedule:
-    schedule, workload, name, target, is_bound, evaluator, operator, arguments = row
-    names = {"workload": workload, "workload_name": name, "operator": operator, "target": target}
+    schedule, workload, name, target, is_bound, evaluator = row
+    names = {"workload": workload, "workload_name": name, "target": target}
     inside_model = evaluator is not None and is_inside_model(evaluator)
-    facts = {"shapes": shapes_of(arguments), "is_bound": is_bound, "inside_model": inside_model}
-    return VerifiedSchedule.from_row(schedule, **names, **facts)
-
-
-def shapes_of(arguments: Mapping[str, Any]) -> list[list[int]]:
-    """Return the shapes of a workload's tensors."""
-    return [list(shape) for _, _, shape in arguments.get("args", [])]
+    return VerifiedSchedule.from_row(schedule, **names, is_bound=is_bound, inside_model=inside_model)
 
 
 _AGAIN: Final = (MeasurementKind.FINISH, MeasurementKind.FOREIGN_FINISH)

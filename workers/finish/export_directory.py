@@ -20,7 +20,6 @@ from mallorn.core.values.manifest import (
     DATABASE,
     LIBRARY,
     MANIFEST,
-    REPORT,
     Manifest,
     MeasuredOn,
     TunedWorkload,
@@ -49,6 +48,7 @@ CHECKER: Final = "onnxruntime"
 # Packages with which TVM compiles and runs CUDA kernels.
 CUDA_WHEELS: Final = ("nvidia-cuda-cccl>=13,<14", "nvidia-cuda-nvcc>=13,<14", "nvidia-cuda-runtime>=13,<14")
 REQUIREMENTS: Final = "requirements.txt"
+REPORT: Final = "report.json"
 RECORDS_OF: Final = [version.file(name) for version in Version for name in DATABASE]
 EXPORTED: Final = frozenset({MANIFEST, REPORT, REQUIREMENTS, SCRIPT, ARCHIVE, *RECORDS_OF})
 REQUIREMENTS_HEAD: Final = "# What apply.py runs with: pip install -r requirements.txt"

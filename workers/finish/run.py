@@ -15,11 +15,10 @@ from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import BenchedEvent, BenchStartedEvent, DoneEvent, FinishingEvent
 from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds, StoredLibrary
-from mallorn.core.values.manifest import DATABASE, MANIFEST, MeasuredOn, read_manifest
+from mallorn.core.values.manifest import DATABASE, MANIFEST, read_manifest
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
-from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.search_and_finish_states import FinishSteps
 from mallorn.db.repositories.workers import StageRuns
@@ -55,7 +54,6 @@ from mallorn.workers.process.leased_stage import StageContext, StageFolder, leas
 from mallorn.workers.process.match_devices_and_builder import ensure_builder
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.subprocesses.errors import ChildError
-from mallorn.workers.tvm.code_digest import current_builder_name
 from mallorn.workers.whole_model.compiled_model import IdleEngines
 from mallorn.workers.whole_model.engines import TUNED
 
@@ -359,10 +357,7 @@ def time_again(stage: StageContext) -> None:
             compare_and_time_engines(model, tuned_model, step_log, report)
         report.skipped_steps = step_log.entries
     with stage.runtime.database.transaction() as session:
-        context = None if job.context_id is None else Contexts(session).get(job.context_id)
-        measured_on = MeasuredOn() if context is None else context.measured_on
-        event = BenchedEvent(report=report, measured_on=measured_on, built_by=current_builder_name())
-        stage.end_stage(session, JobState.DONE, job.tuning_ended, event)
+        stage.end_stage(session, JobState.DONE, job.tuning_ended, BenchedEvent(report=report))
 
 
 def compile_export(model: JobModel) -> TunedModel:

@@ -66,8 +66,6 @@ class VerifiedSchedule(Value):
     job_id: str | None = None
     workload: Annotated[str, Field(description="The workload's key.")] = ""
     workload_name: str = ""
-    operator: str = ""
-    shapes: Annotated[list[list[int]], Field(description="Of its arguments.")] = []
     target: Annotated[str, Field(description="Canonical JSON.")] = ""
     context_id: Annotated[int | None, Field(description="Times compare only within one context.")] = None
     latency_us: Annotated[float, Field(description="Median, measured again in turns with its rivals.")]
@@ -134,20 +132,6 @@ class WholeSchedule(VerifiedSchedule):
     ] = None
 
 
-class FieldDifference(Value):
-    """A field in which a stored schedule differs from the one that was looked up."""
-
-    field: Annotated[
-        str,
-        Field(
-            description="`operator`, `dtype`, `layout`, `shape`, `graph pass`, `workload`, `target` or "
-            "`TVM version`."
-        ),
-    ]
-    wanted: str
-    stored: str
-
-
 class NearestSchedule(Value):
     """A measured workload near the one that was looked up, and in what it differs."""
 
@@ -157,8 +141,11 @@ class NearestSchedule(Value):
     tvm_version: str
     latency_us: float
     differences: Annotated[
-        list[FieldDifference],
-        Field(description="Empty: it fits, but none of your jobs made it a verified schedule."),
+        dict[str, str],
+        Field(
+            description="Text by field (`operator`, `dtype`, `layout`, `shape`, `graph pass`, `workload`, "
+            "`target`, `TVM version`); empty: it fits, but no job of yours verified it."
+        ),
     ]
 
 

@@ -11,7 +11,6 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import SuggestedOptions
-from mallorn.core.values.manifest import MeasuredOn
 
 
 class JobEvent(Value):
@@ -176,8 +175,6 @@ class BenchedEvent(JobEvent):
 
     kind: Literal["benched"] = "benched"
     report: Annotated[FinishReport, Field(description="Latencies, conditions and errors; no other fields.")]
-    measured_on: MeasuredOn
-    built_by: Annotated[str, Field(description="TVM's version, and a digest of the code that compiled it.")]
 
 
 class FailedEvent(JobEvent):

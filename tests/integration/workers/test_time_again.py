@@ -47,8 +47,6 @@ def test_the_export_is_timed_again_with_its_conditions_and_the_report_stays(work
     assert records == {name: (export / name).read_text() for name in records} != {}
     assert set(result.report.latency_us) >= {"tuned", "onnxruntime"}
     assert result.report.conditions is not None
-    assert result.measured_on.host_class
-    assert result.built_by
     assert report(workshop, job) == before
 
 

@@ -1,13 +1,16 @@
 """`mallorn retune`: which workloads are tuned, with which options, and that nothing is where all replay."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mallorn.cli.retune import options_of
 from mallorn.cli.schedule_directory import read_schedule_directory
+from mallorn.cli.verify_and_retune import options_of
 from mallorn.core.job_options import MOST_PATTERNS, JobOptions
 from tests.fixtures.answers import data, mallorn, refused
 from tests.unit.cli.test_exported import TARGET, write
@@ -29,12 +32,19 @@ def tuned(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def tune(model: Path, effort: Any, out: Path, force: bool, **more: Any) -> None:
         given.append({"model": model, "target": effort.target, "out": out, "force": force, **more})
 
-    monkeypatch.setattr("mallorn.cli.retune.tune", tune)
+    monkeypatch.setattr("mallorn.cli.verify_and_retune.tune", tune)
     return given
 
 
 def missing(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr("mallorn.cli.retune.find_missing", lambda *_: list(names))
+    """Let the compiler find no record for these workloads."""
+
+    @contextmanager
+    def local_model(*_: Any) -> Iterator[Any]:
+        compiled = SimpleNamespace(missing=list(names))
+        yield SimpleNamespace(folder=Path("scratch"), compile=lambda *_: compiled)
+
+    monkeypatch.setattr("mallorn.cli.verify_and_retune.local_model", local_model)
 
 
 def test_only_what_has_no_schedule_is_tuned_for_the_directorys_target(
@@ -42,13 +52,13 @@ def test_only_what_has_no_schedule_is_tuned_for_the_directorys_target(
 ) -> None:
     missing(monkeypatch, "fused[0]", "new")
     imported: list[Path] = []
-    monkeypatch.setattr("mallorn.cli.retune.import_records", lambda *given: imported.append(given[0]))
-    result = mallorn("retune", write(tmp_path), model, "--search", "random")
+    monkeypatch.setattr("mallorn.cli.verify_and_retune.import_logs", lambda *given: imported.append(given[1]))
+    result = mallorn("retune", write(tmp_path), model, "--trials", "9", "--data", tmp_path / "data")
     assert result.exit_code == 0, result.stderr
     [given] = tuned
     assert json.loads(given["target"]) == TARGET
     assert (given["out"], given["force"]) == (tmp_path, True)
-    assert given["options"] == {"only": ["fused[[]0]", "new"], "search": "random"}
+    assert given["options"] == {"only": ["fused[[]0]", "new"]}
     assert imported == [tmp_path]
 
 
@@ -64,14 +74,14 @@ def test_a_service_elsewhere_gets_no_records_from_here(
     tmp_path: Path, model: Path, tuned: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing(monkeypatch, "new")
-    monkeypatch.setattr("mallorn.cli.retune.import_records", lambda *_: pytest.fail("imported"))
+    monkeypatch.setattr("mallorn.cli.verify_and_retune.import_logs", lambda *_: pytest.fail("imported"))
     result = mallorn("retune", write(tmp_path), model, "--url", "https://tuner.example")
-    assert "stay here" in result.stderr
+    assert result.exit_code == 0, result.stderr
     assert len(tuned) == 1
 
 
 def test_the_shapes_are_those_of_the_manifest_and_many_workloads_are_not_named(tmp_path: Path) -> None:
-    exported = read_schedule_directory(write(tmp_path, input_shapes={"x": [1, 8]}), None)
+    exported = read_schedule_directory(write(tmp_path, input_shapes={"x": [1, 8]}), None).manifest
     assert options_of(exported, ["a"]) == {"only": ["a"], "input_shapes": {"x": [1, 8]}}
     assert "only" not in options_of(exported, ["a"] * (MOST_PATTERNS + 1))
     JobOptions.model_validate(options_of(exported, ["a"]))

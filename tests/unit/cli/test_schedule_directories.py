@@ -8,16 +8,15 @@ from typing import Any
 import fsspec
 import pytest
 
-from mallorn.cli.remote_directory import open_directory
-from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.cli.schedules import open_directory
+from mallorn.core.errors import InvalidRequest, StoreAway
 from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
-from mallorn.research.shared_schedules.record_lines import (
-    PrunableRecord,
-    RecordLine,
+from mallorn.research.shared_schedules.target_folders import (
+    PROVENANCE,
+    TARGET,
     read_records,
     remove_records,
 )
-from mallorn.research.shared_schedules.target_folders import PROVENANCE, TARGET
 from tests.fixtures.answers import data, mallorn, refused
 from tests.unit.cli.test_exported import RECIPE
 
@@ -60,21 +59,16 @@ def test_the_record_that_counts_is_the_fastest(tmp_path: Path) -> None:
     assert data(mallorn("schedules", "diff", before, after, "--json")) == []
 
 
-def prunable(root: Path, record: RecordLine) -> PrunableRecord:
-    file = str((record.directory / RECORDS).relative_to(root))
-    return PrunableRecord(file, record.line, record.name, record.target, "")
-
-
 def test_removed_records_take_their_provenance_with_them_and_the_others_stay(tmp_path: Path) -> None:
     root = write(tmp_path / "a", ("w0", "x", 1e-3), ("w1", "x", 1e-3), ("w1", "y", 2e-3), ("w2", "x", 1e-3))
     records = read_records(root)
-    remove_records(root, [prunable(root, record) for record in (records[0], records[2])])
+    remove_records([records[0], records[2]])
     remaining = read_records(root)
     assert [(record.workload, record.name, record.trace) for record in remaining] == [
         (record.workload, record.name, record.trace) for record in (records[1], records[3])
     ]
     assert (root / "conv2d" / RECORDS).read_bytes().count(b"\n") == 2
-    remove_records(root, [prunable(root, record) for record in remaining])
+    remove_records(remaining)
     assert read_records(root) == []
     assert list((root / "conv2d").iterdir()) == []
 
@@ -110,7 +104,7 @@ def test_a_directory_at_a_url_is_changed_there(memory: Any, tmp_path: Path) -> N
     with open_directory(url, writes=True, create=True) as folder:
         write(folder, ("w", "x", 1e-3), ("v", "x", 1e-3))
     with open_directory(url, writes=True) as folder:
-        remove_records(folder, [prunable(folder, read_records(folder)[0])])
+        remove_records(read_records(folder)[:1])
         (folder / TARGET).rename(folder / "conv2d" / TARGET)
     with open_directory(url) as folder:
         assert [line.name for line in read_records(folder)] == ["v"]
@@ -151,7 +145,7 @@ def test_a_store_that_fails_is_away(memory: Any, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(type(memory), "cat_file", fail)
     with (
-        pytest.raises(Unavailable, match="cannot be used: PermissionError: no key"),
+        pytest.raises(StoreAway, match="PermissionError: no key"),
         open_directory("memory://team/schedules"),
     ):
         pass

@@ -1,7 +1,6 @@
 """`mallorn verify`: what its checks say, which exit code they have, and what is kept as proof."""
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,23 +9,19 @@ from xml.etree import ElementTree
 import pytest
 
 from mallorn.cli.schedule_directory import ScheduleDirectory, read_schedule_directory
-from mallorn.cli.verify import (
+from mallorn.cli.verify_and_retune import (
     Check,
     Verification,
     check_applied,
-    check_latency,
-    find_baseline,
     judge_latency,
     proof_file,
     read_proof,
-    read_report_latency,
     to_junit,
     to_markdown,
 )
-from mallorn.core.errors import ExitCode, InvalidRequest
+from mallorn.core.errors import ExitCode
 from mallorn.core.values.finish_report import ModelLatency
-from mallorn.core.values.manifest import RECORDS, MeasuredOn
-from mallorn.workers.device.detect_host import read_host_facts
+from mallorn.core.values.manifest import RECORDS
 from mallorn.workers.interfaces.model_compiler import BadLine, Compiled
 from tests.unit.cli.test_exported import RECIPE, TARGET
 from zoo import MODELS
@@ -73,9 +68,7 @@ def test_what_does_not_come_from_a_record_fails(
 ) -> None:
     checks = check_applied(compiled(**changes), exported)
     assert [check.name for check in checks if check.outcome == "failed"] == [failed]
-    assert (
-        Verification(model="m", schedules="s", checks=checks, latency_us={}).exit_code is ExitCode.NOT_APPLIED
-    )
+    assert Verification(model="m", checks=checks).exit_code is ExitCode.NOT_APPLIED
 
 
 def test_a_workload_for_which_the_job_found_nothing_is_not_judged(exported: ScheduleDirectory) -> None:
@@ -98,7 +91,6 @@ def test_slower_than_the_tolerance_fails_unless_it_may_be_chance(tuned: ModelLat
 
 FAILED = Verification(
     model="m.onnx",
-    schedules="schedules",
     latency_us={},
     checks=[
         Check(kind="applied", name="a", outcome="passed"),
@@ -155,50 +147,5 @@ def test_a_proof_counts_for_the_same_content_only(exported: ScheduleDirectory, t
     assert len(set(files)) == len(files)
 
 
-def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.email=a@example.org", "-c", "user.name=a")
-    subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
-
-
-def test_a_baseline_is_a_path_or_a_git_revision(exported: ScheduleDirectory, tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    (exported.directory / RECORDS).write_text("before\n")
-    git(tmp_path, "add", "-A")
-    git(tmp_path, "commit", "-qm", "before")
-    (exported.directory / RECORDS).write_text("after\n")
-    with find_baseline(exported.directory, "HEAD") as found:
-        assert found is not None
-        assert (found / RECORDS).read_text() == "before\n"
-    with find_baseline(exported.directory, str(tmp_path)) as found:
-        assert found == tmp_path
-    with find_baseline(exported.directory, None) as found:
-        assert found is None
-
-
-@pytest.mark.parametrize("name", ["nowhere", "--output=/tmp/x"])
-def test_what_is_neither_is_refused(name: str, exported: ScheduleDirectory) -> None:
-    with (
-        pytest.raises(InvalidRequest, match="no directory, and no git revision"),
-        find_baseline(exported.directory, name),
-    ):
-        pass
-
-
-def test_the_kept_latency_is_that_of_the_report(exported: ScheduleDirectory) -> None:
-    assert read_report_latency(exported) is None
-    report = {"latency_us": {"tuned": latency(5).model_dump()}}
-    (exported.directory / "report.json").write_text(json.dumps(report))
-    assert read_report_latency(exported) == latency(5)
-
-
-def test_a_latency_of_another_machine_or_a_disturbed_one_is_not_judged(exported: ScheduleDirectory) -> None:
-    fast = {"tuned": latency(5)}
-    assert check_latency(fast, "", exported, 0.1).outcome == "not judged"  # nothing to compare with
-    report = {"latency_us": {"tuned": latency(4).model_dump()}}
-    (exported.directory / "report.json").write_text(json.dumps(report))
-    assert "measured on unknown" in check_latency(fast, "", exported, 0.1).text
-    here = MeasuredOn(host_class=read_host_facts()["host_class"])
-    known = replace(exported, manifest=exported.manifest.model_copy(update={"measured_on": here}))
-    assert check_latency(fast, "", known, 0.1).outcome == "failed"
-    assert check_latency(fast, "a compiler ran", known, 0.1).outcome == "not judged"
-    assert check_latency(fast | {"baseline": latency(5)}, "a compiler ran", known, 0.1).outcome == "passed"
+def test_without_a_baseline_the_latency_is_not_judged() -> None:
+    assert judge_latency(latency(100), None, 0.1).outcome == "not judged"

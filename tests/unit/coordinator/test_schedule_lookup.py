@@ -36,7 +36,7 @@ def fields(coordinator: Coordinator, **params: Any) -> dict[str, set[str]]:
     answer = coordinator.http.get("/schedules/lookup", params=params)
     assert answer.status_code == 200, answer.text
     nearest = [NearestSchedule.model_validate(item) for item in answer.json()["nearest"]]
-    return {item.workload: {difference.field for difference in item.differences} for item in nearest}
+    return {item.workload: set(item.differences) for item in nearest}
 
 
 @pytest.mark.parametrize(

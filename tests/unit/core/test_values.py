@@ -92,7 +92,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("exported", {"seconds": 12.3, "latency_ratio": 0.841}),
     ("done", {"report": FINISH}),
     ("bench_started", {}),
-    ("benched", {"report": FINISH, "measured_on": {"host_class": "h"}, "built_by": "0.25.0"}),
+    ("benched", {"report": FINISH}),
     ("failed", {"error": "InvalidModel", "detail": "", "hint": "", "suggest": {"input_shapes": {"x": [1]}}}),
     ("failed", {"reason": "the worker died or stopped responding 10 times"}),
     ("paused", {"state": "paused", "reason": "no compiler"}),

@@ -43,7 +43,7 @@ describe("two programs line by line", () => {
 
 function schedule(id: number, changes: Partial<Schedule> = {}): Schedule {
   const times = { latency_us: 10, low_us: 10, high_us: 10, is_bound: false, inside_model: false, max_error: 0, created_at: 0 };
-  return { id, job_id: "other", workload: "w", workload_name: "w", operator: "conv2d", shapes: [], target: "{}", context_id: 1, ...times, ...changes };
+  return { id, job_id: "other", workload: "w", workload_name: "w", target: "{}", context_id: 1, ...times, ...changes };
 }
 
 describe("which schedule is shown", () => {

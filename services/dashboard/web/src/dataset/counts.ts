@@ -16,11 +16,11 @@ export function byTarget(schedules: readonly Schedule[]): TargetCount[] {
     .sort((one, other) => other.schedules - one.schedules);
 }
 
-/** Every word is part of the workload, its key, its operator or a shape such as 1x56x56x64. */
 export function fitting(schedules: readonly Schedule[], target: string, text: string): Schedule[] {
-  const words = text.toLowerCase().split(/\s+/);
-  const told = (row: Schedule) => [row.workload_name, row.workload, row.operator, ...row.shapes.map((shape) => shape.join("x"))].join(" ").toLowerCase();
-  return schedules.filter((row) => (target === "" || row.target === target) && words.every((word) => told(row).includes(word)));
+  const word = text.trim().toLowerCase();
+  return schedules.filter(
+    (row) => (target === "" || row.target === target) && `${row.workload_name} ${row.workload}`.toLowerCase().includes(word),
+  );
 }
 
 /** Moments and totals: a day stands for its whole length, the last one too. */
