@@ -275,10 +275,10 @@ def bench_job(job: "Job", as_json: bool) -> None:
         print_json(report)
     else:
         print_latencies(latency_us, report.disturbance_text)
-    earlier, latency = job.status.finish_report.latency_us.get(TUNED), latency_us.get(TUNED)
-    if earlier is not None and latency is not None:
-        ratio = latency.median / earlier.median
-        print_note(f"the job reported {earlier.median:.0f} us; now it is {ratio:.2f} times that")
+    report_latency, latency = job.status.finish_report.latency_us.get(TUNED), latency_us.get(TUNED)
+    if report_latency is not None and latency is not None:
+        ratio = latency.median / report_latency.median
+        print_note(f"the job reported {report_latency.median:.0f} us; now it is {ratio:.2f} times that")
     for step in report.skipped_steps:
         print_note(f"not done: {step.step}: {step.reason}")
     if latency is None:

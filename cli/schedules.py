@@ -25,7 +25,6 @@ from mallorn.cli.terminal.output import (
     print_note,
     print_rows,
     stdout,
-    table,
 )
 from mallorn.cli.terminal.progress_bars import bar
 from mallorn.core.artifact_uris import open_artifact
@@ -163,16 +162,12 @@ def find(
     for name, lookup in lookups.items():
         if job:
             stdout().print(f"{name}: {'found' if lookup.found else 'not found'}", markup=False)
-        if not lookup.found:
-            print_note("no schedule fits")
-            for near in lookup.nearest:
-                fields = "; ".join(f"{field}: {text}" for field, text in near.differences.items())
-                stdout().print(
-                    f"  nearest: {near.workload_name}, {near.latency_us:.1f} us; {fields or 'not verified'}",
-                    markup=False,
-                )
-        elif not job:
-            stdout().print(table(lookup.found, SCHEDULE_COLUMNS))
+        else:
+            print_rows(lookup.found, SCHEDULE_COLUMNS, as_json, "no schedule fits")
+        for workload in lookup.nearest:
+            fields = "; ".join(f"{field}: {text}" for field, text in workload.differences.items())
+            facts = f"{workload.workload_name}, {workload.latency_us:.1f} us"
+            stdout().print(f"  nearest: {facts}; {fields or 'not verified'}", markup=False)
 
 
 @app.command("diff")

@@ -97,11 +97,11 @@ def to_junit(verification: Verification) -> str:
 
 def to_markdown(verification: Verification) -> str:
     """Return a heading, and a table of all checks except workloads that passed."""
-    applied = [check.outcome == "passed" for check in verification.checks if check.kind == "applied"]
+    passes = [check.outcome == "passed" for check in verification.checks if check.kind == "applied"]
     lines = [
         f"### mallorn verify {verification.model}",
         "",
-        f"{sum(applied)} of {len(applied)} workloads of the compiled model come from a record.",
+        f"{sum(passes)} of {len(passes)} workloads of the compiled model come from a record.",
         "",
         "| check | outcome | result |",
         "|---|---|---|",

@@ -131,7 +131,7 @@ def _compare_workloads(query: ScheduleQuery, workload: Workload) -> dict[str, st
 def _differences(*fields: tuple[str, str | None, str]) -> dict[str, str]:
     """Describe the fields whose wanted value is not the stored one; None fits every value."""
     differing = [row for row in fields if row[1] not in (None, row[2])]
-    return {field: f"wanted {wanted}, stored {stored}" for field, wanted, stored in differing}
+    return {field: f"wanted {value}, stored {stored_value}" for field, value, stored_value in differing}
 
 
 def _shapes_text(shapes: Sequence[list[int]]) -> str:
