@@ -219,8 +219,8 @@ def test_profile_tells_where_the_time_goes(mlp: Any, exported: Path) -> None:
 
 
 def verified(mlp: Any, exported: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    proofs = str(exported.parent / "proofs")
-    return mallorn("verify", mlp.path, "--schedules", str(exported), "--proofs", proofs, "--json", *words)
+    words = ("--schedules", str(exported), "--json", *words)
+    return mallorn("verify", mlp.path, *words, XDG_CACHE_HOME=str(exported.parent / "cache"))
 
 
 def test_schedules_are_verified_beside_a_baseline_and_the_proof_is_kept(
@@ -251,4 +251,4 @@ def test_a_record_that_does_not_replay_is_not_verified_and_nothing_is_timed(mlp:
     assert f"{RECORDS}, line {len(records)}" in failed
     assert len(failed) == 2  # the line, and its workload
     assert report["latency_us"] == {}
-    assert not (exported.parent / "proofs").exists()
+    assert not (exported.parent / "cache").exists()

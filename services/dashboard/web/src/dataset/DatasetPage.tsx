@@ -28,9 +28,7 @@ export function DatasetPage(): ReactNode {
         </Shown>
       </Section>
       <Section id="models" title="Models">
-        <Shown of={models} what="models" none={<Empty title="No models yet" />}>
-          {(items) => <Table label="Models" columns={MODELS} rows={items} rowKey={(model) => model.id} />}
-        </Shown>
+        <Shown of={models} what="models" none={<Empty title="No models yet" />}>{(items) => <Table label="Models" columns={MODELS} rows={items} rowKey={(model) => model.id} />}</Shown>
       </Section>
     </>
   );
@@ -62,17 +60,13 @@ function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
     <>
       <Facts>
         {counts.map((entry) => (
-          <Fact key={entry.target} name={target(entry.target)} note={`${count(entry.workloads)} workloads`}>
-            {count(entry.schedules)} <small>schedules</small>
-          </Fact>
+          <Fact key={entry.target} name={target(entry.target)} note={`${count(entry.workloads)} workloads`}>{count(entry.schedules)} <small>schedules</small></Fact>
         ))}
       </Facts>
       <div className="toolbar">
         <Choice label="Target" value={wanted} options={targets} onChoose={(target) => choose({ target })} />
         <TextField label="Find" type="search" value={text} placeholder="workload, operator or 1x56x56x64" onText={(q) => choose({ q })} />
-        <span className="count" role="status">
-          {count(shown.length)} of {count(items.length)}
-        </span>
+        <span className="count" role="status">{count(shown.length)} of {count(items.length)}</span>
       </div>
       {shown.length > 0 ? <Found rows={shown} /> : <Lookup text={text} wanted={wanted} />}
     </>
