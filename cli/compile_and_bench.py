@@ -20,18 +20,23 @@ from mallorn.cli.schedule_directory import (
     local_model,
     read_schedule_directory,
 )
-from mallorn.cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.cli.terminal.option_groups import expand_option_groups
+from mallorn.cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
 from mallorn.core.errors import ExitCode, InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
+from mallorn.local_service import connected_stack
 from mallorn.onnx_export import find_model_file
-from mallorn.results.speedup import compare_with_rival
+from mallorn.results.speedup import TUNED, compare_with_rival
 from mallorn.wording.describe_results import engine_columns, latency_rows
 
 if TYPE_CHECKING:
+    from mallorn.core.values.finish_report import ModelLatency
+    from mallorn.job import Job
     from mallorn.workers.interfaces.model_compiler import Compiled
     from mallorn.workers.whole_model.compiled_model import WholeModel
+    from mallorn.workers.whole_model.interleaved_timing import FairRace
 
 
 MARK: Final = "Written by `mallorn compile`"
@@ -206,49 +211,97 @@ def compile_model(
             )
 
 
+@expand_option_groups
 def bench(
-    model: ModelArgument,
-    schedules: SchedulesOption,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL|JOB", help="The ONNX file that was tuned, or a job's id.")
+    ],
+    schedules: Annotated[
+        Path | None,
+        typer.Option(
+            "--schedules", metavar="DIR", help="The directory that `mallorn tune` wrote, for MODEL."
+        ),
+    ] = None,
     target: TargetOption = None,
     version: VersionOption = Version.ALONE,
     untuned: Annotated[
         bool, typer.Option("--untuned", help="Time TVM's default build too; it is slow.")
     ] = False,
     as_json: JsonOption = False,
+    *,
+    place: Place,
 ) -> None:
-    """Time a model with its schedules, and onnxruntime if it is installed.
+    """Time a model with its schedules here, or a job's on the device that measured, beside onnxruntime.
 
     Your services on this machine pause meanwhile. Other programs that disturb the timing are reported.
     """
-    from mallorn.workers.host.host_lock import HostLock
+    if schedules is None:
+        if Path(model).exists():
+            raise InvalidRequest(
+                f"{model} is a model, and its schedules are not named",
+                hint=f"mallorn bench {model} --schedules DIR",
+            )
+        with connected_stack(*place) as stack:
+            bench_job(stack.api.job(model), as_json)
+        return
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
-    from mallorn.workers.whole_model.engines import TUNED, UNTUNED, Engines
+    from mallorn.workers.whole_model.engines import UNTUNED
 
-    model, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
+    file, exported = find_model_file(model), read_schedule_directory(schedules, target, version)
     has_rival = can_run_onnxruntime(exported)
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
-    with local_model(model, exported) as whole_model:
+    with local_model(file, exported) as whole_model:
         libraries = {TUNED: whole_model.folder / "tuned.so"}
         build = compile_tuned(whole_model, exported, libraries[TUNED])
         if untuned:
             libraries[UNTUNED] = whole_model.folder / "untuned.so"
             whole_model.compile_untuned(libraries[UNTUNED])
-        with Engines(whole_model, names) as engines:
-            engines.load(libraries)
-            with HostLock().hold_exclusive() as is_alone:
-                race_result = engines.time_undisturbed(is_alone)
+        race_result = time_engines(whole_model, names, libraries)
     if as_json:
         timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
         print_json(to_jsonable_python(build) | to_jsonable_python(timings))
         return
-    latency_us = race_result.latency_us
+    print_latencies(race_result.latency_us, race_result.conditions.note)
+    if not has_rival and exported.target.is_cpu:
+        print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
+
+
+def bench_job(job: "Job", as_json: bool) -> None:
+    """Time a done job's schedules again where it measured, and print the latencies."""
+    print_note(f"timing the schedules of job {job.id} again on a device like the one that measured them")
+    report = job.bench()
+    latency_us = report.latency_us
+    if as_json:
+        print_json(report)
+    else:
+        print_latencies(latency_us, report.disturbance_text)
+    report_latency, latency = job.status.finish_report.latency_us.get(TUNED), latency_us.get(TUNED)
+    if report_latency is not None and latency is not None:
+        ratio = latency.median / report_latency.median
+        print_note(f"the job reported {report_latency.median:.0f} us; now it is {ratio:.2f} times that")
+    for step in report.skipped_steps:
+        print_note(f"not done: {step.step}: {step.reason}")
+    if latency is None:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def print_latencies(latency_us: Mapping[str, "ModelLatency | None"], disturbance: str) -> None:
     stdout().print(table(latency_rows(latency_us), engine_columns(latency_us)))
     if (race := compare_with_rival(latency_us)) is not None:
         print_note(f"the tuned model is {race.full_text}")
-    if race_result.conditions.note:
-        print_note(f"beware: {race_result.conditions.note}")
-    if not has_rival and exported.target.is_cpu:
-        print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
+    if disturbance:
+        print_note(f"beware: {disturbance}")
+
+
+def time_engines(model: "WholeModel", names: Sequence[str], libraries: Mapping[str, Path]) -> "FairRace":
+    """Time engines in turn, TVM's with these libraries, while other work of the services here pauses."""
+    from mallorn.workers.host.host_lock import HostLock
+    from mallorn.workers.whole_model.engines import Engines
+
+    with Engines(model, names) as engines:
+        engines.load(libraries)
+        with HostLock().hold_exclusive() as is_alone:
+            return engines.time_undisturbed(is_alone)
 
 
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
@@ -275,7 +328,7 @@ def check_library_outputs(model: "WholeModel", library: Path) -> float:
     """Return a library's error against the untuned model. Raises WrongNumbers if large."""
     from mallorn.graphc.export.export_checks import is_quantised
     from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME
-    from mallorn.workers.whole_model.engines import TUNED, UNTUNED, Engines
+    from mallorn.workers.whole_model.engines import UNTUNED, Engines
 
     reference = model.folder / "untuned.so"
     onnxruntime_names = [ONNXRUNTIME] if is_quantised(model.path) and find_spec(ONNXRUNTIME) else []
@@ -286,8 +339,7 @@ def check_library_outputs(model: "WholeModel", library: Path) -> float:
         error, limit = engines.errors(TUNED)[UNTUNED], engines.accepted_error
     if not error <= limit:
         raise WrongNumbers(
-            f"the relative error against the untuned model is {error:.1e}, more than {limit:.0e}; "
-            "nothing was written",
+            f"the relative error against the untuned model is {error:.1e}, more than {limit:.0e}",
             hint="mallorn tune MODEL --out OTHER_DIR",
         )
     return error

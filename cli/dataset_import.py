@@ -85,7 +85,7 @@ def import_datasets(
                 for cause, count in result.skipped.items():
                     tally.skipped[cause] = tally.skipped.get(cause, 0) + count
             else:
-                _import_logs(database, path, tally)
+                import_logs(database, path, tally)
     tally.print_problems()
     if as_json:
         print_json({name: getattr(tally, name) for name in ImportTally.__slots__})
@@ -99,7 +99,7 @@ def import_datasets(
         print_note(f"  mallorn tune MODEL --trials 0 --target {shlex.quote(target)}{data_option}")
 
 
-def _import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
+def import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
     from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
 
     logs = find_logs(path)

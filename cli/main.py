@@ -32,6 +32,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "quantize": "mallorn.cli.quantize:quantize",
         "compile": "mallorn.cli.compile_and_bench:compile_model",
         "bench": "mallorn.cli.compile_and_bench:bench",
+        "verify": "mallorn.cli.verify_and_retune:verify",
+        "retune": "mallorn.cli.verify_and_retune:retune",
         "fetch": "mallorn.cli.schedules:fetch",
     },
     "Look at jobs and results": {

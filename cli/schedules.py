@@ -1,6 +1,10 @@
-"""`mallorn schedules` and `mallorn fetch`: list schedules, download or share them."""
+"""`mallorn schedules` and `mallorn fetch`: list, find, download, compare, prune or share schedules."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import typer
@@ -23,6 +27,7 @@ from mallorn.cli.terminal.output import (
     stdout,
 )
 from mallorn.cli.terminal.progress_bars import bar
+from mallorn.core.artifact_uris import open_artifact
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
@@ -41,6 +46,10 @@ SCHEDULE_COLUMNS: Final = (
     Column[VerifiedSchedule]("JOB", lambda row: row.job_id),
     Column[VerifiedSchedule]("WORKLOAD", lambda row: row.workload, cut=True),
     Column[VerifiedSchedule]("TARGET", lambda row: row.target, cut=True),
+)
+CHANGE_COLUMNS, PRUNED_COLUMNS = (
+    [Column[Any](name.replace("_", " ").upper(), itemgetter(name)) for name in names]
+    for names in (("change", "name", "before_us", "after_us", "target"), ("name", "target", "line", "reason"))
 )
 
 
@@ -119,10 +128,123 @@ def fetch(
     print_library(handle.status.report, directory / LIBRARY)
 
 
+@app.command("find")
+@expand_option_groups
+def find(
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Look up this job's tasks.")] = None,
+    operator: Annotated[
+        str | None, typer.Option("--op", help="Operator, such as conv2d (see `mallorn dataset stats`).")
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", metavar="1x64x56x56", help="Shape of an argument; repeatable."),
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="Data type of an argument, such as float32.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Find schedules by operator, shape, type and target; if none fits, say what the nearest differ in."""
+    with open_reader(*place) as api:
+        if job is None:
+            lookups = {"": api.find_schedules(operator, shape or [], dtype, target)}
+        else:
+            handle = api.job(job)
+            target = target or handle.status.target
+            lookups = {
+                task.name: api.find_schedules(target=target, workload=task.workload)
+                for task in handle.tasks()
+            }
+    if as_json:
+        print_json(lookups if job else lookups[""])
+        return
+    for name, lookup in lookups.items():
+        if job:
+            stdout().print(f"{name}: {'found' if lookup.found else 'not found'}", markup=False)
+        else:
+            print_rows(lookup.found, SCHEDULE_COLUMNS, as_json, "no schedule fits")
+        for workload in lookup.nearest:
+            fields = "; ".join(f"{field}: {text}" for field, text in workload.differences.items())
+            facts = f"{workload.workload_name}, {workload.latency_us:.1f} us"
+            stdout().print(f"  nearest: {facts}; {fields or 'not verified'}", markup=False)
+
+
+@app.command("diff")
+def diff(
+    left: Annotated[str, typer.Argument(metavar="A", help="A directory of schedules, or its URL.")],
+    right: Annotated[str, typer.Argument(metavar="B", help="Another, to compare with it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two directories of schedules: workloads that were added, removed or changed."""
+    with require_packages("worker"):
+        from mallorn.research.shared_schedules.target_folders import compare_directories
+    with open_directory(left) as old, open_directory(right) as new:
+        changes = compare_directories(old, new)
+    print_rows(changes, CHANGE_COLUMNS, as_json, "the schedules are the same")
+
+
+@app.command("prune")
+def prune(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A directory of schedules, or its URL.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove records that no longer rebuild or are slower than another."""
+    with require_packages("worker", "tvm"):
+        from mallorn.research.shared_schedules.target_folders import find_prunable, remove_records
+    with open_directory(directory, writes=not dry_run) as folder:
+        pruned = find_prunable(folder)
+        if not dry_run:
+            remove_records([record for record, _ in pruned])
+    rows = [
+        {"name": record.name, "target": record.target, "line": record.line, "reason": reason}
+        for record, reason in pruned
+    ]
+    print_rows(rows, PRUNED_COLUMNS, as_json, "there is nothing to remove")
+
+
+@contextmanager
+def open_directory(place: str, *, writes: bool = False, create: bool = False) -> Iterator[Path]:
+    """Yield a path, or a temporary copy of the directory at a URL such as s3://BUCKET/DIR.
+
+    With `writes`, the directory there is made the same as the copy when the block ends. Raises
+    NotFound if there is no directory, unless `create`; StoreAway if the store fails.
+    """
+    if "://" not in place:
+        if not create and not Path(place).is_dir():
+            raise NotFound(f"there is no folder {place}", hint="mallorn schedules export DIR   (makes one)")
+        yield Path(place)
+        return
+    with require_packages("server,worker"), TemporaryDirectory(prefix="mallorn-schedules-") as scratch:
+        folder = Path(scratch).resolve()
+        with open_artifact(place) as (fs, root):
+            names = [name[len(root) :].lstrip("/") for name in fs.find(root)] if fs.exists(root) else []
+            for name in names:
+                path = folder / name
+                if not path.resolve().is_relative_to(folder):
+                    raise InvalidRequest(f"{place} names a file outside its directory: {name!r}")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(fs.cat_file(f"{root}/{name}"))
+        if not names and not create:
+            raise NotFound(f"there are no files at {place}", hint=f"mallorn schedules export {place}")
+        yield folder
+        if writes:
+            with open_artifact(place) as (fs, root):
+                files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+                for name in files:
+                    fs.makedirs(f"{root}/{name}".rpartition("/")[0], exist_ok=True)
+                    fs.pipe_file(f"{root}/{name}", (folder / name).read_bytes())
+                for name in set(names) - files:
+                    fs.rm_file(f"{root}/{name}")
+
+
 @app.command("export")
 @expand_option_groups
 def export(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to create or to update.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR|URL", help="The folder to create or to update, or its URL.")
+    ],
     target: Annotated[str | None, typer.Option(help="Only records of this target.")] = None,
     *,
     place: DatasetPlace,
@@ -133,44 +255,51 @@ def export(
     parsed_target = None if target is None else parse_target(target)
     with require_packages("worker"):
         from mallorn.research.shared_schedules.export_best_records import export_schedules
-    with dataset(*place) as database, bar("writing") as progress:
-        exports = list(export_schedules(database, directory, parsed_target, progress))
+    with (
+        dataset(*place) as database,
+        open_directory(directory, writes=True, create=True) as folder,
+        bar("writing") as progress,
+    ):
+        exports = list(export_schedules(database, folder, parsed_target, progress))
     if not exports:
         of_target = f" of {parsed_target}" if parsed_target else ""
         message = f"the dataset has no measurements{of_target} yet"
         raise NotFound(message, hint="mallorn tune MODEL   (or: mallorn dataset stats)")
     rows = [
-        {"directory": str(export.directory), "records": export.records, "left_out": export.left_out}
+        {
+            "directory": f"{directory.rstrip('/')}/{export.directory.name}",
+            "records": export.records,
+            "left_out": export.left_out,
+        }
         for export in exports
     ]
     if as_json:
         print_json(rows)
         return
-    for export in exports:
-        omitted = f", {export.left_out} left out: they do not rebuild here" if export.left_out else ""
-        stdout().print(f"{export.directory}: {export.records} records{omitted}")
+    for row in rows:
+        omitted = f", {row['left_out']} left out: they do not rebuild here" if row["left_out"] else ""
+        stdout().print(f"{row['directory']}: {row['records']} records{omitted}")
     print_note(f"bring them in elsewhere with   mallorn schedules import {directory}")
 
 
 @app.command("import")
 @expand_option_groups
 def import_schedule_folders(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="What `export` wrote.")],
+    directories: Annotated[
+        list[str], typer.Argument(metavar="DIR|URL...", help="What `export` wrote, or its URL.")
+    ],
     *,
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
     """Add the records of such folders to the dataset. A repeated import adds nothing."""
-    for directory in directories:
-        if not directory.is_dir():
-            raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")
     tally = ImportTally()
     with require_packages("worker"):
         from mallorn.research.shared_schedules.import_folders import import_schedules
     with dataset(*place, create=True) as database:
         for directory in directories:
-            with bar(f"reading {directory.name}") as progress:
-                counts = import_schedules(database, directory, tally.add_problem, progress)
+            with open_directory(directory) as folder, bar(f"reading {directory}") as progress:
+                counts = import_schedules(database, folder, tally.add_problem, progress)
             tally.added, tally.known = tally.added + counts.added, tally.known + counts.known
     tally.print_problems()
     if as_json:

@@ -15,7 +15,7 @@ from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
 from mallorn.core.values.cost_model_version import CostModelVersion
-from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
+from mallorn.core.values.dataset import DatasetStats, Record, ScheduleLookup, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
 from mallorn.http import Connection
@@ -200,6 +200,21 @@ class Client:
         """Iterate over the best schedule per workload and target; if `beaten`, over all."""
         filters = {"workload": workload, "target": _text(target), "beaten": beaten or None}
         return self.connection.iterate_values(VerifiedSchedule, "/schedules", **filters)
+
+    def find_schedules(
+        self,
+        operator: str | None = None,
+        shape: Sequence[str] = (),
+        dtype: str | None = None,
+        target: Wanted | None = None,
+        workload: str | None = None,
+    ) -> ScheduleLookup:
+        """Return schedules that fit or, if there is none, the nearest and their differences.
+
+        `shape` lists shapes of arguments, such as `1x64x56x56`.
+        """
+        filters = {"operator": operator, "shape": shape, "dtype": dtype, "target": _text(target)}
+        return self.connection.value(ScheduleLookup, "/schedules/lookup", **filters, workload=workload)
 
     def cost_models(
         self,

@@ -14,7 +14,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
-from mallorn.core.values.finish_report import StoredLibrary
+from mallorn.core.values.event import BenchedEvent
+from mallorn.core.values.finish_report import FinishReport, StoredLibrary
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.manifest import LIBRARY, MANIFEST, read_manifest
 from mallorn.core.values.verdict import Verdict
@@ -196,6 +197,15 @@ class Job:
         """
         # A false `auto` is left out, because older coordinators do not know it.
         return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
+
+    def bench(self, timeout_sec: float | None = None) -> FinishReport:
+        """Time the done job's exported schedules again where it measured; return the latencies.
+
+        Raises Conflict if the job is not done or has no export, and what `wait` raises.
+        """
+        self._act("bench")
+        events = (event.parsed_event for event in self.wait(timeout_sec).events())
+        return [event.report for event in events if isinstance(event, BenchedEvent)][-1]
 
     def change_labels(self, changes: Mapping[str, str | None]) -> JobStatus:
         """Set labels, and remove those whose new value is None; the others stay."""

@@ -1,7 +1,7 @@
 """Schedules: store verified best measurements, list them, and read the fastest
 measurements."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -61,6 +61,7 @@ class Schedules(Repository):
         owner: str | None,
         *,
         workload: str | None = None,
+        workload_ids: Collection[int] | None = None,
         target: str | None = None,
         beaten: bool = False,
         cursor: str | None = None,
@@ -75,6 +76,8 @@ class Schedules(Repository):
         query = query.order_by(*PLACE).limit(check_limit(limit) + 1)
         keys = (Workload.key, workload), (TargetRow.key, target)
         query = query.where(*(column == value for column, value in keys if value is not None))
+        if workload_ids is not None:
+            query = query.where(self.is_among(Schedule.workload_id, workload_ids))
         if not beaten:
             # No other schedule of the same kind is faster, or as fast and newer.
             rival = aliased(Schedule)

@@ -186,9 +186,13 @@ def build_library(
     mods: dict[str, Any], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str
 ) -> Any:
     """Apply the schedules in `work_dir`, run the passes that follow them, and compile."""
+    return build_scheduled(apply_schedules(mods, dynamic, late_steps, target, work_dir), target)
+
+
+def build_scheduled(mod: Any, target: Any) -> Any:
+    """Compile the module that `apply_schedules` returned."""
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
-    mod = apply_schedules(mods, dynamic, late_steps, target, work_dir)
     # On CUDA, one graph launch replaces hundreds of kernel launches inside the network.
     with compilation_context(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
         return relax.build(mod, target_without_gather(target), relax_pipeline=pipeline)

@@ -23,6 +23,8 @@ class ExitCode(IntEnum):
     TIMED_OUT = 7
     JOB_FAILED = 8
     CHECK_FAILED = 9
+    NOT_APPLIED = 10
+    SLOWER = 11
     INTERRUPTED = 130
 
 

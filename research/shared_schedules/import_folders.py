@@ -1,13 +1,12 @@
 """Import folders of shared schedules; their records count as measurements of other hosts."""
 
 from pathlib import Path
-from typing import Final
 
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import RECORDS
 from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
 from mallorn.db.session import Database
-from mallorn.research.shared_schedules.target_folders import iterate_databases, read_provenance
+from mallorn.research.shared_schedules.target_folders import BATCH, iterate_databases, read_provenance
 from mallorn.research.tuner_logs.read_json_lines import LoadedLog, Problem, Report
 from mallorn.research.tuner_logs.store_records import Provenance, store_records
 from mallorn.workers.interfaces.model_compiler import (
@@ -16,8 +15,6 @@ from mallorn.workers.interfaces.model_compiler import (
     RestoredLog,
     open_sandboxed_compiler,
 )
-
-BATCH: Final = 64  # records in one call and one transaction
 
 
 def import_schedules(

@@ -25,7 +25,7 @@ def read_database(
     Raises NotFound unless both files exist.
     """
     check_database_files(directory)
-    programs = dict(read_lines(directory / WORKLOADS, _hash_program, report))
+    programs = dict(read_lines(directory / WORKLOADS, hash_program, report))
     records = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
     return (trial for number, trial in records if lines is None or number + 1 in lines)
 
@@ -38,7 +38,7 @@ def check_database_files(directory: Path) -> None:
             raise NotFound(message, hint=f"ls {directory}")
 
 
-def _hash_program(line: Any) -> str:
+def hash_program(line: Any) -> str:
     """Hash the program's bytes, as the structural hash in logs differs between platforms."""
     _, program = line
     return hashlib.sha256(require_text(program, "program").encode()).hexdigest()

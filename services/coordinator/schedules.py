@@ -6,17 +6,23 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Path, Query
 from fastapi.responses import Response, StreamingResponse
 
+from mallorn.core import queues
 from mallorn.core.artifact_uris import library_uri
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
+from mallorn.core.values.dataset import ScheduleLookup, VerifiedSchedule, WholeSchedule
+from mallorn.core.values.event import BenchStartedEvent
+from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import LIBRARY
+from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
+from mallorn.db.repositories.schedule_lookup import ScheduleLookups, ScheduleQuery
 from mallorn.db.repositories.schedules import Schedules
 from mallorn.db.tables import Job
+from mallorn.services.coordinator.jobs.job_views import job_out
 from mallorn.services.coordinator.web.app_context import PartsDep
-from mallorn.services.coordinator.web.caller_dependencies import OwnerDep
+from mallorn.services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from mallorn.services.coordinator.web.response_types import (
     BYTES,
     MAX_BIG_INT,
@@ -28,6 +34,7 @@ from mallorn.services.coordinator.web.response_types import (
 
 router = APIRouter(tags=["schedules"])
 MEDIA_TYPE: Final = "application/zip"
+SHAPE: Final = r"^[0-9]{1,9}(x[0-9]{1,9}){0,15}$"
 IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The schedule's id.")]
 ZIP: Final = describe_response(
     MEDIA_TYPE, "Files that stock TVM loads as `JSONDatabase(work_dir=...)`, with a manifest.", BYTES
@@ -60,6 +67,29 @@ def list_schedules(
     return PageOut(items=page.items, next_cursor=page.cursor)
 
 
+@router.get("/schedules/lookup", dependencies=[FewAtOnce])
+def find_schedules(
+    parts: PartsDep,
+    owner: OwnerDep,
+    operator: Annotated[str | None, Query(description="Operator, as `/dataset/stats` names it.")] = None,
+    shape: Annotated[
+        list[Annotated[str, Query(pattern=SHAPE, max_length=200)]] | None,
+        Query(description="Shape of an argument, such as 1x64x56x56; repeatable.", max_length=16),
+    ] = None,
+    dtype: Annotated[str | None, Query(description="Data type of an argument, such as float32.")] = None,
+    target: Annotated[str | None, Query(description="Only schedules for exactly this target.")] = None,
+    workload: Annotated[str | None, Query(description="A workload's key; its other fields follow.")] = None,
+    limit: LimitQuery = 100,
+) -> ScheduleLookup:
+    """Find schedules by their fields. If none fits, list the nearest measured workloads and
+    the fields in which they differ."""
+    shapes = [list(map(int, text.split("x"))) for text in shape or ()]
+    dtypes = [dtype] if dtype else []
+    query = ScheduleQuery(workload, operator, shapes, dtypes, parse_target(target) if target else None)
+    with parts.patient.session() as session:
+        return ScheduleLookups(session).find(owner, query, limit)
+
+
 @router.get("/schedules/{schedule_id}")
 def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> WholeSchedule:
     """Show a schedule: its trace, and the program before and after it."""
@@ -79,6 +109,22 @@ def download_job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> Str
         media_type=MEDIA_TYPE,
         headers={"Content-Disposition": f'attachment; filename="mallorn-{job_id}.zip"'},
     )
+
+
+@router.post("/jobs/{job_id}/bench")
+def bench_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Time a done job's exported schedules again, on a device like the one that measured them.
+    The result is the event `benched`."""
+    reason = "its exported schedules are timed again"
+    with parts.database.transaction() as session:
+        job = Jobs(session).get(job_id, owner)
+        _export_uri(job)
+        if not Jobs(session).move_to_state(job_id, [JobState.DONE], JobState.FINISHING, reason):
+            raise Conflict(f"job {job_id} is not done but {job.state}", hint=f"mallorn watch {job_id}")
+        Events(session).append(job_id, BenchStartedEvent())
+        status = job_out(session, Jobs(session).get(job_id, owner))
+    parts.waker.wake(queues.FINISH_JOB, job_id)
+    return status
 
 
 @router.get("/jobs/{job_id}/library", response_class=StreamingResponse, responses=LIBRARY_RESPONSES)

@@ -14,9 +14,10 @@ from mallorn.services.coordinator.app import create_app
 SNAPSHOT = Path(__file__).parents[2] / "services" / "openapi.json"
 #: Clients are generated from these names: one may be added, and none changed.
 OPERATIONS = """
-    activate_cost_model archive_job cancel_job change_job change_owner_access complete_sign_in complete_upload
+    activate_cost_model archive_job bench_job cancel_job change_job change_owner_access complete_sign_in
+    complete_upload
     create_key delete_export delete_job delete_model download_job_library
-    download_job_schedules exchange_code get_cost_model get_dataset_stats
+    download_job_schedules exchange_code find_schedules get_cost_model get_dataset_stats
     get_fleet_activity
     get_job_report get_liveness get_model get_readiness get_schedule list_audit list_cost_models list_devices
     list_jobs list_keys list_models list_options list_owners list_records list_rounds list_schedules

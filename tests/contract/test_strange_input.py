@@ -20,6 +20,7 @@ NASTY = ["%00", "a%00b", "%ED%A0%80", "..%2F..", "%F0%9F%8C%B3", "x" * 5000, "';
 QUERIES = {
     "/records": ("workload", "target", "cursor", "job", "limit"),
     "/schedules": ("workload", "target", "beaten", "cursor"),
+    "/schedules/lookup": ("workload", "target", "operator", "shape", "dtype"),
     "/fleet/activity": ("minutes",),
     "/jobs": ("state", "archived", "cursor", "name", "label", "model", "owner", "created_after"),
     "/models": ("cursor",),
@@ -51,7 +52,7 @@ def test_strange_ids_are_not_found_or_refused(coordinator: Coordinator) -> None:
             answer = coordinator.http.get(path.format(name))
             assert answer.status_code in (404, 422), (path, name)
             assert_ours(answer)
-        for verb in ("pause", "resume", "cancel", "archive", "unarchive"):
+        for verb in ("pause", "resume", "bench", "cancel", "archive", "unarchive"):
             assert_ours(coordinator.http.post(f"/jobs/{name}/{verb}"))
         for noun in ("jobs", "models"):
             assert_ours(coordinator.http.delete(f"/{noun}/{name}"))

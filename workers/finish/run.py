@@ -1,4 +1,4 @@
-"""Finish a job: run all steps between its last round of trials and its report."""
+"""Finish a job: run all steps between its last round and its report; or time it again."""
 
 import time
 from collections import Counter
@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from mallorn.core.artifact_uris import open_artifact
 from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.event import DoneEvent, FinishingEvent
+from mallorn.core.values.event import BenchedEvent, BenchStartedEvent, DoneEvent, FinishingEvent
 from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds, StoredLibrary
-from mallorn.core.values.manifest import MANIFEST, read_manifest
+from mallorn.core.values.manifest import DATABASE, MANIFEST, read_manifest
 from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.job_progress import progress
 from mallorn.db.repositories.jobs import Jobs
@@ -56,6 +57,7 @@ from mallorn.workers.subprocesses.errors import ChildError
 from mallorn.workers.whole_model.compiled_model import IdleEngines
 from mallorn.workers.whole_model.engines import TUNED
 
+COMPILE_EXPORT: Final = "compile the model with the exported schedules"
 NO_LIBRARY: Final = "The job was submitted with --no-library."
 NOTHING_BUILT: Final = "A zero-shot job does not compile the model."
 FROM_BATCH: Final = "The job was finished from a batch, and this worker has no device to check a library on."
@@ -66,11 +68,14 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
-    """Lease a job that is ready to finish, and finish it. If its model was imported by
-    other code than this worker's, send the job back to import."""
+    """Lease a job that is ready to finish, and finish it or, if it was done, time it again. If
+    its model was imported by other code than this worker's, send the job back to import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
-        if stage is not None:
-            finish_stage(stage)
+        if stage is None:
+            return
+        with runtime.database.session() as session:
+            is_bench = Events(session).is_last(job_id, BenchStartedEvent, BenchedEvent, FinishingEvent)
+        (time_again if is_bench else finish_stage)(stage)
 
 
 def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
@@ -333,3 +338,36 @@ def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: s
     gflops = flop / tuned_us / 1e3
     peak_gflops = max(peak_gflops, gflops)  # no measured peak can be below what was reached
     return Limits(flop=flop, peak_gflops=peak_gflops, peak_share=gflops / peak_gflops)
+
+
+def time_again(stage: StageContext) -> None:
+    """Compile a done job's export, time it as its finish did, and end the job again. Report
+    and export stay as they are; the result, also of failed steps, is an event."""
+    job = stage.job
+    with (
+        stage.runtime.stage_run(StageKind.FINISH, job.id, f"timing job {job.id} again"),
+        stage_folder(stage.runtime, "bench-") as folder,
+        stage.start_model_compiler(folder) as graphs,
+        IdleEngines() as idle,
+    ):
+        step_log, report = StepLog(stage), ReportDraft()
+        model = JobModel.of(stage, graphs, folder, idle)
+        tuned_model = step_log.attempt(COMPILE_EXPORT, partial(compile_export, model))
+        if tuned_model is not None:
+            compare_and_time_engines(model, tuned_model, step_log, report)
+        report.skipped_steps = step_log.entries
+    with stage.runtime.database.transaction() as session:
+        stage.end_stage(session, JobState.DONE, job.tuning_ended, BenchedEvent(report=report))
+
+
+def compile_export(model: JobModel) -> TunedModel:
+    """Compile the model with the job's exported schedules; the cache of libraries has none of them."""
+    directory = model.whole_model.folder / "bench"
+    directory.mkdir()
+    with open_artifact(model.stage.job.export_uri or "") as (store, root):
+        for name in DATABASE:
+            store.get_file(f"{root}/{name}", str(directory / name))
+    dynamic = model.stage.graph_report.dynamic
+    whole_model = replace(model.whole_model, dynamic=dispatch_to_next_size(dynamic) if dynamic else None)
+    library = directory.with_suffix(".so")
+    return TunedModel((), directory, library, whole_model.compile(directory, library))

@@ -44,6 +44,7 @@ from mallorn.graphc.export.library_metadata import (
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.ranges import dispatch_by_shape
 from mallorn.workers.device.detect_host import available_cores
+from mallorn.workers.device.model_kernel_times import PREPACKED
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from mallorn.workers.tvm.compile_cuda import collect_device_code
@@ -194,12 +195,12 @@ def compile_model(
             output_specs(stock.read_model(model_path) if dynamic else None, described),
             {"model": Path(model_path), "schedules": Path(scratch, RECORDS)},
         )
+        scheduled_mod = stock.apply_schedules(mods, ranges, steps_after, tvm_target, scratch)
         if stock.is_cpu(tvm_target):
-            scheduled_mods = stock.apply_schedules(mods, ranges, steps_after, tvm_target, scratch)
-            export_kernels(scheduled_mods, out_so, tvm_target, metadata)
+            export_kernels(scheduled_mod, out_so, tvm_target, metadata)
         else:
             with collect_device_code(tvm_target):
-                executable = stock.build_library(mods, ranges, steps_after, tvm_target, scratch)
+                executable = stock.build_scheduled(scheduled_mod, tvm_target)
             export_with_pool(executable, out_so, tvm_target, metadata)
     return Compiled(
         found=len(hits),
@@ -208,10 +209,24 @@ def compile_model(
         problems=problems,
         inputs=inputs,
         outputs=outputs,
+        applied=list_applied_tasks(scheduled_mod, hits),
         bytes=Path(out_so).stat().st_size,
         seconds=time.monotonic() - started_sec,
         cpu_features=required_cpu_features(tvm_target),
     )
+
+
+def list_applied_tasks(mod: Any, tasks: Sequence[str]) -> list[str]:
+    """Return those tasks whose functions in the module carry TVM's mark of a schedule.
+
+    `MetaScheduleApplyDatabase` marks the functions that it replaces with those of a record.
+    """
+    scheduled_names = {
+        var.name_hint.replace(PREPACKED, "")
+        for var, function in mod.functions_items()
+        if isinstance(function, tvm.tirx.PrimFunc) and function.attrs.get("tirx.is_scheduled", False)
+    }
+    return [task for task in tasks if task in scheduled_names]
 
 
 def import_ahead(

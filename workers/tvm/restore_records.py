@@ -11,7 +11,7 @@ from tvm.s_tir.schedule import Trace
 from tvm.target.codegen import llvm_get_system_triple
 
 from mallorn.core.targets import KNOWN_KEYS, parse_target
-from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
+from mallorn.core.values.manifest import NOT_TIMED, RECORDS, UNTIMED_SEC, WORKLOADS
 from mallorn.searchers.space import Sketch
 from mallorn.workers.interfaces.model_compiler import BadLine, ModelTask, Restored, RestoredLog
 from mallorn.workers.tvm.allowed_programs import check_trace
@@ -98,7 +98,7 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
     choices = choices_of(task.tir, insts, Trace(insts, map_choices_to_decisions(insts, decisions)), {})
     times = [float(seconds) for seconds in run_secs]
     if UNTIMED_SEC in times:
-        raise ValueError("the schedule was not timed")
+        raise ValueError(NOT_TIMED)
     runs = times if all(0 < seconds < _FAILED_SEC for seconds in times) else []
     return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), runs, target_text, 0)
 

@@ -130,3 +130,27 @@ class WholeSchedule(VerifiedSchedule):
     scripts: Annotated[
         ScheduleScripts | None, Field(description="null: stored by a version that kept no scripts.")
     ] = None
+
+
+class NearestSchedule(Value):
+    """A measured workload near the one that was looked up, and in what it differs."""
+
+    workload: Annotated[str, Field(description="The workload's key.")]
+    workload_name: str
+    target: Annotated[str, Field(description="Canonical JSON.")]
+    tvm_version: str
+    latency_us: float
+    differences: Annotated[
+        dict[str, str],
+        Field(
+            description="Text by field (`operator`, `dtype`, `layout`, `shape`, `graph pass`, `workload`, "
+            "`target`, `TVM version`); empty: it fits, but no job of yours verified it."
+        ),
+    ]
+
+
+class ScheduleLookup(Value):
+    """The schedules that fit a look-up or, if none does, the nearest measured workloads."""
+
+    found: list[VerifiedSchedule] = []
+    nearest: Annotated[list[NearestSchedule], Field(description="Empty if schedules were found.")] = []

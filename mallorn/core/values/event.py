@@ -164,6 +164,19 @@ class DoneEvent(JobEvent):
     report: FinishReport
 
 
+class BenchStartedEvent(JobEvent):
+    """A done job returned to its finish, which only times its exported schedules again."""
+
+    kind: Literal["bench_started"] = "bench_started"
+
+
+class BenchedEvent(JobEvent):
+    """A done job's exported schedules were timed again."""
+
+    kind: Literal["benched"] = "benched"
+    report: Annotated[FinishReport, Field(description="Latencies, conditions and errors; no other fields.")]
+
+
 class FailedEvent(JobEvent):
     OLD_NAMES: ClassVar = {"why": "reason"}
 
@@ -211,6 +224,8 @@ KnownEvent = (
     | CheckedEvent
     | ExportedEvent
     | DoneEvent
+    | BenchStartedEvent
+    | BenchedEvent
     | FailedEvent
     | PausedEvent
     | ResumedEvent

@@ -20,6 +20,8 @@ CODES: Final = {
     ExitCode.TIMED_OUT: "The time limit passed first.",
     ExitCode.JOB_FAILED: "The job failed, was cancelled, or is stuck.",
     ExitCode.CHECK_FAILED: "A check found a fault: wrong numbers, damage, or a machine that lacks something.",
+    ExitCode.NOT_APPLIED: "`mallorn verify`: a workload of the model has no schedule that applies.",
+    ExitCode.SLOWER: "`mallorn verify`: the model is slower than `--tolerance` allows.",
     ExitCode.INTERRUPTED: "Ctrl-C.",
 }
 #: What the client and `mallorn.tune` raise.

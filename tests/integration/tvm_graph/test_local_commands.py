@@ -216,3 +216,39 @@ def test_profile_tells_where_the_time_goes(mlp: Any, exported: Path) -> None:
     assert all(kernel["time_us"] > 0 for kernel in report["kernels"])
     assert report["machine"]["gflops"] > 0
     assert not any("calls" in cause for kernel in report["kernels"] for cause in kernel["held_back_by"])
+
+
+def verified(mlp: Any, exported: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    words = ("--schedules", str(exported), "--json", *words)
+    return mallorn("verify", mlp.path, *words, XDG_CACHE_HOME=str(exported.parent / "cache"))
+
+
+def test_schedules_are_verified_beside_a_baseline_and_the_proof_is_kept(
+    mlp: Any, exported: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(exported, tmp_path / "before")
+    (exported / RECORDS).write_text("\n".join(reversed((exported / RECORDS).read_text().splitlines())) + "\n")
+    words = ("--baseline", str(tmp_path / "before"), "--tolerance", "99")
+    result = verified(mlp, exported, *words, "--junit", str(tmp_path / "junit.xml"))
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert set(report["latency_us"]) == {"tuned", "baseline"}
+    names = [check["name"] for check in report["checks"] if check["kind"] == "applied"]
+    assert sorted(names) == sorted(task.name for task in mlp.tasks)
+    assert (tmp_path / "junit.xml").read_text().count("<testcase") == len(report["checks"])
+    again = verified(mlp, exported, *words)
+    assert "nothing changed" in again.stderr
+    assert json.loads(again.stdout) == report
+
+
+def test_a_record_that_does_not_replay_is_not_verified_and_nothing_is_timed(mlp: Any, exported: Path) -> None:
+    records = (exported / RECORDS).read_text().splitlines()
+    (exported / RECORDS).write_text("\n".join([*records[:-1], "torn"]) + "\n")
+    result = verified(mlp, exported)
+    assert result.returncode == 10, result.stderr
+    report = json.loads(result.stdout)
+    failed = [check["name"] for check in report["checks"] if check["outcome"] == "failed"]
+    assert f"{RECORDS}, line {len(records)}" in failed
+    assert len(failed) == 2  # the line, and its workload
+    assert report["latency_us"] == {}
+    assert not (exported.parent / "cache").exists()

@@ -11,13 +11,13 @@ from sqlalchemy import select
 
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import RECORDS, WORKLOADS
+from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement
 from mallorn.research.shared_schedules.export_best_records import export_schedules
 from mallorn.research.shared_schedules.import_folders import import_schedules
-from mallorn.research.shared_schedules.target_folders import PROVENANCE, TARGET
+from mallorn.research.shared_schedules.target_folders import PROVENANCE, TARGET, find_prunable, remove_records
 from mallorn.research.tuner_logs.read_json_lines import Problem
 from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
 from tests.fixtures.stock_logs import product, write_log
@@ -166,3 +166,24 @@ def test_without_its_provenance_a_database_is_refused(spoilt: Path, new: New) ->
 def test_another_folder_is_no_folder_of_schedules(new: New, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="not a folder of schedules"):
         import_schedules(new(), tmp_path, _never)
+
+
+def test_pruning_removes_what_does_not_rebuild_or_is_slower(known: Taught, spoilt: Path) -> None:
+    assert find_prunable(known.root) == []
+    [records] = spoilt.rglob(RECORDS)
+    index, (trace, run_secs, *rest) = json.loads(records.read_text())
+    slower = [index, [trace, [10 * sec for sec in run_secs], *rest]]
+    broken = [index, [[[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []], run_secs, *rest]]
+    untimed = [index, [trace, [UNTIMED_SEC], *rest]]
+    lines = [slower, json.loads(records.read_text()), broken, untimed]
+    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    [provenance] = spoilt.rglob(PROVENANCE)
+    line = json.loads(provenance.read_text())
+    other = {**line, "measured_on": {**line["measured_on"], "host_class": "other"}}
+    provenance.write_text("".join(json.dumps(each) + "\n" for each in (line, line, line, other)))
+    pruned = {record.line: reason for record, reason in find_prunable(spoilt)}
+    assert pruned.keys() == {1, 3}  # line 4 is of another machine, and rebuilds
+    assert "as fast" in pruned[1]
+    assert "does not rebuild" in pruned[3]
+    remove_records([record for record, _ in find_prunable(spoilt)])
+    assert find_prunable(spoilt) == []

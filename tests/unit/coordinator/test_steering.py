@@ -4,7 +4,9 @@ from httpx import Response
 
 from mallorn.core import queues
 from mallorn.core.states import JobState, WorkKind
+from mallorn.core.values.event import BenchStartedEvent
 from mallorn.db.repositories.claim_and_release_work import WorkItems
+from mallorn.db.repositories.job_events_and_warnings import Events
 from mallorn.db.repositories.jobs import Jobs
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.http import parse_events
@@ -161,3 +163,18 @@ def test_everything_an_owner_does_is_an_event(coordinator: Coordinator) -> None:
         (4, "cancelled"),
     ]
     assert found[2][2] == {"state": "queued", "trials": 8}
+
+
+def test_a_done_job_returns_to_its_finish_to_be_timed_again(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    job_id = owned.job_id
+    assert coordinator.http.post(f"/jobs/{job_id}/bench").status_code == 409  # no export
+    owned.write(lambda session: Jobs(session).store_report_columns(job_id, export_uri="file:///x"))
+    assert coordinator.http.post(f"/jobs/{job_id}/bench").status_code == 409  # not done
+    owned.write(lambda session: Jobs(session).move_to_state(job_id, list(JobState), JobState.DONE))
+    answer = coordinator.http.post(f"/jobs/{job_id}/bench").json()
+    assert (answer["state"], answer["finished_at"]) == ("finishing", None)
+    assert coordinator.sent(queues.FINISH)[-1] == (queues.FINISH_JOB, [job_id])
+    event = owned.read(lambda session: Events(session).newest(job_id, BenchStartedEvent))
+    assert event is not None

@@ -91,6 +91,8 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("exported", {"seconds": 12.3}),
     ("exported", {"seconds": 12.3, "latency_ratio": 0.841}),
     ("done", {"report": FINISH}),
+    ("bench_started", {}),
+    ("benched", {"report": FINISH}),
     ("failed", {"error": "InvalidModel", "detail": "", "hint": "", "suggest": {"input_shapes": {"x": [1]}}}),
     ("failed", {"reason": "the worker died or stopped responding 10 times"}),
     ("paused", {"state": "paused", "reason": "no compiler"}),

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import * as client from "../src/api/client";
-import { byTarget, fitting, growth } from "../src/dataset/counts";
+import { byTarget, fitting, growth, lookupQuery } from "../src/dataset/counts";
 import { expected, found, gain, verdict, why } from "../src/job/words";
 import { loadRecords, pairs, pairsInOrder, scatter } from "../src/task/measurements";
 import { record, round } from "./samples";
@@ -103,6 +103,7 @@ describe("sums", () => {
       { target: "a", schedules: 1, workloads: 1 },
     ]);
     expect(fitting(rows, "b", "W2").map(({ id }) => id)).toEqual([4]);
+    expect(lookupQuery(" conv2d 1x56x56x64 float32", "b")).toEqual({ operator: "conv2d", shape: ["1x56x56x64"], dtype: "float32", target: "b" });
   });
 });
 

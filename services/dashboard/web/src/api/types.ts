@@ -9,6 +9,7 @@ export type Task = Schemas["TaskStatus"];
 export type Round = Schemas["RoundStatus"];
 export type MeasuredRecord = Schemas["Record"];
 export type Schedule = Schemas["VerifiedSchedule"];
+export type ScheduleLookup = Schemas["ScheduleLookup"];
 export type WholeSchedule = Schemas["WholeSchedule"];
 export type CostModel = Schemas["CostModelVersion"];
 export type Activity = Schemas["FleetActivity"];

@@ -1,15 +1,15 @@
 /** What is known: how much was measured, and the best verified schedule of every workload. */
 import { type ReactNode, useMemo } from "react";
-import { all } from "../api/client";
+import { all, get } from "../api/client";
 import { useResource } from "../api/resource";
-import type { Model, Schedule } from "../api/types";
+import type { Model, Schedule, ScheduleLookup } from "../api/types";
 import { bytes, clock, count, latency, target, tiny } from "../format";
 import { formatRoute, useChoices, useOrder, useTitle } from "../route";
 import { Choice, type Option, TextField } from "../ui/fields";
 import { Fact, Facts, Section } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
-import { byTarget, fitting } from "./counts";
+import { byTarget, fitting, lookupQuery } from "./counts";
 import { Numbers } from "./Numbers";
 
 const REFRESH_SEC = 10;
@@ -23,30 +23,34 @@ export function DatasetPage(): ReactNode {
       <h1>Dataset</h1>
       <Numbers />
       <Section id="schedules" title="Schedules">
-        <Shown of={schedules} what="schedules" none={<NoSchedules />}>
+        <Shown of={schedules} what="schedules" none={<Empty title="No schedules yet">A job promotes the best of each task when it finishes, once it was measured again and checked.</Empty>}>
           {(items) => <Schedules items={items} />}
         </Shown>
       </Section>
       <Section id="models" title="Models">
-        <Shown of={models} what="models" none={<Empty title="No models yet" />}>
-          {(items) => <Table label="Models" columns={MODELS} rows={items} rowKey={(model) => model.id} />}
-        </Shown>
+        <Shown of={models} what="models" none={<Empty title="No models yet" />}>{(items) => <Table label="Models" columns={MODELS} rows={items} rowKey={(model) => model.id} />}</Shown>
       </Section>
     </>
   );
 }
 
-function NoSchedules(): ReactNode {
+/** What the service finds by operator, shapes and type; if nothing fits, the nearest workloads and in what they differ. */
+function Lookup({ text, wanted }: { text: string; wanted: string }): ReactNode {
+  const lookup = useResource<ScheduleLookup>(`lookup ${wanted} ${text}`, (signal) => get("schedules/lookup", lookupQuery(text, wanted), signal), null);
+  const nearest = (rows: ScheduleLookup["nearest"]) => rows.map((row, i) => <p key={i}>Nearest: {row.workload_name}, {latency(row.latency_us)}; {Object.entries(row.differences).map(([field, words]) => `${field}: ${words}`).join("; ") || "not verified"}</p>);
   return (
-    <Empty title="No schedules yet">
-      A job promotes the best of each task when it finishes, once it was measured again and checked.
-    </Empty>
+    <Shown of={lookup} what="schedules">
+      {(answer) => answer.found.length > 0 ? <Found rows={answer.found} /> : <Empty title="No schedule fits">{nearest(answer.nearest)}</Empty>}
+    </Shown>
   );
+}
+
+function Found({ rows }: { rows: readonly Schedule[] }): ReactNode {
+  return <Table label="Schedules" columns={SCHEDULES} rows={rows} rowKey={(schedule) => String(schedule.id)} {...useOrder("sort", "-latency")} />;
 }
 
 function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
   const [choices, choose] = useChoices();
-  const order = useOrder("sort", "-latency");
   const counts = useMemo(() => byTarget(items), [items]);
   const targets: Option[] = [["", "all"], ...counts.map((entry): Option => [entry.target, target(entry.target)])];
   const wanted = choices["target"] ?? "";
@@ -56,29 +60,15 @@ function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
     <>
       <Facts>
         {counts.map((entry) => (
-          <Fact key={entry.target} name={target(entry.target)} note={`${count(entry.workloads)} workloads`}>
-            {count(entry.schedules)} <small>schedules</small>
-          </Fact>
+          <Fact key={entry.target} name={target(entry.target)} note={`${count(entry.workloads)} workloads`}>{count(entry.schedules)} <small>schedules</small></Fact>
         ))}
       </Facts>
       <div className="toolbar">
         <Choice label="Target" value={wanted} options={targets} onChoose={(target) => choose({ target })} />
-        <TextField label="Find" type="search" value={text} placeholder="workload" onText={(q) => choose({ q })} />
-        <span className="count" role="status">
-          {count(shown.length)} of {count(items.length)}
-        </span>
+        <TextField label="Find" type="search" value={text} placeholder="workload, operator or 1x56x56x64" onText={(q) => choose({ q })} />
+        <span className="count" role="status">{count(shown.length)} of {count(items.length)}</span>
       </div>
-      {shown.length === 0 ? (
-        <Empty title="No schedule fits" />
-      ) : (
-        <Table
-          label="Schedules"
-          columns={SCHEDULES}
-          rows={shown}
-          rowKey={(schedule) => String(schedule.id)}
-          {...order}
-        />
-      )}
+      {shown.length > 0 ? <Found rows={shown} /> : <Lookup text={text} wanted={wanted} />}
     </>
   );
 }

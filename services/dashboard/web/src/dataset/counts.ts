@@ -1,4 +1,5 @@
 /** Sums over schedules, and over days. */
+import type { Query } from "../api/client";
 import type { Schedule, Statistics } from "../api/types";
 
 const DAY_SEC = 86_400;
@@ -14,6 +15,14 @@ export function byTarget(schedules: readonly Schedule[]): TargetCount[] {
   return [...groups]
     .map(([target, own]) => ({ target, schedules: own.length, workloads: new Set(own.map((row) => row.workload)).size }))
     .sort((one, other) => other.schedules - one.schedules);
+}
+
+/** The fields of a look-up: a word such as 1x56x56x64 is a shape, float32 is a type, another is the operator. */
+export function lookupQuery(text: string, target: string): Query {
+  const words = text.trim().split(/\s+/);
+  const shape = words.filter((word) => /^\d+(x\d+)*$/.test(word));
+  const dtype = words.find((word) => /^(bool|bfloat16|(float|u?int)\d+)$/.test(word));
+  return { operator: words.find((word) => word !== dtype && !shape.includes(word)), shape, dtype, target };
 }
 
 export function fitting(schedules: readonly Schedule[], target: string, text: string): Schedule[] {
