@@ -16,7 +16,7 @@ from mallorn.db.tables.dataset import (
 )
 from mallorn.db.tables.devices_workers_leases import Device, LeaseRow, Tick, Worker
 from mallorn.db.tables.jobs import Event, FinishStep, Job, JobLabel, Model, Round, StageRun, Task
-from mallorn.db.tables.snapshots_and_foreign_records import (
+from mallorn.db.tables.dataset import (
     ForeignRecord,
     ForeignTask,
     Snapshot,

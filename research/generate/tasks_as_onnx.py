@@ -16,7 +16,7 @@ from onnx import (
     shape_inference,
 )
 
-from mallorn.research.generate.draw_tasks import Drawn
+from mallorn.research.generate.task_rule_file import Drawn
 from mallorn.research.generate.rule_expressions import Values
 
 OPSET: Final = 17

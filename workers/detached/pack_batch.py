@@ -72,7 +72,8 @@ RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.
 # Modules for another machine: they import only each other, the standard library, numpy and TVM.
 SHARED: Final = (
     *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
-    *("mallorn/graphc/export/cuda_toolkit.py", "mallorn/workers/subprocesses/cgroups.py"),
+    *("mallorn/graphc/export/cuda_toolkit.py", "mallorn/graphc/export/output_errors.py"),
+    "mallorn/workers/subprocesses/cgroups.py",
     *(
         "mallorn/workers/device/cpu_speed_limits.py",
         "mallorn/workers/device/cuda_clock.py",

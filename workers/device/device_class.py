@@ -12,6 +12,7 @@ from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import check_storable
 from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
+from mallorn.workers.device.cpu_speed_limits import CpuFacts
 
 LONGEST: Final = 16_384  # characters of a device's whole description
 MOST_THREADS: Final = 4096
@@ -66,16 +67,10 @@ class Endpoint:
         return DeviceClass(self.host_class, self.tvm_version, self.threads)
 
 
-class HostFacts(TypedDict):
-    """Facts about a host. `host_id` is unique; hosts with comparable times share `host_class`."""
+class HostFacts(CpuFacts):
+    """Facts about a host."""
 
-    host_id: str
-    host_class: str
-    cpu_model: str
-    cores: int
-    governor: str
-    machine: str
-    hostname: str
+    host_id: str  # unique
 
 
 class RuntimeFacts(TypedDict):

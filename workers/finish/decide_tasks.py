@@ -42,7 +42,7 @@ from mallorn.workers.tvm.code_digest import code_digest
 from mallorn.workers.tvm.tvm_space import TvmSpace
 from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
 from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
-from mallorn.workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
+from mallorn.workers.zero_shot.answer_source import FromRoller, RankedByMachine, RankedByModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,48 @@ from mallorn.core.values.trial import Trial
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Library
 from mallorn.workers.interfaces.tensor_arguments import Tensor
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
-from mallorn.workers.measure.validate_candidates import choose_builder
 from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
 from mallorn.workers.subprocesses.process_pool import ChildPool, Finished
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from mallorn.core.errors import MallornError
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
+from mallorn.workers.subprocesses.process_pool import ChildPool
+
+
+POLL_SEC: Final = 1.0
+
+
+def choose_builder(decisions: Sequence[int], builders: int) -> int:
+    """Return the index of the builder that validates and builds a candidate."""
+    return hash(tuple(decisions)) % builders
+
+
+def validate_in_builders(
+    builders: ChildPool[list[bool]], tir: str, target: str, candidates: Candidates
+) -> list[bool]:
+    """Return for each candidate whether it can be rebuilt. The builders must have no other
+    tasks. Raises the errors of `CandidateCompiler.validate`."""
+    shares: dict[int, list[int]] = defaultdict(list)
+    for index, (_, decisions) in enumerate(candidates):
+        shares[choose_builder(decisions, builders.size)].append(index)
+    for place, share in shares.items():
+        call = CandidateCompiler.validate.make_call(tir, target, [candidates[index] for index in share])
+        builders.submit(call, place, place)
+    ends: dict[Hashable, list[bool] | MallornError] = {}
+    while builders.tags:  # wait for all tasks, so that a failure leaves none behind
+        ends |= {call.tag: call.end for call in builders.poll(POLL_SEC)}
+    answers: dict[int, bool] = {}
+    for place, share in shares.items():
+        end = ends[place]
+        if isinstance(end, MallornError):
+            raise end
+        answers |= zip(share, end, strict=True)
+    return [answers[index] for index in range(len(candidates))]
+
 
 TEXT_LIMIT = 1000
 HEAD_LIMIT = 400

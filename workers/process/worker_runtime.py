@@ -30,7 +30,7 @@ from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
 from mallorn.workers.measure.measurer_interface import Measurer, Tools
 from mallorn.workers.measure.tracked_devices import Fleet
-from mallorn.workers.measure.validate_candidates import validate_in_builders
+from mallorn.workers.measure.build_candidates import validate_in_builders
 from mallorn.workers.process.heartbeat import Heartbeat
 from mallorn.workers.process.worker_health import Health
 from mallorn.workers.sandbox.landlock import READ, WRITE

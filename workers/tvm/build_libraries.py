@@ -33,7 +33,7 @@ from mallorn.workers.interfaces.candidate_compiler import Library
 from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.linker import link_shared, raise_if_disk_unusable
 from mallorn.workers.tvm.parsed_program_cache import instructions, parse_tvm_target
-from mallorn.workers.tvm.program_arguments import tensor_args
+from mallorn.workers.tvm.program_blocks import tensor_args
 from mallorn.workers.tvm.rebuild_schedule import rebuild
 
 COMPARED_ACCESSES: Final = 200

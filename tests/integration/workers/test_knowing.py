@@ -15,7 +15,7 @@ from mallorn.db.tables import Job, Measurement, Workload
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.workers.zero_shot.answer_source import ZeroShotQuery, in_order
 from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
-from mallorn.workers.zero_shot.roller_and_cost_models import FromRoller
+from mallorn.workers.zero_shot.answer_source import FromRoller
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import TARGET
 

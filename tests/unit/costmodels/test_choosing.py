@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.costmodels.select_training_rows import select_evenly, select_uncertain_diverse_rows
+from mallorn.research.pretraining.pretrain import select_evenly, select_uncertain_diverse_rows
 from mallorn.costmodels.testing import easy_data
 
 ROWS, LABELS, GROUPS = easy_data(400, seed=0)
