@@ -91,8 +91,7 @@ def generate(
     the command waits for them.
     """
     with require_packages("worker"):
-        from mallorn.research.generate.task_rule_file import draw
-        from mallorn.research.generate.task_rule_file import OURS, read_rules
+        from mallorn.research.generate.task_rule_file import OURS, draw, read_rules
         from mallorn.research.generate.tasks_as_onnx import DIMENSIONS
 
     kinds = read_rules(rules or OURS, DIMENSIONS)

@@ -34,9 +34,8 @@ from mallorn.wording.format_values import Column
 if TYPE_CHECKING:
     from mallorn.db.dataset.take_snapshots import Progress
     from mallorn.db.session import Database
-    from mallorn.research.pretraining.training_data import Lowering
     from mallorn.research.pretraining.pretrain import PretrainedBase
-    from mallorn.research.pretraining.training_data import TrainingData
+    from mallorn.research.pretraining.training_data import Lowering, TrainingData
 
 
 class Taught(NamedTuple):

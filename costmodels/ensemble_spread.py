@@ -139,7 +139,6 @@ class ScoreCalibration(NamedTuple):
 
     @classmethod
     def from_stored(cls, numbers: Numbers, arrays: Arrays, suffix: str = "") -> Self:
-        """Return the calibration stored as `numbers` and `arrays`."""
         scores, labels = arrays[f"scores{suffix}"], arrays[f"labels{suffix}"]
         return cls(MonotoneCurve(scores, labels, numbers["tilt"]), numbers["noise"])
 

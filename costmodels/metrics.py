@@ -148,7 +148,6 @@ def coverage(mean: Vector, std: Vector, labels: Vector, deviations: float) -> fl
 
 
 def iterate_group_rows(groups: Groups) -> Iterator[NDArray[np.int64]]:
-    """Yield the row indices of each group, ascending."""
     for group in np.unique(groups):
         yield np.flatnonzero(groups == group).astype(np.int64)
 

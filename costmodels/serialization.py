@@ -97,12 +97,10 @@ def check_bytes(kind: str, blob: bytes) -> None:
 
 
 def as_array(content: bytes) -> NDArray[np.uint8]:
-    """Return bytes as an array, for `pack`."""
     return np.frombuffer(content, dtype=np.uint8)
 
 
 def unreadable(kind: str, reason: str) -> InvalidRequest:
-    """Return the error for bytes that are not a model of this kind."""
     return InvalidRequest(
         f"these {kind} model bytes cannot be read: {reason.partition(chr(10))[0][:TOLD]}",
         hint="fit the model again; its measurements are in the dataset",

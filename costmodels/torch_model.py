@@ -56,7 +56,6 @@ def make_dense_layer(
 
 
 def dense(layers: Tensors, name: str, values: "Tensor") -> "Tensor":
-    """Apply one dense layer to the last axis."""
     return values @ layers[f"{name}.weights"] + layers[f"{name}.offsets"]
 
 
@@ -239,7 +238,6 @@ class Neural(CostModel):
 
     @property
     def is_trained(self) -> bool:
-        """Whether the model was fit on any rows."""
         return bool(self._members)
 
     def _inputs(self, features: Matrix) -> Table:

@@ -84,7 +84,6 @@ ROOM_LEFT_BYTES: Final = 256 << 20
 
 
 def folder_of(file: Path) -> Path:
-    """Return the folder that holds the backups of the database `file`."""
     return file.parent / FOLDER
 
 

@@ -26,7 +26,6 @@ class Columns:
         return self._columns[name]
 
     def rows(self, *names: str) -> Iterator[tuple[Any, ...]]:
-        """Iterate over the rows, each as a tuple of the named columns."""
         return zip(*(self._columns[name] for name in names), strict=True)
 
     @classmethod

@@ -23,7 +23,6 @@ class Page(Generic[Item]):
     cursor: str | None
 
     def map_items(self, make: Callable[[Item], Other]) -> "Page[Other]":
-        """Return the same page with each item converted by `make`."""
         return Page([make(item) for item in self.items], self.cursor)
 
 

@@ -77,7 +77,6 @@ class Database:
             read_clock(session)
 
     def dispose(self) -> None:
-        """Close all connections of this process."""
         engine = self._engines.pop(os.getpid(), None)
         if engine is not None:
             event.listen(engine.pool, "checkin", _close)

@@ -72,7 +72,6 @@ class DatasetReader:
     refused: Mapping[str, str] = field(default_factory=dict)  # empty: this reader refuses no key
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
-        """Yield the rows of a table in batches of at most `size`."""
         absent = dict.fromkeys(ADDED.intersection(table.schema.names))
         for batch in _open(self.directory, table).iter_batches(size, columns=table.schema.names):
             yield [absent | row for row in batch.to_pylist()]

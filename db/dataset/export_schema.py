@@ -78,8 +78,6 @@ SKETCHES: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The name and the schema of one file of an export."""
-
     name: str
     schema: pa.Schema
 

@@ -322,10 +322,7 @@ class NewAuditEntry:
 
 
 class Audit(Repository):
-    """The audit log of API requests."""
-
     def add(self, entry: NewAuditEntry) -> None:
-        """Add the entry of a request that was just answered."""
         self.session.add(AuditRow(**asdict(entry)))
 
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:

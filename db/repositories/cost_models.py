@@ -18,8 +18,6 @@ from mallorn.db.tables import CostModelRow, TargetRow
 
 @dataclass(frozen=True, slots=True)
 class NewCostModel:
-    """A trained cost model to be stored as a new version."""
-
     family: str
     target_id: int
     name: str
@@ -133,7 +131,6 @@ class CostModels(Repository):
         return [BaseElsewhere(_base(family, row), row.text) for row in rows]
 
     def has_trained_on(self, snapshot: str) -> bool:
-        """Return whether any version was trained on the snapshot of this name."""
         query = select(CostModelRow.id).where(CostModelRow.snapshot == snapshot).limit(1)
         return self.session.scalar(query) is not None
 

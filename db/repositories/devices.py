@@ -26,7 +26,6 @@ class MachineKey:
 
 
 def machine_key_of(row: "Device | Context | SeenDevice") -> MachineKey:
-    """Return the machine key of a device, or of the devices that measured in a context."""
     return MachineKey(row.target_id, row.host_class, row.tvm_version, row.threads)
 
 
@@ -94,7 +93,6 @@ class Devices(Repository):
         return {name for name, machine in rows if machine is None}
 
     def get(self, name: str) -> Device | None:
-        """Return the device of this name, or None if none was ever seen."""
         return self.session.scalars(select(Device).where(Device.name == name)).one_or_none()
 
     def machine_of(self, key: MachineKey) -> DeviceMachine | None:
@@ -166,5 +164,4 @@ class Devices(Repository):
 
 
 def has_machine_key(key: MachineKey) -> ColumnElement[bool]:
-    """Return the SQL condition that a device has this machine key."""
     return and_(*(getattr(Device, name) == value for name, value in asdict(key).items()))

@@ -31,7 +31,6 @@ class Features(Repository):
     lowered."""
 
     def read(self, source: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
-        """Return the stored features of these candidates, by candidate key."""
         conditions = [getattr(FeatureRow, name) == value for name, value in asdict(source).items()]
         unpack = zstandard.ZstdDecompressor().decompress
         is_candidate = self.is_among(FeatureRow.candidate, candidates)

@@ -52,7 +52,6 @@ def cancel(session: Session, job_id: str, owner: str | None, reason: str) -> Job
 
 
 def failure(error: MallornError) -> FailedEvent:
-    """Return the event that records an error in the log of a job."""
     fields = {"error": error.code, "detail": error.message, "hint": error.hint}
     return FailedEvent.model_validate(fields | ({"suggest": error.suggest} if error.suggest else {}))
 

@@ -53,8 +53,6 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class LeaseToken:
-    """A lease on a work item, with its fencing token."""
-
     item: WorkItem
     token: Token
 
@@ -172,21 +170,17 @@ class Leases(Repository):
     def has_other_work_waiting(
         self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float
     ) -> bool:
-        """Return whether other jobs' work of these kinds has waited longer than this for a
-        worker."""
         waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < seconds_from_now(-longer_than_sec)
         other_jobs = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
         return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waiting, *other_jobs)))))
 
     def mark_sent(self, items: Collection[WorkItem]) -> None:
-        """Record that messages for this work are sent now."""
         for kind in {item.kind for item in items}:
             subjects = [item.subject for item in items if item.kind is kind]
             conditions = LeaseRow.kind == kind, self.is_among(LeaseRow.subject, subjects)
             self.execute_and_count(update(LeaseRow).where(*conditions).values(sent_at=now()))
 
     def get(self, item: WorkItem) -> LeaseRow:
-        """Return the row of work that was opened or claimed before."""
         return self.session.get_one(LeaseRow, (item.kind, item.subject))
 
     def _change(self, hold: LeaseToken, **values: Any) -> bool:

@@ -60,12 +60,10 @@ class Contexts(Repository):
         return [row.id for row in self.session.scalars(query) if row.evaluator == own.evaluator]
 
     def has_measured(self, context_id: int, job_id: str) -> bool:
-        """Return whether a job has measurements in this context."""
         of_job = Measurement.job_id == job_id, Measurement.context_id == context_id
         return bool(self.session.scalar(select(exists().where(*of_job))))
 
     def find_timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context | None:
-        """Return the context with other timing settings; None if there is none."""
         key = _key(_fields(context) | {"evaluator": evaluator})
         return self.session.scalars(select(Context).where(Context.key == key)).one_or_none()
 

@@ -20,7 +20,6 @@ class SearchStates(Repository):
     come."""
 
     def find_newest_round(self, task_id: int, searcher: str) -> int | None:
-        """Return the last round of a task for which this searcher stored a state."""
         conditions = SearchState.task_id == task_id, SearchState.searcher == searcher
         round_id: int | None = self.session.scalar(select(func.max(SearchState.round_id)).where(*conditions))
         return round_id

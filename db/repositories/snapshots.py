@@ -68,7 +68,6 @@ class Sources(Repository):
 
 
 def name_taken_error(name: str) -> Conflict:
-    """Return the error for a new snapshot whose name is taken."""
     return Conflict(f"there is a snapshot {name} already", hint=f"mallorn dataset snapshot {name}-2")
 
 
@@ -88,7 +87,6 @@ class Selection:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the selection that `as_dict` wrote."""
         return cls(**values)
 
     def __str__(self) -> str:

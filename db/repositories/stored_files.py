@@ -68,7 +68,6 @@ class Models(Repository):
         return not self.session.scalar(select(exists().where(Model.id == model_id)))
 
     def owners(self, model_ids: Collection[str]) -> Sequence[tuple[str, str]]:
-        """Return pairs of model id and owner for these models."""
         query = select(Model.id, Model.owner).where(self.is_among(Model.id, model_ids))
         return [(row.id, row.owner) for row in self.session.execute(query)]
 
@@ -149,8 +148,6 @@ class Repairs(Repository):
 
 
 class StoredCostModel(NamedTuple):
-    """A cost-model version and its bytes."""
-
     id: int
     name: CostModelName
     blob: bytes

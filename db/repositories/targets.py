@@ -48,5 +48,4 @@ class Targets(Repository):
         return self.execute_and_count(delete(TargetRow).where(self.is_among(TargetRow.id, set(ids)), *unused))
 
     def find(self, key: str) -> TargetRow | None:
-        """Return the target with this key (mallorn.core.targets.Target.key), or None."""
         return self.session.scalars(select(TargetRow).where(TargetRow.key == key)).one_or_none()

@@ -226,8 +226,6 @@ def _learnable() -> tuple[ColumnElement[bool], ...]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTask:
-    """A workload on a target in one measuring context."""
-
     workload_id: int
     target_id: int
     context_id: int
@@ -260,7 +258,6 @@ class MeasuredTasks(Repository):
         return [trial_of(row) for row in self.session.execute(query)]
 
     def devices(self) -> Sequence[Device]:
-        """Return the devices that have measured anything, by name."""
         device_ids = select(Measurement.device_id).where(Measurement.device_id.is_not(None)).distinct()
         query = select(Device).where(Device.id.in_(device_ids)).order_by(Device.name)
         return self.session.scalars(query).all()

@@ -116,7 +116,6 @@ LONGEST_SEC = 6 * 3600.0
 
 class StageRuns(Repository):
     def begin(self, job_id: str, kind: StageKind, worker: str) -> int:
-        """Record that a worker begins a stage now; return the id for `end`."""
         statement = insert(StageRun).values(job_id=job_id, kind=kind, worker=worker)
         return self.session.scalars(statement.returning(StageRun.id)).one()
 

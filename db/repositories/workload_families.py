@@ -45,7 +45,6 @@ class WorkloadFamilies(Repository):
     """
 
     def workloads_without_family(self, job_id: str) -> set[int]:
-        """Return the workloads of a job's tasks that have no family yet."""
         workloads = select(Task.workload_id).where(Task.job_id == job_id, Task.family == "")
         return set(self.session.scalars(workloads))
 

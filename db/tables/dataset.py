@@ -1,5 +1,5 @@
 """The performance dataset: workloads, measured candidates, schedules, and trained cost
-models."""
+models; snapshots, imported datasets, other tuners' logs."""
 
 from typing import Any
 
@@ -8,11 +8,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from mallorn.core.values.manifest import MeasuredOn
 from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType, partial_index
-
-from sqlalchemy import ForeignKey, Index, LargeBinary
-from sqlalchemy.orm import Mapped, mapped_column
-
-from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, partial_index
 
 
 class TargetRow(Base):
@@ -234,7 +229,6 @@ class SearchState(Base):
     task_id: Mapped[int] = mapped_column(BigId, ForeignKey("tasks.id"))
     searcher: Mapped[str]
     blob: Mapped[bytes] = mapped_column(LargeBinary)
-
 
 
 class SourceDataset(Base):

@@ -6,6 +6,7 @@ parameters. It returns one or more results, or raises ValueError for unsupported
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,10 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from mallorn.graphc.convert import import_activations, import_lstm_gru_rnn, import_quantized_operators
-
-from collections.abc import Callable
-from functools import reduce
-from typing import Any
-
-from tvm import relax
-
+from mallorn.graphc.convert import import_lstm_gru_rnn, import_quantized_operators
 
 _op = relax.op
+Convert = Callable[[Any, Any, Any, Any], Any]
 
 
 def _number(value: float, tensor: Any) -> Any:
@@ -96,7 +91,9 @@ def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
     return convert
 
 
-CONVERTERS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+# Activations and n-ary operators. TVM's importer uses clip, select and stack for them, which block a
+# change of layout. A constant comes first in a maximum or minimum where NaN must stay NaN, else second.
+CONVERTERS: dict[str, Convert] = {
     "Celu": _celu,
     "Elu": lambda _, inputs, attrs, __: _scaled_elu(inputs[0], float(attrs.get("alpha", 1.0)), 1.0),
     "HardSigmoid": _hard_sigmoid,
@@ -111,10 +108,6 @@ CONVERTERS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "Sum": _left_to_right(_op.add),
     "ThresholdedRelu": _thresholded_relu,
 }
-
-
-Convert = Callable[[Any, Any, Any, Any], Any]
-_FILES = (import_activations, import_lstm_gru_rnn, import_quantized_operators)
 
 
 def patch_importer() -> None:
@@ -141,7 +134,11 @@ def _type(kind: str, convert: Convert) -> type:
 
 
 # Our converters replace TVM's.
-_TYPES = {kind: _type(kind, convert) for file in _FILES for kind, convert in file.CONVERTERS.items()}
+_TYPES = {
+    kind: _type(kind, convert)
+    for converters in (CONVERTERS, import_lstm_gru_rnn.CONVERTERS, import_quantized_operators.CONVERTERS)
+    for kind, convert in converters.items()
+}
 
 
 def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:

@@ -120,7 +120,6 @@ class Graph:
         return self._look_up(value) if isinstance(value, relax.Var) else None
 
     def is_constant(self, value: Any) -> bool:
-        """Return whether a value is a constant, which `array` can read."""
         return isinstance(value, tvm.ir.GenericConst)
 
     def tuple_fields(self, value: Any) -> Any:
@@ -162,7 +161,6 @@ class Graph:
         return Chain(tuple(calls), None)
 
     def tensor_function(self, call: Any) -> Any:
-        """Return the tensor function that a `call_tir` calls."""
         return self._builder.get()[call.args[0]]
 
     def call_function(self, name: str, function: Any, arguments: list[Any], result: Any) -> Any:

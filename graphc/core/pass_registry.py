@@ -5,15 +5,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
-from collections.abc import Collection, Sequence
-from typing import Any
-
-import tvm
-from tvm.target.codegen import target_has_features
-
-from mallorn.graphc.core.graph_pass import Report, ReportingPass
-
-
 Step = TypedDict(
     "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str}, total=False
 )  # a step of a recipe, or an argument that a call makes
@@ -72,7 +63,7 @@ OWN_PASSES = {
 }
 # MODULE:NAME of what makes arguments of passes, and of a rule of TVM that another replaces.
 ARGUMENTS = {
-    "s_tir.dlight.gpu.Matmul": "mallorn.workers.tvm.cuda_rules:LowerableMatmul",
+    "s_tir.dlight.gpu.Matmul": "mallorn.graphc.matmul.dlight_int8_matmul:LowerableMatmul",
     "vector_lanes": "mallorn.graphc.core.vector_lanes:lanes",
 }
 # Names in recipes that were stored before ("mallorn." and the first word), and those of today.
@@ -135,46 +126,3 @@ def resolve_pass(name: str) -> Any:
 def _import_attribute(place: str) -> Any:
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
-
-
-
-def run_passes(
-    mod: Any, steps: Sequence[Step], target: Any, switched_off: Collection[str] = ()
-) -> tuple[Any, list[Report]]:
-    """Run the steps; return the resulting module, and a report on each pass.
-
-    Steps whose `left_out` gives a reason, optional steps on which TVM raises an error, and
-    passes for CPU features that the target lacks are skipped. So are passes named in
-    `switched_off`, unless they are required.
-    """
-    reports = []
-    with target, tvm.transform.PassContext(opt_level=3):
-        for step in steps:
-            if reason := step.get("left_out"):
-                reports.append(Report(OLD_NAMES.get(step["pass"], step["pass"]), skipped=reason))
-                continue
-            for pass_ in make_passes(step):
-                mod, report = _run_pass(mod, pass_, step, target, switched_off)
-                reports.append(report)
-    return mod, reports
-
-
-def _run_pass(
-    mod: Any, pass_: Any, step: Step, target: Any, switched_off: Collection[str]
-) -> tuple[Any, Report]:
-    if isinstance(pass_, ReportingPass):
-        if not pass_.is_required and pass_.name in switched_off:
-            return mod, Report(pass_.name, skipped="switched off")
-        features = pass_.targets
-        if features and not any(target_has_features(feature, target) for feature in features):
-            return mod, Report(pass_.name, skipped=f"the target has none of {', '.join(features)}")
-        return pass_.apply(mod)
-    name = step["pass"]
-    if name in switched_off:
-        return mod, Report(name, skipped="switched off")
-    try:
-        return pass_(mod), Report(name, counts=False)
-    except (LookupError, RuntimeError, TypeError, ValueError) as error:  # the classes of TVM's own errors
-        if not step.get("optional"):
-            raise
-        return mod, Report(name, skipped=str(error))

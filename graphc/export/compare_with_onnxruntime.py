@@ -40,5 +40,4 @@ def make_session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
 
 
 def worst_error(outputs: Sequence[Any], references: Sequence[Any]) -> float:
-    """Return the largest relative error of any output."""
     return max(relative_error(*pair) for pair in zip(outputs, references, strict=True))

@@ -5,7 +5,7 @@ exporters write them as arithmetic on tensor shapes. A single walk over the node
 each node's outputs from what is known about its inputs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -25,18 +25,11 @@ from onnx import (
 from onnx.reference import ReferenceEvaluator
 
 from mallorn.graphc.onnx import (
-    infer_contrib_shapes,
     inline_functions,
     read_with_weights_on_disk,
     sequences_to_tensors,
     unroll_loops,
 )
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-from onnx import NodeProto, TensorProto, TypeProto, helper
-
 
 # Larger results are computed at run time, so that masks and repeats do not bloat the file.
 FOLDED_BYTES = 1 << 20
@@ -95,7 +88,6 @@ class Folding:
             self._types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
 
     def nodes(self, nodes: Iterable[NodeProto]) -> None:
-        """Process the nodes in order."""
         for node in nodes:
             self.node(node)
 
@@ -121,7 +113,6 @@ class Folding:
             self._kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
 
     def set_value(self, name: str, value: Any) -> None:
-        """Record a value as known."""
         self.constants([numpy_helper.from_array(np.asarray(value), name)])
         self._values[name] = np.asarray(value)
 
@@ -134,7 +125,6 @@ class Folding:
         return self._values.get(name)
 
     def size(self, name: str, axis: int) -> int | None:
-        """Return the size of a tensor along an axis; None if it is unknown."""
         sizes = sizes_of(self._types.get(name))
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
@@ -180,7 +170,7 @@ class Folding:
                     input_types.append(None)
                 else:
                     input_types.append((kind.tensor_type.elem_type, sizes))
-            return infer_contrib_shapes.infer_result_types(node, input_types) | declared
+            return infer_result_types(node, input_types) | declared
         if any(name not in self._types for name in node.input if name):
             return declared
         data = {
@@ -274,7 +264,6 @@ def _copy_without_fields(message: Any, *names: str) -> Any:
         else:
             getattr(result, field.name).extend(value)
     return result
-
 
 
 Sizes = tuple[int, ...]

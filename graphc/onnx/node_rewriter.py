@@ -24,7 +24,6 @@ class KnownValues:
 
     @cached_property
     def constants(self) -> Mapping[str, TensorProto]:
-        """The model's constants by name."""
         return {tensor.name: tensor for tensor in self._model.graph.initializer}
 
     @property
@@ -94,7 +93,6 @@ class NodeRewriter:
         return self.constant(np.array(value, helper.tensor_dtype_to_np_dtype(kind)))
 
     def write(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
-        """Append a node and return the name of its result."""
         result = name or f"{self._name}/step_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [result], **attributes))
         return result

@@ -1,4 +1,4 @@
-"""Reads TOML rule files: kinds of tasks, shapes from real networks, rules to change them."""
+"""Reads TOML rule files (kinds of tasks, shapes of real networks), and draws random tasks by their rules."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -6,19 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.research.generate.rule_expressions import Expression, Values, parse
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
-
-import numpy as np
-
-from mallorn.core.errors import InvalidRequest
-
 
 OURS: Final = Path(__file__).with_name("rules.toml")
 VERSION: Final = 1
@@ -119,7 +111,6 @@ def _require_same(text: str, names: set[str], dimensions: set[str]) -> None:
 
 def _wrong(path: Path, error: str) -> InvalidRequest:
     return InvalidRequest(f"{path} is no rule file: {error}", hint="mallorn dataset generate --help")
-
 
 
 MOST_CHANGES: Final = 3  # changes per task; with more, tasks stop resembling real ones

@@ -1,30 +1,10 @@
-"""Pretrain base models: a cost model per operator and target, for tasks not yet measured."""
+"""Pretrain base models: a cost model per operator and target, on rows selected by TCL if there are many."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import isnan
-from typing import Final
-
-import numpy as np
-
-from mallorn.core.cost_model_name import CostModelName, base_family
-from mallorn.core.errors import InvalidRequest
-from mallorn.core.registry import resolve
-from mallorn.core.targets import Target, parse_target
-from mallorn.core.values.cost_model_version import CostModelMetrics
-from mallorn.costmodels.base import CostModel
-from mallorn.costmodels.transfer_model_base import ManyDomains, TransferModel
-from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
-from mallorn.db.repositories.cost_models import CostModels, NewCostModel
-from mallorn.db.repositories.targets import Targets
-from mallorn.db.session import Database
-from mallorn.research.pretraining.evaluate_splits import average_scores, compute_test_scores
-from mallorn.research.pretraining.training_data import Lowering, rows_for
-from mallorn.research.pretraining.training_data import Rows, TaskData, TrainingData, thin_tasks
-from mallorn.workers.round.select_cost_model import current_feature_view
-
 from itertools import pairwise
+from math import isnan
 from typing import Final
 
 import numpy as np
@@ -32,11 +12,30 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import rankdata
 
-from mallorn.costmodels.base import Groups, Indices, Matrix, Vector
+from mallorn.core.cost_model_name import CostModelName, base_family
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.registry import resolve
+from mallorn.core.targets import Target, parse_target
+from mallorn.core.values.cost_model_version import CostModelMetrics
+from mallorn.costmodels.base import CostModel, Groups, Indices, Matrix, Vector
 from mallorn.costmodels.ensemble_spread import bootstrap_counts, replace_nonfinite, weight_fast_rows
 from mallorn.costmodels.metrics import iterate_group_rows
+from mallorn.costmodels.transfer_model_base import ManyDomains, TransferModel
 from mallorn.costmodels.xgboost_models import make_quantile_matrix, member_scores, train_booster
-
+from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
+from mallorn.db.repositories.cost_models import CostModels, NewCostModel
+from mallorn.db.repositories.targets import Targets
+from mallorn.db.session import Database
+from mallorn.research.pretraining.evaluate_splits import average_scores, compute_test_scores
+from mallorn.research.pretraining.training_data import (
+    Lowering,
+    Rows,
+    TaskData,
+    TrainingData,
+    rows_for,
+    thin_tasks,
+)
+from mallorn.workers.round.select_cost_model import current_feature_view
 
 BASE_ROWS: Final = 20_000  # rows that a base learns from at most: about a minute of training
 FEWEST_ROWS: Final = 32  # valid rows; a model of fewer would learn noise
@@ -193,7 +192,6 @@ def _store(
 
 def _workloads(tasks: Sequence[TaskData]) -> int:
     return len({task.workload for task in tasks})
-
 
 
 BATCHES: Final = 4  # the first takes equally many rows of each task, the others are scored

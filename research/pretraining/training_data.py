@@ -1,4 +1,4 @@
-"""Training data of cost models: tasks with their results, and arrays over all rows."""
+"""Training data of cost models: tasks with their results and features, and arrays over all rows."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,24 +7,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.registry import resolve
+from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
 from mallorn.costmodels.base import Groups, Indices, Matrix, Vector
 from mallorn.costmodels.labels import bounded_sample, labels
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
-
-from mallorn.core.errors import InvalidRequest
-from mallorn.core.registry import resolve
-from mallorn.core.targets import parse_target
-from mallorn.costmodels.base import Matrix
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workloads import Workloads, tir_of
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, WorkloadOnTarget
-
 
 Weights = Mapping[str, int]  # calls per workload key in one network
 
@@ -141,7 +132,6 @@ def _groups(data: Sequence[TaskData]) -> Groups:
 def _labels(data: Sequence[TaskData], groups: Groups) -> Vector:
     trials = [trial for task in data for trial in task.trials]
     return labels([trial.latency_us for trial in trials], groups, [trial.outcome for trial in trials])
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,21 +31,17 @@ class Loops:
         self._rows = rows.astype(np.float64)
 
     def factor(self, axis: int, level: int) -> Column:
-        """Return the factor of one level of an axis's tile."""
         start = 4 * min(axis, self.spatial) + 2 * max(0, axis - self.spatial)
         return np.asarray(self._rows[:, start + level])
 
     def spatial_product(self, level: int) -> Column:
-        """Return the product of all spatial axes' factors at one level."""
         return self._product(range(self.spatial), level)
 
     def reduction_product(self, level: int) -> Column:
-        """Return the product of all reductions' factors at one level."""
         return self._product(range(self.spatial, self.axes), level)
 
     @cached_property
     def total_reduction_extent(self) -> Column:
-        """The product of all reductions' extents."""
         return self.reduction_product(0) * self.reduction_product(1)
 
     @property
@@ -154,7 +150,6 @@ class Body:
 
     @cached_property
     def accumulator_count(self) -> Column:
-        """Number of vector accumulators in the body."""
         points = np.ones(self.loops.count)
         for position, (axis, _) in enumerate(self.loops.nontrivial_loops):
             if axis < self.loops.spatial:
@@ -163,7 +158,6 @@ class Body:
 
     @property
     def has_broadcasts(self) -> bool:
-        """Whether the body broadcasts scalars to vectors."""
         return any(self.loops.spatial - 1 not in read.axes for read in self.loops.nest.reads)
 
     @property
@@ -174,7 +168,6 @@ class Body:
 
     @cached_property
     def is_fully_unrolled(self) -> NDArray[np.bool_]:
-        """Whether all reduction loops are unrolled."""
         reductions = [
             loop for loop, (axis, _) in enumerate(self.loops.nontrivial_loops) if axis >= self.loops.spatial
         ]

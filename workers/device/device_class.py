@@ -87,8 +87,6 @@ class RuntimeFacts(TypedDict):
 
 
 class Identity(HostFacts, RuntimeFacts):
-    """A device's description of itself."""
-
     name: str
     target: str
     address: str

@@ -37,7 +37,6 @@ class Unauthenticated:
             self._close_oldest(crowds.most_common(1)[0][0])
 
     def remove(self, connection: Closable) -> None:
-        """Remove a connection that has authenticated or is closed."""
         self._addresses.pop(connection, None)
 
     def _close_oldest(self, address: str) -> None:
@@ -106,7 +105,6 @@ class PendingConnections:
         return iter(list(self._clients))
 
     def accept(self) -> None:
-        """Accept the waiting connection, if it still exists."""
         try:
             connection, address = self._listener.accept()
         except OSError:  # the client is gone

@@ -34,7 +34,6 @@ def ticket_of(match_key: str, fleet: FleetKey) -> str:
 
 
 def is_valid_ticket(ticket: str, match_key: str, fleet: FleetKey) -> bool:
-    """Return whether the ticket is that of this match key."""
     if fleet:
         return fleet.is_valid_signature(ticket, "client", match_key)
     return hmac.compare_digest(ticket.encode(), match_key.encode())

@@ -29,7 +29,6 @@ Address = tuple[str, int]
 
 
 def tracker_key(target: Target) -> str:
-    """Return the tracker key under which devices of a target register."""
     return f"mallorn-{target.key}"
 
 

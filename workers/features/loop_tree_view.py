@@ -81,7 +81,6 @@ class TracedNest:
         return next((item for item in following if not item.inlined), block)
 
     def first_block_inside(self, loop: Loop) -> TracedBlock | None:
-        """Return the first block inside this loop, or None."""
         return next((block for block in self.blocks if loop in block.path), None)
 
     def replace(self, loop: Loop, parts: list[Loop]) -> None:

@@ -40,9 +40,16 @@ from mallorn.workers.process.time_slice import TimeSlice
 from mallorn.workers.round.round_context import program_of
 from mallorn.workers.tvm.code_digest import code_digest
 from mallorn.workers.tvm.tvm_space import TvmSpace
-from mallorn.workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
+from mallorn.workers.zero_shot.answer_source import (
+    AnswerSource,
+    FromRoller,
+    RankedByMachine,
+    RankedByModel,
+    ZeroShotAnswer,
+    ZeroShotQuery,
+    in_order,
+)
 from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
-from mallorn.workers.zero_shot.answer_source import FromRoller, RankedByMachine, RankedByModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,6 @@ LEVEL: Final = 0.15  # least difference of log2(bandwidth) between two levels
 
 @dataclass(frozen=True, slots=True)
 class TimedProbe:
-    """A probe and the shortest of its runs."""
-
     probe: Probe
     run: Slice
 

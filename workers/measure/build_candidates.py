@@ -1,29 +1,21 @@
-"""Builds the candidates of a round: keeps every builder busy and turns failures into results."""
+"""Builds the candidates of a round: validates them, keeps every builder busy, turns failures into results."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from mallorn.core.errors import HostFault, StorageFull
+from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.outcomes import Outcome
 from mallorn.core.redaction import redact
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Library
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates, Library
 from mallorn.workers.interfaces.tensor_arguments import Tensor
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
 from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
 from mallorn.workers.subprocesses.process_pool import ChildPool, Finished
-
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
-from typing import Final
-
-from mallorn.core.errors import MallornError
-from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
-from mallorn.workers.subprocesses.process_pool import ChildPool
-
 
 POLL_SEC: Final = 1.0
 

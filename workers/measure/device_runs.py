@@ -95,7 +95,6 @@ class DeviceRuns:
         return self._endpoint.name if self._endpoint is not None else ""
 
     def measure(self, candidate: BuiltCandidate) -> MeasureResult:
-        """Time a candidate and wait for its result."""
         self.start_timing(candidate)
         while (result := self.poll()) is None:
             self.wait()

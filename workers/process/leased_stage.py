@@ -44,7 +44,6 @@ class StageFolder:
 
     @property
     def compiler_folder(self) -> Path:
-        """The folder that the model compiler process writes to."""
         return self.path / "graphs"
 
 
@@ -88,7 +87,6 @@ class StageContext:
         return self.target.virtual_device or self.options.measurer
 
     def start_model_compiler(self, folder: StageFolder) -> ModelCompiler:
-        """Start a model compiler process for the job's model and return it."""
         # A GPU target has no cores; reference outputs for its checks are computed on this host.
         threads = self.target.num_cores if self.target.is_cpu else len(os.sched_getaffinity(0))
         return self.runtime.start_model_compiler(threads, self._model_bytes, folder.compiler_folder)
@@ -130,7 +128,6 @@ def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Sta
 
 
 def stage_of(work: LeasedWork, state: JobState) -> StageContext:
-    """Return the context of a stage whose lease this process holds."""
     log.info("%s begins", state)
     with work.runtime.database.session() as session:
         job = Jobs(session).get(work.job_id, None)

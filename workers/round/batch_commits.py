@@ -50,7 +50,6 @@ class Commits:
         self._disturbances: dict[int, Disturbance] = {}
 
     def add(self, result: MeasureResult) -> None:
-        """Add a result, and commit if enough are pending."""
         self._pending[result.slot] = result
         if result.disturbance is not None:
             self._disturbances[result.slot] = result.disturbance

@@ -113,7 +113,6 @@ def own_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
 
 
 def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """Return the usable base models of the nearest target that has any."""
     target = Target(Targets(session).get(target_id).text)
     candidates = [
         (gap, base.head)

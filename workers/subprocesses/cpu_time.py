@@ -35,5 +35,4 @@ class ProcessorShare:
         return cls(*(sum(int(values[column]) for values in threads) / 1e9 for column in (0, 1)))
 
     def waited_more_than_ran(self, reference: "ProcessorShare") -> bool:
-        """Return whether the process waited longer than it ran since `reference`."""
         return self.waited_sec - reference.waited_sec > self.ran_sec - reference.ran_sec

@@ -51,7 +51,6 @@ class Channel:
 
     @property
     def events(self) -> int:
-        """The `select.poll` events to wait for."""
         return select.POLLIN | (select.POLLOUT if self._outgoing else 0)
 
     def put(self, frame: Frame) -> None:

@@ -52,7 +52,6 @@ class ChildPool(Generic[R]):
 
     @property
     def idle(self) -> list[int]:
-        """Places of the children that have no task."""
         return [place for place, child in enumerate(self._children) if child not in self._running]
 
     @property

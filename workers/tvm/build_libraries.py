@@ -92,7 +92,6 @@ class Watch:
 
 
 def count_stores(module: Any) -> int:
-    """Return the number of stores in a module, as the measure of its code size."""
     stores: list[None] = []
     tvm_ffi.structural_walk(module, (BufferStore, lambda _: stores.append(None)), order="pre")
     return len(stores)

@@ -1,12 +1,25 @@
-"""Main module of the child process that imports and compiles models, and reads schedules."""
+"""Main module of the child process that imports and compiles models, reads schedules, and reports passes."""
 
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from mallorn.core.errors import UnknownName
+from mallorn.graphc.core.graph_pass import Report
+from mallorn.graphc.core.pass_registry import OWN_PASSES
+from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.graphc.export import compile_network as stock
-from mallorn.graphc.phases import pass_table
-from mallorn.workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
+from mallorn.graphc.phases import BEFORE_SCHEDULES, pass_table
+from mallorn.workers.interfaces.model_compiler import (
+    ModelCompiler,
+    PassReport,
+    Ranges,
+    RecipeReport,
+    Scripts,
+    Shapes,
+    Signature,
+)
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
 from mallorn.workers.tvm.check_dataset import next_rows, open_dataset
@@ -17,24 +30,14 @@ from mallorn.workers.tvm.compile_model import compile_default, compile_model, im
 from mallorn.workers.tvm.explain_kernels import explain_kernels
 from mallorn.workers.tvm.extract_tasks import extract
 from mallorn.workers.tvm.extract_tasks_of_range import extract_range
+from mallorn.workers.tvm.graph_recipes import step_json
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.reference_outputs import build_whole_program, write_reference
-from mallorn.workers.tvm.restore_records import read_metaschedule_log, read_schedule_directory
-from mallorn.workers.tvm.tuning_database import apply_trace, write_database
-
-from pathlib import Path
-
-from mallorn.core.errors import UnknownName
-from mallorn.graphc.core.graph_pass import Report
-from mallorn.graphc.core.pass_registry import OWN_PASSES
-from mallorn.graphc.core.pass_registry import run_passes
-from mallorn.graphc.phases import BEFORE_SCHEDULES, pass_table
-from mallorn.workers.interfaces.model_compiler import PassReport, RecipeReport, Shapes
-from mallorn.workers.tvm.graph_recipes import step_json
-from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.remaining_copies import count_remaining_copies
+from mallorn.workers.tvm.restore_records import read_metaschedule_log, read_schedule_directory
 from mallorn.workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
+from mallorn.workers.tvm.tuning_database import apply_trace, write_database
 
 
 def report_passes(

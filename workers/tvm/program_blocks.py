@@ -1,4 +1,6 @@
-"""Find out what a tensor program computes from its blocks, not from the importer's names."""
+"""Find out what a tensor program computes from its blocks, not from the importer's names, and
+its arguments: shapes, outputs, and ranges of index values.
+"""
 
 from dataclasses import dataclass
 from math import prod
@@ -6,19 +8,11 @@ from typing import Any
 
 from tvm.ir import Call, Op, TensorLoad
 from tvm.s_tir import SBlock
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
 from mallorn.graphc.core.graph_rewriting import OPERATOR, TERMS, collect_nodes
-
-from typing import Any
-
-from tvm.ir import TensorLoad
-from tvm.s_tir import SBlock
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
-
-from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Range, Tensor
-
 
 Names = frozenset[int]
 _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
@@ -116,7 +110,6 @@ def extent(axis: Any) -> int:
 
 
 def variables(*expressions: Any) -> Names:
-    """Return the hashes of all variables in the expressions."""
     return frozenset(hash(var) for expression in expressions for var in collect_nodes(expression, Var))
 
 
@@ -151,7 +144,6 @@ def _classify_pointwise(blocks: list[ProgramBlock]) -> str:
 
 def _without_casts(value: Any) -> Any:
     return _without_casts(value.value) if isinstance(value, Cast) else value
-
 
 
 def arguments(mod: Any) -> Arguments:
@@ -194,7 +186,6 @@ def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
 
 
 def _with_sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
-    """Return the hashes of a buffer and of all buffers from which it is computed."""
     sources, pending = set(), {buffer}
     while pending:
         name = pending.pop()

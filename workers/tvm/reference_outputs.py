@@ -36,8 +36,7 @@ from mallorn.workers.tvm.compare_outputs import Array
 from mallorn.workers.tvm.compile_cuda import collect_device_code
 from mallorn.workers.tvm.linker import link_shared
 from mallorn.workers.tvm.parsed_program_cache import parse_module
-from mallorn.workers.tvm.program_blocks import tensor_args
-from mallorn.workers.tvm.program_blocks import blocks_of
+from mallorn.workers.tvm.program_blocks import blocks_of, tensor_args
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.tuning_database import apply_trace
 
@@ -172,7 +171,6 @@ def reduction_length(mod: Any) -> int:
 
 
 def rounds_to_integers(mod: Any) -> bool:
-    """Return whether the program rounds real numbers to integers."""
     return any(block.calls & _ROUNDING for block in blocks_of(mod))
 
 

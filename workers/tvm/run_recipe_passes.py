@@ -13,7 +13,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphStep, RecipeStep, StoredRecipe
 from mallorn.graphc.core.graph_pass import NOT_THE_PASS, Unsupported
 from mallorn.graphc.core.pass_registry import OWN_PASSES, resolve_pass
-from mallorn.graphc.core.pass_registry import run_passes
+from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.workers.tvm.check_onnx_model import describe_tvm_error
 from mallorn.workers.tvm.graph_recipes import (
     faulty_parts,

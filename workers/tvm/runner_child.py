@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -31,9 +32,6 @@ from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
 from mallorn.workers.tvm.code_digest import refuse_if_code_changed
 from mallorn.workers.tvm.time_probes import shortest
-
-from collections.abc import Sequence
-from math import isfinite
 
 
 class ImpossibleTime(Exception):

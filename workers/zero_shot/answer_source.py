@@ -1,17 +1,7 @@
-"""Interface of sources that propose candidates without measuring, and tell their reasons."""
+"""Sources that propose candidates without measuring, and tell their reasons: the interface, and models."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-
-from sqlalchemy.orm import Session
-
-from mallorn.core.targets import Target
-from mallorn.core.values.finish_report import Confidence, Source
-from mallorn.db.tables import Workload
-from mallorn.searchers.space import Candidate, Sketch, Space
-
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,13 +9,16 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mallorn.core.registry import resolve
+from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import Confidence, Source
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.views import DECISIONS
 from mallorn.db.repositories.cost_models import CostModels
+from mallorn.db.tables import Workload
 from mallorn.searchers.base import DEFAULT, Searcher
 from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_first_valid
 from mallorn.searchers.pooled_searcher import score
+from mallorn.searchers.space import Candidate, Sketch, Space
 from mallorn.workers.round.select_cost_model import model_of, own_bases
 
 
@@ -73,7 +66,6 @@ def in_order(
             if answer.candidate not in answered:
                 answered.add(answer.candidate)
                 yield answer
-
 
 
 FOUND: Final = 16  # proposals of the searcher, and as many first guesses

@@ -13,9 +13,8 @@ from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.workloads import KEPT, Workloads
 from mallorn.db.tables import Job, Measurement, Workload
 from mallorn.searchers.synthetic_space import SyntheticSpace
-from mallorn.workers.zero_shot.answer_source import ZeroShotQuery, in_order
+from mallorn.workers.zero_shot.answer_source import FromRoller, ZeroShotQuery, in_order
 from mallorn.workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
-from mallorn.workers.zero_shot.answer_source import FromRoller
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import TARGET
 

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.core.graph_pass import Pass, Report
-from mallorn.graphc.core.pass_registry import run_passes as run_steps
+from mallorn.graphc.core.pass_runner import run_passes as run_steps
 from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
 from tests.unit.graphc.networks import HASWELL, difference, random_of, run
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises, step_of

@@ -8,7 +8,7 @@ import pytest
 import tvm
 
 from mallorn.graphc.core.graph_pass import TensorFunctionPass
-from mallorn.graphc.core.pass_registry import run_passes as run_steps
+from mallorn.graphc.core.pass_runner import run_passes as run_steps
 from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, random

@@ -10,7 +10,7 @@ from tvm import relax
 
 from mallorn.graphc.core.graph_pass import Report
 from mallorn.graphc.core.pass_registry import make_passes
-from mallorn.graphc.core.pass_registry import run_passes as run_steps
+from mallorn.graphc.core.pass_runner import run_passes as run_steps
 from mallorn.graphc.fold.fold_constant_operators import FoldRemainingConstants
 from mallorn.workers.tvm.graph_recipes import TUNED, TUNED_GPU, step_json
 from tests.unit.graphc.networks import HASWELL, network, random, run, weights

@@ -14,7 +14,7 @@ from tvm import relax
 
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
 from mallorn.graphc.core.pass_registry import ARGUMENTS, OLD_NAMES, OWN_PASSES, resolve_pass
-from mallorn.graphc.core.pass_registry import run_passes
+from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.graphc.export.export_checks import Refused, check_error
 from mallorn.workers.tvm.graph_recipes import (
     BF16,

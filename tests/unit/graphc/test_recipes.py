@@ -11,7 +11,7 @@ from tvm import relax
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.graph_report import StoredRecipe
-from mallorn.graphc.core.pass_registry import run_passes as run_steps
+from mallorn.graphc.core.pass_runner import run_passes as run_steps
 from mallorn.workers.tvm.graph_recipes import (
     BF16,
     DIRECT,

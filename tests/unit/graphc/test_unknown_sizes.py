@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from mallorn.graphc.core.pass_registry import OWN_PASSES
-from mallorn.graphc.core.pass_registry import run_passes
+from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 from tests.unit.graphc.networks import NHWC
 

@@ -168,7 +168,6 @@ class _PartialMean:
         return ceil(self._last_runs / pieces), pieces
 
     def add(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Add pieces, and return those that were disturbed."""
         disturbed = [piece for piece in pieces if is_disturbed(piece.disturbed)]
         self.quiet += (piece for piece in pieces if not is_disturbed(piece.disturbed))
         self._disturbed += disturbed
