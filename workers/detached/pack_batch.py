@@ -187,15 +187,12 @@ class Packing:
                 f"job {job.id} ({job.state}) has nothing to measure now: {job.reason or 'no round is open'}"
             )
             raise Conflict(words, hint=f"mallorn show {job.id}")
-        class_fields = None
-        if device_class is not None:
-            class_fields = [device_class.host_class, device_class.tvm_version, device_class.threads]
         manifest = {
             "format": run_batch.FORMAT,
             "batch": self._id,
             "tvm": TVM_VERSION,
             "needs": target_requirements(self._target),
-            "like": class_fields,
+            "like": device_class,
             "files": {name: sha256(data).hexdigest() for name, data in self._file.files.items()},
             "calls": self._file.calls,
         }

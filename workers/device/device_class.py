@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict
 
 from pydantic import Field
 
@@ -19,8 +19,7 @@ MOST_THREADS: Final = 4096
 Word = Annotated[str, Field(min_length=1, max_length=200, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceClass:
+class DeviceClass(NamedTuple):
     """The properties that two devices must share for their times to be comparable."""
 
     host_class: str
@@ -30,7 +29,7 @@ class DeviceClass:
     @property
     def json_text(self) -> str:
         """JSON text by which a client requests a device of this class from the tracker."""
-        return json.dumps([self.host_class, self.tvm_version, self.threads])
+        return json.dumps(self)
 
 
 def class_text_of_entry(info: Any) -> str:

@@ -140,12 +140,7 @@ class GatewayClient:
         self, tracker: Address, key: str, wait_sec: float, device_class: DeviceClass | None
     ) -> OpenSession:
         """Wait for a free device and return its session. Raises NoDevice or Unavailable."""
-        class_fields = (
-            None
-            if device_class is None
-            else [device_class.host_class, device_class.tvm_version, device_class.threads]
-        )
-        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": class_fields}
+        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": device_class}
         self._end.sendall(json.dumps(question).encode() + b"\n")
         with self._end.makefile("rb") as answers:
             line = answers.readline()

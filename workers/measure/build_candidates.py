@@ -72,81 +72,75 @@ class BuiltCandidate:
     build_ms: float
 
 
+@dataclass(eq=False)
 class Builds:
     """Builds the candidates of one round; with `any_size`, libraries may be of any size."""
 
-    def __init__(
-        self,
-        builders: ChildPool[Library],
-        slots: Sequence[MeasureInput],
-        program: Program,
-        target: Target,
-        folder: Path,
-        timeout_sec: float,
-        any_size: bool = False,
-    ) -> None:
-        self._builders = builders
-        self._waiting = deque(slots)
+    builders: ChildPool[Library]
+    slots: Sequence[MeasureInput]
+    program: Program
+    target: Target
+    folder: Path
+    timeout_sec: float
+    any_size: bool = False
+
+    def __post_init__(self) -> None:
+        self._waiting = deque(self.slots)
         self._retries: deque[MeasureInput] = deque()  # to be built again, while nothing else is
         self._retried: set[int] = set()  # slots whose builder the host ended once
-        self._slots = {slot.slot: slot for slot in slots}
-        self._program = program
-        self._target = target
-        self._folder = folder
-        self._timeout_sec = timeout_sec
-        self._any_size = any_size
+        self._slots = {slot.slot: slot for slot in self.slots}
 
     @property
     def has_unfinished(self) -> bool:
-        return bool(self._waiting or self._retries or self._builders.tags)
+        return bool(self._waiting or self._retries or self.builders.tags)
 
     def assign_candidates(self) -> None:
         """Give each idle builder a candidate, preferably one that it validated before.
         Candidates whose builder the host killed are built again at the end, one at a
         time."""
-        for place in self._builders.idle[: len(self._waiting)]:
-            size = self._builders.size
+        for place in self.builders.idle[: len(self._waiting)]:
+            size = self.builders.size
             preferred = (s for s in self._waiting if choose_builder(s.candidate.decisions, size) == place)
             slot = next(preferred, self._waiting[0])
             self._waiting.remove(slot)
             self._submit(slot, place)
-        if self._retries and not self._builders.tags:
-            self._submit(self._retries.popleft(), self._builders.idle[0])
+        if self._retries and not self.builders.tags:
+            self._submit(self._retries.popleft(), self.builders.idle[0])
 
     def poll(self, timeout_sec: float) -> list[BuiltCandidate | MeasureResult]:
         """Return finished builds and failures, waiting up to `timeout_sec` for the first."""
         self.assign_candidates()
-        calls = self._builders.poll(timeout_sec)
+        calls = self.builders.poll(timeout_sec)
         self.assign_candidates()
         return [end for call in calls if (end := self._convert_finished_build(call)) is not None]
 
     def pause(self) -> None:
         """Suspend the builder processes, so that the device has the cores for itself."""
-        self._builders.suspend()
+        self.builders.suspend()
 
     def go_on(self) -> None:
-        self._builders.resume()
+        self.builders.resume()
 
     def abort(self) -> None:
         """Stop the builds of this round; the builders stay usable."""
         self._waiting.clear()
         self._retries.clear()
-        self._builders.cancel()
-        self._builders.resume()
+        self.builders.cancel()
+        self.builders.resume()
 
     def _submit(self, slot: MeasureInput, place: int) -> None:
         call = CandidateCompiler.build.make_call(
-            self._program.tir,
-            self._target.text,
+            self.program.tir,
+            self.target.text,
             slot.sketch.trace,
             slot.candidate.decisions,
             str(self._artifact(slot)),
-            self._any_size,
+            self.any_size,
         )
-        self._builders.submit(call.with_limit(self._timeout_sec), slot.slot, place)
+        self.builders.submit(call.with_limit(self.timeout_sec), slot.slot, place)
 
     def _artifact(self, slot: MeasureInput) -> Path:
-        return self._folder / f"{slot.slot}.so"
+        return self.folder / f"{slot.slot}.so"
 
     def _convert_finished_build(self, call: Finished[Library]) -> BuiltCandidate | MeasureResult | None:
         """Return a finished build's result; None if the candidate will be built once more.
