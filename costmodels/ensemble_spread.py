@@ -1,5 +1,4 @@
-"""Bootstraps for ensembles, spreads from the members' disagreement, and calibration of
-scores."""
+"""Bootstraps for ensembles, spreads from members' disagreement, calibration of scores."""
 
 from typing import Any, NamedTuple, Self
 
@@ -118,8 +117,7 @@ def fit_monotone_curve(scores: Column, labels: Vector, weights: Column) -> Monot
 
 
 class ScoreCalibration(NamedTuple):
-    """The curve from members' scores to labels, and the error that variance does not
-    explain."""
+    """The curve from members' scores to labels, and the error that variance cannot explain."""
 
     scale: MonotoneCurve
     noise: float

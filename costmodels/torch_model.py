@@ -191,8 +191,7 @@ class Neural(CostModel):
     @classmethod
     @abstractmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
-        """Return an untrained network; its last layer's offsets must be named
-        `out.offsets`."""
+        """Return an untrained network; its last layer's offsets must be named `out.offsets`."""
 
     @staticmethod
     @abstractmethod
@@ -218,8 +217,7 @@ class Neural(CostModel):
         self._train_members(start, features, labels, groups, heads, limit=self.STEPS, rng=rng)
 
     def fine_tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
-        """Return a copy fine-tuned on these rows, with unchanged standardisation of
-        columns."""
+        """Return a copy fine-tuned on these rows; columns are standardised as before."""
         check_rows(features, labels, groups)
         check_width(features, self.view)
         copy = type(self).load(self.save())

@@ -1,5 +1,4 @@
-"""Query results stored by column: faster to read than row by row, and ready for arrays and
-Parquet."""
+"""Query results stored by column: faster to read, and ready for arrays and Parquet."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain

@@ -1,5 +1,4 @@
-"""Open an exported dataset and check, before anything is stored, that all of it can be
-read."""
+"""Open an exported dataset; check that all of it can be read before any is stored."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,5 +1,4 @@
-"""Cost models: trained predictors of run times, their versions, and which version is
-active."""
+"""Cost models: trained predictors of run times, and which of their versions are active."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -76,8 +75,7 @@ class CostModels(Repository):
         return self.session.scalars(statement.returning(CostModelRow)).one()
 
     def lock_target(self, target_id: int) -> None:
-        """Lock a target's cost models until the transaction ends; SQLite locks the entire
-        database."""
+        """Lock a target's cost models (on SQLite, the database) until the transaction ends."""
         lock = select(TargetRow.id).where(TargetRow.id == target_id).with_for_update(key_share=True)
         self.session.execute(lock).all()
 
@@ -108,8 +106,7 @@ class CostModels(Repository):
         return Head(active.id, active.version, newest.seen_upto, newest.rows, base, view)
 
     def bases(self, op: str, target_id: int) -> Sequence[BaseHead]:
-        """Return the active versions of the base models for an operator and target, newest
-        first."""
+        """Return an operator's and target's active base models, newest first."""
         family = base_family(op)
         facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.name, *facts

@@ -27,8 +27,7 @@ class FeatureSource:
 
 
 class Features(Repository):
-    """Features by candidate, as little-endian float32; None if the candidate cannot be
-    lowered."""
+    """Features by candidate, as little-endian float32; None if it cannot be lowered."""
 
     def read(self, source: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
         conditions = [getattr(FeatureRow, name) == value for name, value in asdict(source).items()]

@@ -24,8 +24,7 @@ FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """Work that one process does at a time: of which kind, and on which round, job or
-    target."""
+    """Work that one process does at a time: its kind, and its round, job or target."""
 
     kind: WorkKind
     subject: str
@@ -71,8 +70,7 @@ class Loss:
 
 
 class Leases(Repository):
-    """The table of leases. A transaction that locks a lease and a job must lock the job
-    first."""
+    """The table of leases. Transactions that lock a lease and a job must lock the job first."""
 
     def add_or_reopen_work(self, item: WorkItem, job_id: str) -> None:
         """Add work, or reopen it without holder and losses; its message is sent now."""
@@ -82,8 +80,7 @@ class Leases(Repository):
         self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=values))
 
     def claim(self, item: WorkItem, holder: str, lease_sec: float) -> LeaseToken | None:
-        """Lease work that is free or whose lease expired; None while another process holds
-        it."""
+        """Lease work that is free or whose lease expired; None while another holds it."""
         deaths = case((LeaseRow.until.is_not(None), LeaseRow.deaths + 1), else_=LeaseRow.deaths)
         lease = {"holder": holder, "until": seconds_from_now(lease_sec)}
         insert = self.insert(LeaseRow).values(

@@ -90,8 +90,7 @@ class Contexts(Repository):
 
 
 def count_other_programs(context: Context) -> int | None:
-    """Return how many other programs ran during timing inside a model; None if timed
-    outside a model."""
+    """Return how many programs ran during timing inside a model; None if not inside one."""
     return context.evaluator.get("beside", 0) if is_inside_model(context.evaluator) else None
 
 
@@ -101,8 +100,7 @@ def is_inside_model(evaluator: Mapping[str, object]) -> bool:
 
 
 def compare_contexts(left: Context, right: Context) -> tuple[bool, bool]:
-    """Return whether two contexts differ in host class, threads or TVM, and whether in
-    their builder."""
+    """Return whether two contexts differ in host class, threads or TVM, and in builder."""
     return machine_key_of(left) != machine_key_of(right), left.built_by != right.built_by
 
 

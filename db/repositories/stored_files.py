@@ -138,8 +138,7 @@ class Repairs(Repository):
         Warnings(self.session).add(job_id, LOST_EXPORT)
 
     def replace_active_version(self, version_id: int, instead: int | None) -> None:
-        """Activate version `instead` in place of this one; if it is None, only deactivate
-        this one."""
+        """Deactivate this version, and activate version `instead` unless it is None."""
         if instead is not None:
             CostModelVersions(self.session).activate(instead)
             return
@@ -167,8 +166,7 @@ class StoredFiles(Repository):
         return {job_id: uri for job_id, uri in rows if uri is not None}
 
     def cost_models(self) -> Iterator[StoredCostModel]:
-        """Yield every active version, one at a time, because all their bytes may not fit in
-        memory."""
+        """Yield every active version, one at a time: all their bytes may not fit in memory."""
         query = select(CostModelRow.id).where(CostModelRow.active).order_by(CostModelRow.id)
         return self._one_by_one(query)
 

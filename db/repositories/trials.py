@@ -71,8 +71,7 @@ class Trials(Repository):
         return Columns.of(self.session.execute(query))
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
-        """Return the trials with these ids, which must be in ascending order, in that
-        order."""
+        """Return the trials with these ids, which must be in ascending order, in that order."""
         return self._read(select_trials().where(self.is_among(Measurement.id, ids)).order_by(Measurement.id))
 
     def count_new_family_rows(self, family: str, target_id: int, after_id: int = 0) -> int:
@@ -144,8 +143,7 @@ class Trials(Repository):
         return self._fastest([*conditions, or_(is_imported(), built_otherwise)], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
-        """Return a round's valid candidates from all attempts, by slot, with their context
-        ids."""
+        """Return a round's valid candidates from all attempts, with context ids, by slot."""
         is_valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.latency_us.is_not(None)
         query = select_trials(Measurement.predicted, Measurement.context_id)
         rows = self.session.execute(
@@ -204,8 +202,7 @@ def select_trials(
 
 
 def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
-    """Return a row of a `select_trials` query as a trial, with the fields that the query
-    selected."""
+    """Return a row of a `select_trials` query as a trial with the selected fields."""
     sketch, decisions, outcome, latency_us, origin, build_ms, *extra_values = row
     fields = row._mapping if extra_values else {}  # a mapping per row is slow, and a round reads thousands
     return Trial(

@@ -72,8 +72,7 @@ class Context(Base):
 
     @property
     def builder(self) -> str:
-        """The builder of the timed libraries, or the device's TVM version if no builder
-        was reported."""
+        """The builder of the timed libraries, or the device's TVM version if not reported."""
         return self.built_by or self.tvm_version
 
     @property
@@ -177,8 +176,7 @@ class Schedule(Base):
 
 
 class CostModelRow(Base):
-    """A trained version of a cost model, for a family and a target. New rounds use the
-    active version."""
+    """A trained version of a model, for a family and target. New rounds use the active one."""
 
     __tablename__ = "cost_models"
     __table_args__ = (
@@ -204,8 +202,7 @@ class CostModelRow(Base):
 
 
 class FeatureRow(Base):
-    """Features of a candidate in a view that needs a compiler. A cache: rows may be deleted
-    any time."""
+    """A candidate's features in a view that needs a compiler: a cache, deleted any time."""
 
     __tablename__ = "feature_rows"
 
@@ -219,8 +216,7 @@ class FeatureRow(Base):
 
 
 class SearchState(Base):
-    """State that a searcher saved for a task's next round; the newest few per task stay
-    (ADR 0024)."""
+    """A searcher's state for a task's next round; the newest few per task stay (ADR 0024)."""
 
     __tablename__ = "search_states"
     __table_args__ = (Index("ix_search_states_task", "task_id"),)

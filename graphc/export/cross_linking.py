@@ -1,5 +1,4 @@
-"""The C compiler and linker for a target's CPU: this machine's own or, for another CPU,
-zig's from PyPI."""
+"""C compiler and linker for a target's CPU: this machine's own, or zig's from PyPI."""
 
 import platform
 import subprocess

@@ -70,8 +70,7 @@ def read_cpu_governor() -> str:
 
 
 def find_cpu_speed_limits() -> str:
-    """Return what slows down this host's CPUs now, for example `+quota1.5+battery`; empty
-    if nothing does."""
+    """Return what slows this host's CPUs now, for example `+quota1.5+battery`, or nothing."""
     words = []
     quota = cpu_quota()
     if quota is not None and quota < len(os.sched_getaffinity(0)):

@@ -153,8 +153,7 @@ class Running:
 
 @dataclass(eq=False)
 class DeviceServer:
-    """Serves one session at a time. A session that crashes ends its own process and
-    nothing else."""
+    """Serves one session at a time. A session that crashes ends only its own process."""
 
     registration: Registration
     listener: socket.socket

@@ -64,8 +64,7 @@ class PendingConnection:
         self.connection.close()
 
     def read_greeting(self) -> str | None:
-        """Return the client's greeting, None while it is incomplete. Raises OSError if
-        malformed."""
+        """Return the client's greeting; None if incomplete. Raises OSError if malformed."""
         data = self.connection.recv(self._expected_bytes() - len(self._received))
         if not data:
             raise ConnectionError("the connection was closed")

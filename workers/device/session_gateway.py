@@ -44,8 +44,7 @@ PACKET_LIMIT_BYTES: Final = 1 << 32
 
 
 class OpenSession(NamedTuple):
-    """A session's port and ticket, and keys by which the device proves that it belongs
-    to the fleet."""
+    """A session's port and ticket, and keys that prove that the device is of the fleet."""
 
     port: int
     ticket: str
@@ -59,8 +58,7 @@ class SessionGateway:
         self._key = key
 
     def connect_runner(self) -> socket.socket:
-        """Return a socket for a new runner; its requests are answered until it closes
-        the socket."""
+        """Return a socket for a new runner, whose requests are answered until it closes it."""
         end, runner_end = socket.socketpair()
         threading.Thread(target=self._answer_all, args=(end,), name="session-gateway", daemon=True).start()
         return runner_end
@@ -183,8 +181,7 @@ def _relay(
 
 
 def _check_client_ticket(client: socket.socket, ticket: str) -> bool:
-    """Read a client's greeting; if it has the ticket, answer it and return True,
-    otherwise False."""
+    """Read a client's greeting; answer it and return True if it has the ticket."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()

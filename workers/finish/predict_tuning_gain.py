@@ -51,8 +51,7 @@ class GuessedTask:
 
     @classmethod
     def of(cls, winner: Winner, machine: Machine) -> "GuessedTask | None":
-        """Return the task and its guess's gap to the hardware limit; None if there are no
-        times."""
+        """Return the task and its guess's gap to the hardware limit; None without times."""
         task, workload = winner.contest.task, winner.contest.workload
         guess_us, best_us = (winner.guess or winner).latency_us, winner.latency_us
         if guess_us is None or best_us is None:

@@ -57,8 +57,7 @@ class HostShare:
 
 
 class HostLock:
-    """The host's locks. Other users and containers have their own; their work shows as
-    load."""
+    """The host's locks. Other users and containers have others; their work shows as load."""
 
     def __init__(
         self,

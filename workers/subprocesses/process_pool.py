@@ -1,5 +1,4 @@
-"""A pool of child processes that run tasks in parallel; a timeout or crash ends only
-its own task."""
+"""Child processes that run tasks in parallel; a timeout or crash ends only its task."""
 
 import select
 import time

@@ -27,8 +27,7 @@ class ShutdownRequested(LeaseLost):
 
 
 class Shutdown:
-    """Holds the request to stop this worker, and kills the process groups of its
-    children."""
+    """Holds the request to stop this worker, and kills its children's process groups."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()

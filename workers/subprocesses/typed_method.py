@@ -49,8 +49,7 @@ _CONFIG: Final = ConfigDict(
 
 
 class Handler(NamedTuple):
-    """A method's name, and the function that turns packed parameters into a packed
-    result."""
+    """A method's name, and the function from packed parameters to a packed result."""
 
     name: str
     function: Callable[[bytes], bytes]

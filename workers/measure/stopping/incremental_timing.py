@@ -154,8 +154,7 @@ class _PartialMean:
         self._disturbed: list[Piece] = []
 
     def estimate_missing_runs(self) -> tuple[int, int]:
-        """Return how many runs per piece, and how many pieces, will likely complete the
-        mean."""
+        """Return how many runs per piece, and how many pieces, likely complete the mean."""
         runs, sec = _sums(self.quiet)
         samples = self.quiet or self._disturbed
         if not samples:

@@ -69,8 +69,7 @@ def interval(run_us: Sequence[float]) -> Interval:
 
 
 def remove_outliers(run_us: Sequence[float]) -> list[float]:
-    """Return the times of slices without outliers; all times if there are fewer than
-    JURY."""
+    """Return the slices' times without outliers; all if there are fewer than JURY."""
     if len(run_us) < JURY:
         return list(run_us)
     middle_us = median(run_us)
