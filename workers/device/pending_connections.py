@@ -27,8 +27,7 @@ class Unauthenticated:
 
     def add(self, connection: Closable, address: str) -> None:
         """Add a connection. If its address has too many, close the oldest of them; if all
-        addresses together have too many, close the oldest one of the address that has
-        most."""
+        addresses together have too many, close the oldest of the address that has most."""
         self._addresses[connection] = address
         crowds = Counter(self._addresses.values())
         if crowds[address] > MOST_OF_AN_ADDRESS:

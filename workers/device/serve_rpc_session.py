@@ -164,8 +164,7 @@ class RpcSession:
 
     def start_deadline(self, candidate_key: str, deadline_sec: float) -> None:
         """Log one execution and set its deadline, at which SIGALRM ends this process. The
-        signal keeps its default action: a Python handler would never run inside an endless
-        native loop."""
+        signal keeps its default action: in an endless native loop, no Python handler runs."""
         if self.log_path is not None:
             append_line(self.log_path, f"{time.time():.6f}\t{candidate_key}\t{os.getpid()}\n")
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
@@ -181,8 +180,7 @@ class RpcSession:
 def poison_fresh_memory() -> None:
     """Fill memory with an unusual byte when it is allocated, if this process's C library
     can. Fresh memory is mostly zero: a program that reads memory that it never wrote would
-    pass here and fail in a model. TVM's `reverse_compute_at` of a padding makes such
-    programs."""
+    pass here and fail in a model. TVM's `reverse_compute_at` of a padding makes them."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # allocated memory gets the complement

@@ -96,8 +96,7 @@ class Builds:
 
     def assign_candidates(self) -> None:
         """Give each idle builder a candidate, preferably one that it validated before.
-        Candidates whose builder the host killed are built again at the end, one at a
-        time."""
+        Candidates whose builder the host killed are built again at the end, one by one."""
         for place in self.builders.idle[: len(self._waiting)]:
             size = self.builders.size
             preferred = (s for s in self._waiting if choose_builder(s.candidate.decisions, size) == place)

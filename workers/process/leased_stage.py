@@ -74,8 +74,7 @@ class StageContext:
     def copy_model_files(self, directory: Path) -> Path:
         """Copy the job's model and weight files into `directory`; return the ONNX file's
         path. Raises InvalidModel if the upload is damaged, NotFound if it is missing,
-        StoreAway if the artifact store does not answer, StorageFull if the disk has no
-        room."""
+        StoreAway if the artifact store does not answer, StorageFull if the disk is full."""
         check_disk_space(directory, self._model_bytes)
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
         with open_artifact(uri) as (store, path), store.open(path, "rb") as model:

@@ -41,8 +41,7 @@ def context_without_builder(
 ) -> Context | None:
     """Return the job's measuring context if no live worker has its builder, so that the job
     must change to another one. None if the builder is `own_builder`, or if there is no
-    context. Raises Unavailable if another live worker has the builder: the job waits for
-    it."""
+    context. Raises Unavailable if another live worker has the builder; the job waits."""
     context_id = Jobs(session).get(job_id, None).context_id
     context = None if context_id is None else Contexts(session).get(context_id)
     if context is None or context.builder == own_builder:

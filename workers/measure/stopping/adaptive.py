@@ -35,8 +35,7 @@ class Adaptive(StoppingRule):
 
 class Racing(Adaptive):
     """Like `adaptive`, but also stops if the confidence interval, however wide, is well
-    above the best time: for a cost model, 10 % error in the time of a hopeless candidate
-    does no harm."""
+    above the best time: a cost model tolerates 10 % error in a hopeless candidate's time."""
 
     def __init__(self, tight: float = TIGHT, fewest: int = FEWEST, behind: float = BEHIND) -> None:
         super().__init__(tight, fewest)
