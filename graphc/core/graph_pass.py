@@ -91,7 +91,6 @@ class ReportingPass(ABC):
         return old
 
     def __call__(self, mod: Any) -> Any:
-        """Return the rewritten module."""
         return self.apply(mod)[0]
 
     @abstractmethod

@@ -55,7 +55,6 @@ class TiledSums:
 
     @property
     def row_block_count(self) -> int:
-        """Number of blocks along the axis of rows."""
         return 1 if self.spans_two_image_rows else -(-self.rows // (FACTORS * ROWS))
 
     @property

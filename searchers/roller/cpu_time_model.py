@@ -86,10 +86,6 @@ class Loops:
             sizes.append(extents)
         return sizes[::-1]
 
-    def inner_iterations(self, cut: int) -> Column:
-        """Return how often the statement runs inside a cut each time that it is entered."""
-        return np.asarray(np.prod(self.inner_extents_by_cut[cut], axis=0))
-
     def bytes_of(self, access: Access, cut: int) -> Column:
         """Return the bytes of a buffer accessed inside a cut, in full cache lines."""
         size = np.full(self.count, float(access.element_bytes))
@@ -135,7 +131,7 @@ class Body:
         self.loops, self._machine = loops, machine
         self.vectors = register_cost(loops.vector_axis_factor, machine.lanes)
         self._statements = [
-            loops.inner_iterations(cut) / loops.vector_axis_factor
+            np.prod(loops.inner_extents_by_cut[cut], axis=0) / loops.vector_axis_factor
             for cut in range(len(loops.nontrivial_loops) + 1)
         ]
         budget = np.maximum(unroll, UNROLLED / self.vectors)

@@ -67,8 +67,6 @@ class Endpoint:
 
 
 class HostFacts(CpuFacts):
-    """Facts about a host."""
-
     host_id: str  # unique
 
 

@@ -95,7 +95,7 @@ class RpcSession:
             "tvm.rpc.server.workpath": self.work_path,
             "tvm.rpc.server.load_module": self.load_module,
             "mallorn.prove": self.prove_identity,
-            "mallorn.identity": self.identity_json,
+            "mallorn.identity": lambda: json.dumps(self.identity),
             "mallorn.hold": self.lock_cores,
             "mallorn.begin": self.start_deadline,
             "mallorn.end": self.cancel_deadline,
@@ -132,9 +132,6 @@ class RpcSession:
         """Return a MAC of `words` with this session's key: only the device that the tracker
         assigned to the client can compute it."""
         return self.key.sign("device", words)
-
-    def identity_json(self) -> str:
-        return json.dumps(self.identity)
 
     def lock_cores(self, wait_sec: float) -> int:
         """Lock this host's cores until the next candidate has run. Return 1, or 0 if other

@@ -93,18 +93,16 @@ class Runtime:
     @cached_property
     def builders(self) -> ChildPool[Any]:
         size = self.settings.builders or choose_builder_count()
-        memory, room = self.settings.child_memory_bytes, self.builder_folder
-        return ChildPool(
-            CandidateCompiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=room
-        )
+        return ChildPool(partial(self._candidate_compiler, "builder"), size)
 
     @cached_property
     def compiler(self) -> CandidateCompiler:
         """Process that derives design spaces: sketches, validity of candidates, full traces."""
-        memory = self.settings.child_memory_bytes
-        return CandidateCompiler(
-            memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.builder_folder
-        )
+        return self._candidate_compiler("compiler")
+
+    def _candidate_compiler(self, name: str) -> CandidateCompiler:
+        memory, room = self.settings.child_memory_bytes, self.builder_folder
+        return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name=name, room=room)
 
     @cached_property
     def runner(self) -> Runner:

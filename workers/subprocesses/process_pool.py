@@ -2,9 +2,8 @@
 
 import select
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from mallorn.core.errors import MallornError
@@ -26,21 +25,8 @@ class ChildPool(Generic[R]):
     """Runs tasks of one kind in `size` children, which stay alive between tasks. Time
     during which a child starts or is suspended does not count against a timeout."""
 
-    def __init__(
-        self,
-        kind: type[Child],
-        size: int,
-        *,
-        env: Mapping[str, str] | None = None,
-        memory_bytes: int | None = None,
-        max_calls: int | None = None,
-        name: str = "",
-        room: Path | None = None,
-    ) -> None:
-        self._children = [
-            kind(env=env, memory_bytes=memory_bytes, max_calls=max_calls, name=name, room=room)
-            for _ in range(size)
-        ]
+    def __init__(self, make: Callable[[], Child], size: int) -> None:
+        self._children = [make() for _ in range(size)]
         self._running: dict[Child, tuple[Hashable, PendingCall[R]]] = {}  # tags and calls
         self._suspended = False
 
