@@ -117,7 +117,7 @@ def fit_monotone_curve(scores: Column, labels: Vector, weights: Column) -> Monot
 
 
 class ScoreCalibration(NamedTuple):
-    """The curve from members' scores to labels, and the error that variance cannot explain."""
+    """The curve from members' scores to labels, and the error that variance leaves."""
 
     scale: MonotoneCurve
     noise: float

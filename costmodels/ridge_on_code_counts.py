@@ -1,4 +1,4 @@
-"""Ridge regression on counts of generated instructions (Tuna): a linear model per family."""
+"""Ridge regression on counts of instructions (Tuna): a linear model per family."""
 
 from typing import ClassVar, Final, NamedTuple
 
@@ -16,7 +16,7 @@ LEAST_NOISE: Final = 1e-6
 
 
 class RidgeFit(NamedTuple):
-    """Coefficients, their posterior covariance in units of the noise variance, and that noise."""
+    """Coefficients, posterior covariance in units of noise variance, and the noise."""
 
     coefficients: Column
     unsure: Column

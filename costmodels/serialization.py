@@ -57,8 +57,7 @@ def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
 
 
 def add_digest(content: bytes) -> bytes:
-    """Prepend a SHA-256 digest, which `check_and_remove_digest` checks: native readers
-    crash on bad bytes."""
+    """Prepend a SHA-256 for `check_and_remove_digest`: native readers crash on others."""
     return SEAL + hashlib.sha256(content).digest() + content
 
 

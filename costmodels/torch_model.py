@@ -191,7 +191,7 @@ class Neural(CostModel):
     @classmethod
     @abstractmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
-        """Return an untrained network; its last layer's offsets must be named `out.offsets`."""
+        """Return an untrained network; its last layer's offsets must be `out.offsets`."""
 
     @staticmethod
     @abstractmethod

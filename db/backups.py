@@ -34,7 +34,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def check_pages(file: Path) -> None:
-    """Raise NotFound for a missing file, DamagedDatabase if corrupt, Unavailable if unreadable."""
+    """Raise NotFound if missing, DamagedDatabase if corrupt, Unavailable if unreadable."""
     if not file.exists():
         raise NotFound(f"there is no database {file} yet", hint="mallorn migrate")
     try:
@@ -62,7 +62,7 @@ def back_up(file: Path, copy: Path) -> None:
 
 
 def check_unused(file: Path) -> None:
-    """Raise Conflict if another process has the database open, by the kernel's file locks."""
+    """Raise Conflict if another process has the database open, by its file locks."""
     with file.open("r+b") as handle:
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, SHARED_BYTES, SHARED_FIRST)
@@ -131,7 +131,7 @@ def take_backup(file: Path, keep: int) -> Path:
 
 
 def take_daily_backup(url: str, keep: int) -> Path | None:
-    """Back up a SQLite database whose newest backup is over a day old. Raises StorageFull."""
+    """Back up SQLite if the newest backup is over a day old. Raises StorageFull."""
     file = sqlite_file(url)
     if file is None or not keep or not file.exists():
         return None

@@ -49,7 +49,7 @@ class Database:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Read one consistent snapshot, without writing; later changes need another session."""
+        """Read one consistent snapshot, without writing; later changes need a new one."""
         engine = self.engine
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="REPEATABLE READ")

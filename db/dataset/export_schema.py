@@ -85,7 +85,7 @@ class Table:
         return f"{self.name}.parquet"
 
     def with_head(self, snapshot: Mapping[str, object]) -> pa.Schema:
-        """Return the schema with format version, table name and snapshot in its metadata."""
+        """Return the schema with version, table name and snapshot in its metadata."""
         head = json.dumps(dict(snapshot), sort_keys=True)
         metadata = {VERSION_KEY: str(VERSION), TABLE_KEY: self.name, SNAPSHOT_KEY: head}
         return self.schema.with_metadata(metadata)

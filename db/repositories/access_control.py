@@ -92,7 +92,8 @@ BEGINS: Final = {
 
 
 def apply_owner_action(database: Database, action: OwnerAction, owner: str) -> OwnerStatus:
-    """Sign out, ban, readmit or erase an owner, in several transactions; return the status."""
+    """Sign out, ban, readmit or erase an owner, in several transactions; return its
+    status."""
     with database.transaction() as session:
         BEGINS[action](Owners(session), owner)
         query = select(BannedOwner.at).where(BannedOwner.owner_digest == hash_secret(owner))
@@ -114,7 +115,8 @@ def _repeat_until_done(database: Database, step: Callable[[Owners], bool]) -> No
 
 class Usage(Repository):
     def lock_owner_usage(self, owner: str) -> None:
-        """Lock an owner's usage until the transaction ends, so that no other request counts it."""
+        """Lock an owner's usage until the transaction ends, so that no other request counts
+        it."""
         super().lock_name(f"usage of {owner}")
 
     def count_active_jobs(self, owner: str) -> int:
@@ -145,7 +147,7 @@ class ApiKeys(Repository):
     """API keys; a key's id is its first part. An `owner` of None means all owners."""
 
     def has_ever_existed(self) -> bool:
-        """Return whether there ever was a key: requests need one even if all are revoked."""
+        """Return whether there ever was a key: requests need one though all are revoked."""
         return bool(self.session.scalar(select(exists().select_from(ApiKeyRow))))
 
     def create(self, owner: str, name: str, scopes: Sequence[Scope], days: float | None = None) -> NewApiKey:
@@ -180,7 +182,7 @@ class ApiKeys(Repository):
         return None if row is None else ApiKey.from_row(row)
 
     def is_current(self, key_id: str, digest: str) -> bool:
-        """Return whether this digest is of the key's current secret, not its previous one."""
+        """Return whether this digest is of the key's current secret, not the previous."""
         is_current = ApiKeyRow.id == key_id, ApiKeyRow.digest == digest
         return bool(self.session.scalar(select(exists().where(*is_current))))
 
@@ -235,7 +237,7 @@ def _update(key_id: str) -> Update:
 
 
 def needs_api_keys(settings: Settings) -> bool:
-    """Return whether callers need a key; True if Postgres, which may hold some, is silent."""
+    """Return whether callers need a key; True if Postgres (which may hold some) is down."""
     if settings.api_keys or settings.oidc_issuer:
         return True
     try:
@@ -248,7 +250,7 @@ def needs_api_keys(settings: Settings) -> bool:
 
 
 def has_api_keys(url: str) -> bool:
-    """Return whether this database ever held a key; False if missing, away or not migrated."""
+    """Return whether this database ever held a key; False if away or not migrated."""
     try:
         with Database(url) as database:
             check_table_version(database)
@@ -328,7 +330,8 @@ class Audit(Repository):
         return page(entries, limit, lambda entry: (entry.id,))
 
     def delete_old_entries(self, days: float, limit: int) -> int:
-        """Delete up to `limit` entries older than `days` days, oldest first; return how many."""
+        """Delete up to `limit` entries older than `days` days, oldest first; return how
+        many."""
         old = select(AuditRow.id).where(AuditRow.at < seconds_from_now(-days * 86400))
         old = old.order_by(AuditRow.at).limit(limit)
         return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(old)))

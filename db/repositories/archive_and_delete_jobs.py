@@ -108,7 +108,7 @@ class Removals(Jobs):
         self._change_ended(job_id, owner, "rid of its exported files", export_deleted_at=now())
 
     def list_leftover_exports(self, limit: int) -> Sequence[Job]:
-        """Return ended jobs whose exported files must go: the files or the job were deleted."""
+        """Return ended jobs whose exported files must go: files or job were deleted."""
         query = select(Job).where(*_LEFT_OVER).order_by(Job.id)
         return self.session.scalars(query.limit(limit)).all()
 
@@ -118,7 +118,7 @@ class Removals(Jobs):
         return self.execute_and_count(update_query) == 1
 
     def ended_before(self, days: float, limit: int) -> Sequence[str]:
-        """Return up to `limit` ids of jobs that ended over `days` days ago, oldest first."""
+        """Return `limit` ids of jobs that ended over `days` days ago, oldest first."""
         query = select(Job.id).where(_has_ended_before(days), Job.deleted_at.is_(None))
         return self.session.scalars(query.order_by(Job.finished_at).limit(limit)).all()
 
@@ -128,7 +128,7 @@ class Removals(Jobs):
         return self.session.scalars(select(Job.id).where(*is_over)).all()
 
     def forget_logs(self, days: float, limit: int) -> Sequence[str]:
-        """Delete logs and search states of jobs ended over `days` days ago; return job ids."""
+        """Delete logs and search states of jobs ended over `days` days ago; return ids."""
         has_events = exists(select(Event.seq).where(Event.job_id == Job.id).correlate(Job))
         conditions = _has_ended_before(days), has_events
         query = select(Job.id).where(*conditions).order_by(Job.finished_at).limit(limit)
@@ -159,7 +159,8 @@ class Removals(Jobs):
         return len(jobs)
 
     def unused_models(self, days: float, limit: int) -> Sequence[Model]:
-        """Return models uploaded over `days` days ago that no job of their owner refers to."""
+        """Return models uploaded over `days` days ago to which none of their owner's jobs
+        refers."""
         owners_job = Job.model_id == Model.id, Job.owner == Model.owner, Job.deleted_at.is_(None)
         is_used = exists(select(Job.id).where(*owners_job).correlate(Model))
         models = select(Model).where(Model.created_at < seconds_from_now(-days * 86400), ~is_used)

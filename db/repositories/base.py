@@ -41,7 +41,7 @@ class Repository:
         return result.rowcount
 
     def execute_for_rows(self, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
-        """Run one prepared statement for any number of rows; return how many it affected."""
+        """Run a prepared statement for any number of rows; return how many it affected."""
         # Through the connection, because the ORM would put all values into one long statement.
         options = {"preserve_rowcount": True}
         return self.session.connection().execute(statement, rows, execution_options=options).rowcount
@@ -52,7 +52,7 @@ class Repository:
             self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
     def lock_jobs(self, ids: Select[str] | Sequence[str]) -> None:
-        """Lock these jobs' rows (on SQLite, the entire database) until the transaction ends."""
+        """Lock these jobs' rows (on SQLite, all rows) until the transaction ends."""
         rows = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
         self.session.execute(rows.with_for_update(key_share=True)).all()
 

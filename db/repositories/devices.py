@@ -122,7 +122,7 @@ class Devices(Repository):
         return result if is_good or (was_tried and self._age_sec(result) <= again_sec) else None
 
     def find_outdated_machine(self, key: MachineKey, ago_sec: float, builder: str) -> Machine | None:
-        """Return the machine if this builder measured it more than `ago_sec` ago, else None."""
+        """Return the machine if this builder measured it over `ago_sec` ago, or None."""
         result = self.machine_of(key)
         is_old = result is not None and result.builder == builder and self._age_sec(result) > ago_sec
         return result.machine if result is not None and is_old else None

@@ -1,4 +1,4 @@
-"""Fail, pause, cancel or (after its code was replaced) continue a job, its rounds and log."""
+"""Fail, pause, cancel or (after its code was replaced) continue a job with its rounds."""
 
 from typing import Final
 

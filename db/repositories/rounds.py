@@ -48,7 +48,7 @@ class Rounds(Repository):
         return self.get(round_id)
 
     def get(self, round_id: int) -> Round:
-        """Return the round with this id. Raises sqlalchemy.exc.NoResultFound if none has it."""
+        """Return the round with this id. Raises sqlalchemy.exc.NoResultFound if none."""
         return self.session.get_one(Round, round_id)
 
     def queued(self, job_id: str) -> Sequence[int]:
@@ -97,7 +97,7 @@ class Rounds(Repository):
         return self.execute_and_count(update_query) == 1
 
     def cancel_queued(self, job_id: str | None = None) -> Sequence[int]:
-        """Cancel queued rounds of this job, or of all that do not tune; return their ids."""
+        """Cancel queued rounds of this job, or of all that do not tune; return the ids."""
         not_tuning = Round.job_id.in_(select(Job.id).where(Job.state != JobState.TUNING))
         queued = Round.state == RoundState.QUEUED, not_tuning if job_id is None else Round.job_id == job_id
         # Two queries, because one that names jobs twice once took 30 s beside ten thousand jobs.
@@ -108,7 +108,7 @@ class Rounds(Repository):
         return self._cancel(*queued)
 
     def count_open(self, target_id: int) -> int:
-        """Return how many rounds of all jobs are queued or leased for a target's devices."""
+        """Return how many rounds (of all jobs) are queued or leased for a target."""
         detached = Job.id == Round.job_id, Job.options["measurer"].as_string() == DETACHED
         needs_device = ~select(Job.id).where(*detached).exists()
         is_open = Round.target_id == target_id, Round.state.in_(OPEN), needs_device

@@ -16,7 +16,7 @@ KEPT: Final = 2
 
 
 class SearchStates(Repository):
-    """Search states, at most one per round; deleted with the log or when newer ones come."""
+    """Search states, at most one per round; deleted with the log or for newer ones."""
 
     def find_newest_round(self, task_id: int, searcher: str) -> int | None:
         conditions = SearchState.task_id == task_id, SearchState.searcher == searcher

@@ -111,7 +111,7 @@ class SnapshotRows(Repository):
         return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
 
     def page_end(self, after_id: int, upto: int, size: int) -> int | None:
-        """Return the last id of the next `size` rows, matching or not; None without rows."""
+        """Return the last id of the next `size` rows, matching or not; None if none."""
         ids = select(Measurement.id).where(*_between(after_id, upto)).order_by(Measurement.id).limit(size)
         end: int | None = self.session.scalar(select(func.max(ids.subquery().c.id)))
         return end
@@ -138,7 +138,8 @@ class SnapshotRows(Repository):
         return {context.id: context for context in self.session.scalars(select(Context))}
 
     def check(self, selection: Selection) -> None:
-        """Raise NotFound for an unknown target, operator or model, most likely a typing error."""
+        """Raise NotFound for a target, operator or model that does not exist, most likely a
+        typing error."""
         for column, value in _filters(selection):
             if self.session.scalar(select(column).where(column == value).limit(1)) is None:
                 raise NotFound(f"the dataset has no rows of {value}", hint="mallorn dataset stats")

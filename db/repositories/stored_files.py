@@ -25,8 +25,7 @@ class Models(Repository):
     """Models by SHA-256; each owner who uploads the same bytes has a row."""
 
     def add(self, model_id: str, owner: str, name: str, size_bytes: int) -> Model:
-        """Store an uploaded model of an owner; a second upload changes nothing. Return its
-        row."""
+        """Store an owner's uploaded model, if it is new; return its row."""
         values = {"id": model_id, "owner": owner, "name": name, "size_bytes": size_bytes}
         keys = ["id", "owner"]
         self.session.execute(self.insert(Model).values(values).on_conflict_do_nothing(index_elements=keys))
@@ -166,7 +165,7 @@ class StoredFiles(Repository):
         return {job_id: uri for job_id, uri in rows if uri is not None}
 
     def cost_models(self) -> Iterator[StoredCostModel]:
-        """Yield every active version, one at a time: all their bytes may not fit in memory."""
+        """Yield every active version, one at a time: all may not fit in memory."""
         query = select(CostModelRow.id).where(CostModelRow.active).order_by(CostModelRow.id)
         return self._one_by_one(query)
 

@@ -71,7 +71,7 @@ class Trials(Repository):
         return Columns.of(self.session.execute(query))
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
-        """Return the trials with these ids, which must be in ascending order, in that order."""
+        """Return the trials with these ids, which must be ascending, in that order."""
         return self._read(select_trials().where(self.is_among(Measurement.id, ids)).order_by(Measurement.id))
 
     def count_new_family_rows(self, family: str, target_id: int, after_id: int = 0) -> int:
@@ -143,7 +143,7 @@ class Trials(Repository):
         return self._fastest([*conditions, or_(is_imported(), built_otherwise)], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
-        """Return a round's valid candidates from all attempts, with context ids, by slot."""
+        """Return a round's valid candidates of all attempts, with context ids, by slot."""
         is_valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.latency_us.is_not(None)
         query = select_trials(Measurement.predicted, Measurement.context_id)
         rows = self.session.execute(
@@ -242,7 +242,7 @@ class MeasuredTasks(Repository):
         ]
 
     def trials(self, task: MeasuredTask) -> Sequence[Trial]:
-        """Return a task's trials, oldest first; trials that reached no device belong to all
+        """Return a task's trials, oldest first; those without device are of all
         contexts."""
         same_task = Measurement.workload_id == task.workload_id, Measurement.target_id == task.target_id
         is_in_context = or_(Measurement.context_id == task.context_id, Measurement.context_id.is_(None))

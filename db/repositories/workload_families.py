@@ -112,7 +112,7 @@ class WorkloadFamilies(Repository):
             self.execute_and_count(update(Task).where(*conditions).values(_family_columns(member)))
 
     def move(self, target_id: int, old: FamilyMember, new: FamilyMember) -> None:
-        """Move a target's workload to another family in every job where it is in the old one."""
+        """Move a target's workload to another family in all jobs with the old one."""
         jobs = select(Job.id).where(Job.target_id == target_id)
         conditions = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
         self.execute_and_count(update(Task).where(*conditions).values(_family_columns(new)))

@@ -72,7 +72,7 @@ class Context(Base):
 
     @property
     def builder(self) -> str:
-        """The builder of the timed libraries, or the device's TVM version if not reported."""
+        """The builder of the timed libraries, or the device's TVM if not reported."""
         return self.built_by or self.tvm_version
 
     @property
@@ -176,7 +176,7 @@ class Schedule(Base):
 
 
 class CostModelRow(Base):
-    """A trained version of a model, for a family and target. New rounds use the active one."""
+    """A trained version of a model of a family and target. Rounds use the active one."""
 
     __tablename__ = "cost_models"
     __table_args__ = (
@@ -216,7 +216,7 @@ class FeatureRow(Base):
 
 
 class SearchState(Base):
-    """A searcher's state for a task's next round; the newest few per task stay (ADR 0024)."""
+    """A searcher's state for a task's next round; the newest few stay (ADR 0024)."""
 
     __tablename__ = "search_states"
     __table_args__ = (Index("ix_search_states_task", "task_id"),)
@@ -242,7 +242,8 @@ class SourceDataset(Base):
 
 
 class Snapshot(Base):
-    """An immutable set of measurements: those with ids up to `upto` that `filter` selects."""
+    """An immutable set of measurements: those with ids up to `upto` that `filter`
+    selects."""
 
     __tablename__ = "snapshots"
 

@@ -78,7 +78,7 @@ class ReportingPass(ABC):
         report.left[description] += 1
 
     def attempt(self, rewrite: Callable[[Any], Any], old: Any, report: Report) -> Any:
-        """Return what a call or function is rewritten to, or itself if it stays unchanged."""
+        """Return what a call or function is rewritten to, or itself if unchanged."""
         try:
             replacement = rewrite(old)
         except Leave as reason:

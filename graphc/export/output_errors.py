@@ -1,4 +1,4 @@
-"""Errors of outputs against references; batches carry this module, so it imports only numpy."""
+"""Errors of outputs against references; batches carry it, so it imports only numpy."""
 
 from typing import Any
 

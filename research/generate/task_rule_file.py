@@ -1,4 +1,5 @@
-"""Reads TOML rule files (kinds of tasks, shapes of real networks), and draws random tasks by their rules."""
+"""Reads TOML rule files (kinds of tasks, shapes of real networks), and draws random tasks
+by their rules."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -128,7 +129,8 @@ class Drawn:
 
     @property
     def name(self) -> str:
-        """The task as text: its kind and all dimensions, such as `dense rows=1 inner=64`."""
+        """The task as text: its kind and all dimensions, such as `dense rows=1
+        inner=64`."""
         return f"{self.kind} " + " ".join(f"{name}={size}" for name, size in self.shape)
 
 

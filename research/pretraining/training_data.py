@@ -1,4 +1,4 @@
-"""Training data of cost models: tasks with their results and features, and arrays over all rows."""
+"""Training data of cost models: tasks with results and features, arrays over all rows."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -142,7 +142,7 @@ class Lowering:
     most_new: int  # most candidates per task to lower; cached ones do not count
 
     def compute_features(self, task: TaskData, view: str) -> FeatureRows:
-        """Return a task's features. Raises InvalidRequest if the database lacks the task."""
+        """Return a task's features. Raises InvalidRequest if the database lacks it."""
         if task.workload_id is None:
             raise _no_database_error(view)
         with self.viewer.database.session() as session:

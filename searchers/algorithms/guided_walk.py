@@ -22,7 +22,7 @@ DOUBT = 1.0  # weight of the prior that a step has no gain
 
 @dataclass(frozen=True)
 class StepGains:
-    """Steps between measured neighbours of a sketch: unit vectors, and log speed-ups per unit."""
+    """Steps between measured neighbours: unit vectors, and log speed-ups per unit."""
 
     directions: Points
     gains: Column

@@ -218,7 +218,7 @@ class Packing:
         return batch
 
     def _add_round(self, round_id: int) -> bool:
-        """Build and add a round's candidates; if it does not fit, requeue it and return False."""
+        """Build and add a round's candidates, or requeue the round and return False."""
         is_added: bool | None = None  # None: an error ended the work
         with leased_work(self._runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
             if work is None:

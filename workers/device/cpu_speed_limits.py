@@ -40,7 +40,7 @@ class CpuFacts(TypedDict):
 
 
 def describe_cpus(cpu: Mapping[str, str], cores: int) -> CpuFacts:
-    """Describe the `cores` CPUs that this process may use; `cpu` has the fields of the first."""
+    """Describe this process's `cores` CPUs; `cpu` has the fields of the first."""
     facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
     facts |= {"cores": str(cores), "governor": read_cpu_governor()}
     model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
@@ -70,7 +70,7 @@ def read_cpu_governor() -> str:
 
 
 def find_cpu_speed_limits() -> str:
-    """Return what slows this host's CPUs now, for example `+quota1.5+battery`, or nothing."""
+    """Return what slows this host's CPUs now, such as `+quota1.5+battery`, or nothing."""
     words = []
     quota = cpu_quota()
     if quota is not None and quota < len(os.sched_getaffinity(0)):

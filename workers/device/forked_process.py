@@ -68,7 +68,8 @@ def describe_exit(status: int) -> str:
 
 
 def is_waiting_on_descriptor(pid: int, number: int) -> bool:
-    """Return whether a process is known to wait in a system call on file descriptor `number`."""
+    """Return whether a process waits in a system call on file descriptor `number`; False if
+    unknown."""
     try:
         words = Path(f"/proc/{pid}/syscall").read_text().split()
     except OSError:

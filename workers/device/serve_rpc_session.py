@@ -65,8 +65,7 @@ class RpcSession:
         self._gpu: GpuMeter | None = None
 
     def serve(self, connection_fd: int) -> None:
-        """Answer calls until the client closes the connection; if the session cannot
-        begin, answer why."""
+        """Answer calls until the client leaves, or why the session cannot begin."""
         os.chdir(self.folder)
         poison_fresh_memory()
         try:
@@ -161,7 +160,7 @@ class RpcSession:
 
     def start_deadline(self, candidate_key: str, deadline_sec: float) -> None:
         """Log one execution and set its deadline, at which SIGALRM ends this process. The
-        signal keeps its default action: in an endless native loop, no Python handler runs."""
+        signal keeps its default action: an endless native loop runs no Python."""
         if self.log_path is not None:
             append_line(self.log_path, f"{time.time():.6f}\t{candidate_key}\t{os.getpid()}\n")
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)

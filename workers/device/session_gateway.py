@@ -58,7 +58,7 @@ class SessionGateway:
         self._key = key
 
     def connect_runner(self) -> socket.socket:
-        """Return a socket for a new runner, whose requests are answered until it closes it."""
+        """Return a socket for a new runner, whose requests are answered until it closes."""
         end, runner_end = socket.socketpair()
         threading.Thread(target=self._answer_all, args=(end,), name="session-gateway", daemon=True).start()
         return runner_end

@@ -361,8 +361,7 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
 
 
 def _flag_parallel_loops(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
-    """Flag the outer spatial loops that are fused to run in parallel, up to `limit`
-    (log2) iterations."""
+    """Flag outer spatial loops fused to run in parallel, up to `limit` (log2) runs."""
     flags = np.zeros(reach.shape, dtype=np.bool_)
     flags[:, 0] = True
     for index, line in enumerate(lines):

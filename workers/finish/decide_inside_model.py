@@ -206,7 +206,7 @@ def _build_and_time_under_load(
     model: JobModel, winners: Sequence[Winner], first: TunedModel, checker: Checker
 ) -> Contention:
     """Build the model with the schedules that are fastest under load, and time it and
-    `first` under several loads. If the new build wins, the export gets its tuning records."""
+    `first` under several loads. If the new build wins, its records are exported."""
     started_sec = time.monotonic()
     with model.stage.runtime.database.transaction() as session:
         Jobs(session).set_reason(model.stage.job.id, "schedules are timed while other programs run")

@@ -44,7 +44,8 @@ Entry = tuple[Candidate, Sketch]
 class Contest:
     """A task, and the candidates that are timed again to choose its final schedule, the
     likeliest winner first. If the task has first guesses (schedules that an analytic model
-    proposed, without trials), the fastest takes part: the report compares the winner with it."""
+    proposed, without trials), the fastest takes part, because the report compares the
+    winner with it."""
 
     task: Task
     workload: Workload

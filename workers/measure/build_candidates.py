@@ -1,4 +1,5 @@
-"""Builds the candidates of a round: validates them, keeps every builder busy, turns failures into results."""
+"""Builds the candidates of a round: validates them, keeps every builder busy, turns
+failures into results."""
 
 from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence

@@ -119,7 +119,7 @@ class Measurer(ABC):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Build and time every slot's candidate once; yield each result once it is known."""
+        """Build and time every slot's candidate once; yield each result at once."""
 
     @abstractmethod
     def measure_in_passes(

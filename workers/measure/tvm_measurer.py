@@ -109,7 +109,8 @@ class TvmMeasurer(Measurer):
     def _build_for(
         self, runs: DeviceRuns, slots: Sequence[MeasureInput], any_size: bool = False
     ) -> Iterator[Builds]:
-        """Yield the builds of the candidates to time; at the end, stop them and release the device."""
+        """Yield the builds of the candidates to time; at the end, stop them and release the
+        device."""
         program, target, limit_sec = runs.program, runs.target, runs.options.build_timeout_sec
         with untrusted_folder("build-", self._room) as folder:
             builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size)
@@ -127,8 +128,7 @@ class TvmMeasurer(Measurer):
 
 
 def mark_if_builders_ran(result: MeasureResult, target: Target) -> MeasureResult:
-    """Return `result`; if builders may have run on the device's host meanwhile, mark its
-    time as an upper bound."""
+    """Return `result`; its time is an upper bound if builders may have run on that host."""
     endpoint, trial = result.endpoint, result.trial
     if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
         return result
@@ -159,8 +159,7 @@ def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> I
 
 
 def count_comparable_devices(devices: Sequence[TrackedDevice]) -> int:
-    """Return the number of devices if all have the same class, so that their times are
-    comparable; otherwise 0."""
+    """Return the number of devices if all are of one class (comparable times), else 0."""
     return len(devices) if len({device.endpoint.device_class for device in devices}) == 1 else 0
 
 

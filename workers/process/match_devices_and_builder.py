@@ -25,7 +25,7 @@ def class_of(key: MachineKey) -> DeviceClass:
 
 
 def class_of_job(session: Session, job: Job) -> DeviceClass | None:
-    """Return the class of devices that may time for a job; None without a measuring context."""
+    """Return the class of devices that may time for a job; None without a context."""
     if job.context_id is None:
         return None
     return class_of(machine_key_of(Contexts(session).get(job.context_id)))

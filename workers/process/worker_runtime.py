@@ -126,7 +126,8 @@ class Runtime:
 
     def measurer(self, options: JobOptions, like: DeviceClass | None = None) -> Measurer:
         """Return the job's measurer, restricted to devices of the class `like` if given.
-        Raises PluginFailed if its class cannot be loaded, InvalidRequest if none has its name."""
+        Raises PluginFailed if its class cannot be loaded, InvalidRequest if its name is
+        unknown."""
         measurer: Measurer = resolve("measurer", options.measurer).from_tools(self.tools(like))
         return measurer
 

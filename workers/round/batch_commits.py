@@ -29,8 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class Commits:
-    """Collects a round's results and commits them in batches. All methods raise LeaseLost
-    if another attempt has the round."""
+    """Commits a round's results in batches. Raises LeaseLost if another attempt has it."""
 
     def __init__(
         self,

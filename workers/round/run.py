@@ -86,7 +86,8 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
 
 
 def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
-    """Store, on a round's first claim, the cost model and searcher state of all its attempts."""
+    """Store, on a round's first claim, which cost model and searcher state all its attempts
+    use."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)

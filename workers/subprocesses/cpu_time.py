@@ -19,7 +19,7 @@ def used_cpu_sec(pid: int, proc: Path = PROC) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorShare:
-    """Seconds that a process's threads ran and waited for a CPU (throttled counts as waiting)."""
+    """Seconds that a process's threads ran and waited (or were throttled)."""
 
     ran_sec: float = 0.0
     waited_sec: float = 0.0

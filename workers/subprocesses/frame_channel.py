@@ -31,7 +31,7 @@ class FrameTooLarge(Exception):
 
 class Channel:
     """Sends and receives frames on a socket. `put` and `receive_frame` never block; `wait`
-    sleeps until `receive_frame` can progress. It buffers one frame of up to `limit_bytes`."""
+    sleeps until `receive_frame` can progress. It buffers a frame of up to `limit_bytes`."""
 
     def __init__(self, end: socket.socket, limit_bytes: float = inf) -> None:
         self._socket = end

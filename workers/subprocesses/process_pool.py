@@ -49,8 +49,7 @@ class ChildPool(Generic[R]):
             child.start()
 
     def submit(self, call: Call[R], tag: Hashable, place: int | None = None) -> None:
-        """Start a task on the idle child at `place`, or on any idle child if it is None.
-        The pool must not be suspended."""
+        """Start a task on the idle child at `place`, else any; not while suspended."""
         child = self._children[self.idle[0] if place is None else place]
         self._running[child] = tag, child.begin(call)
 

@@ -56,8 +56,7 @@ class Shutdown:
             raise ShutdownRequested
 
     def register_child(self, pid: int) -> None:
-        """Register a child's process group `pid`; kill it at once if a stop was
-        requested before."""
+        """Register a child's process group `pid`; kill it at once after a stop request."""
         self._groups.add(pid)
         if self.is_requested:
             _kill_group(pid)

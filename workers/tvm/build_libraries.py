@@ -74,8 +74,7 @@ SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # b
 
 @pass_instrument
 class Watch:
-    """TVM pass instrument that stops lowering if an unrolled body is too large, and keeps
-    the error in `refused`."""
+    """Pass instrument that refuses too large unrolled bodies; `refused` has the error."""
 
     def __init__(self, sizes: CandidateSizes) -> None:
         self._sizes = sizes

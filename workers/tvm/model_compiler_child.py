@@ -1,4 +1,5 @@
-"""Main module of the child process that imports and compiles models, reads schedules, and reports passes."""
+"""Main module of the child process that imports and compiles models, reads schedules, and
+reports passes."""
 
 from pathlib import Path
 from typing import Final

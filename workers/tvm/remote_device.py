@@ -155,8 +155,7 @@ class RemoteDevice:
             return _LOAD.validate_json(self.call("mallorn.load"))
 
     def reserve_host(self, wait_sec: float) -> None:
-        """Reserve the device's host for the next timing. Raises Unavailable if other jobs
-        keep it for `wait_sec`."""
+        """Reserve the host for a timing. Raises Unavailable if kept for `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with _raise_device_lost():
             while not self.call("mallorn.hold", _HOLD_SEC):

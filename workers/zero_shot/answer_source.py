@@ -1,4 +1,5 @@
-"""Sources that propose candidates without measuring, and tell their reasons: the interface, and models."""
+"""Sources that propose candidates without measuring, and tell their reasons: the interface,
+and models."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence

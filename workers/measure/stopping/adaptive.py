@@ -35,7 +35,8 @@ class Adaptive(StoppingRule):
 
 class Racing(Adaptive):
     """Like `adaptive`, but also stops if the confidence interval, however wide, is well
-    above the best time: a cost model tolerates 10 % error in a hopeless candidate's time."""
+    above the best time: for a cost model, 10 % error in the time of a hopeless candidate
+    does no harm."""
 
     def __init__(self, tight: float = TIGHT, fewest: int = FEWEST, behind: float = BEHIND) -> None:
         super().__init__(tight, fewest)
