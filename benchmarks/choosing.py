@@ -22,11 +22,10 @@ from mallorn.core.registry import resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.evaluation import by_task
 from mallorn.costmodels.metrics import pairwise_accuracy
-from mallorn.costmodels.select_training_rows import select_evenly, select_uncertain_diverse_rows
 from mallorn.db.bundled.load_bundled import FOLDER
-from mallorn.research.pretraining.feature_rows import rows_for
 from mallorn.research.pretraining.from_parquet import read_training_data
-from mallorn.research.pretraining.training_data import Rows
+from mallorn.research.pretraining.pretrain import select_evenly, select_uncertain_diverse_rows
+from mallorn.research.pretraining.training_data import Rows, rows_for
 
 FOLDS: Final = 5
 Choice = Callable[[Rows, int, np.random.Generator], NDArray[np.int64]]

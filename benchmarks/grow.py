@@ -25,8 +25,7 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
 from mallorn.local_service import wait_for_device
-from mallorn.research.generate.draw_tasks import draw, network_name
-from mallorn.research.generate.task_rule_file import OURS, read_rules
+from mallorn.research.generate.task_rule_file import OURS, draw, network_name, read_rules
 from mallorn.research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 
 DRAWN_A_NETWORK: Final = 8

@@ -119,7 +119,7 @@ def _subject(size: int, target: Target, room: Path) -> Subject:
     import tvm
     from tvm import te
 
-    from mallorn.workers.tvm.program_arguments import arguments
+    from mallorn.workers.tvm.program_blocks import arguments
     from mallorn.workers.tvm.workload_key import rename_blocks_canonically
 
     a, b = (te.placeholder((size, size), name=name) for name in "ab")

@@ -20,7 +20,7 @@ from mallorn.local_service import Connected, connected_stack, resolve_requested_
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
-    from mallorn.research.generate.draw_tasks import Drawn
+    from mallorn.research.generate.task_rule_file import Drawn
 
 PRIORITY: Final = -1000  # after all other jobs
 
@@ -91,8 +91,7 @@ def generate(
     the command waits for them.
     """
     with require_packages("worker"):
-        from mallorn.research.generate.draw_tasks import draw
-        from mallorn.research.generate.task_rule_file import OURS, read_rules
+        from mallorn.research.generate.task_rule_file import OURS, draw, read_rules
         from mallorn.research.generate.tasks_as_onnx import DIMENSIONS
 
     kinds = read_rules(rules or OURS, DIMENSIONS)
@@ -144,7 +143,7 @@ def _submit(
     stack: Connected, batch: "Sequence[Drawn]", number: int, shares: Mapping[str, int], target: str, seed: int
 ) -> list[Job]:
     """Submit a network of the tasks as one job per searcher; they share measurements."""
-    from mallorn.research.generate.draw_tasks import network_name
+    from mallorn.research.generate.task_rule_file import network_name
     from mallorn.research.generate.tasks_as_onnx import network, only_patterns
 
     name = network_name(seed, number)

@@ -34,9 +34,8 @@ from mallorn.wording.format_values import Column
 if TYPE_CHECKING:
     from mallorn.db.dataset.take_snapshots import Progress
     from mallorn.db.session import Database
-    from mallorn.research.pretraining.feature_rows import Lowering
     from mallorn.research.pretraining.pretrain import PretrainedBase
-    from mallorn.research.pretraining.training_data import TrainingData
+    from mallorn.research.pretraining.training_data import Lowering, TrainingData
 
 
 class Taught(NamedTuple):
@@ -66,7 +65,7 @@ def open_training_data(
 @contextmanager
 def open_lowering(database: "Database") -> Iterator["Lowering"]:
     """Yield a compiler for a database's programs; its process starts when first used."""
-    from mallorn.research.pretraining.feature_rows import Lowering
+    from mallorn.research.pretraining.training_data import Lowering
     from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
     from mallorn.workers.process.worker_runtime import MAX_CALLS
     from mallorn.workers.round.feature_lookup import FeatureLookup
@@ -305,7 +304,7 @@ def _figures_by_arm(
     import numpy as np
 
     from mallorn.research.pretraining.evaluate_splits import compute_test_scores
-    from mallorn.research.pretraining.feature_rows import rows_for
+    from mallorn.research.pretraining.training_data import rows_for
 
     arms = [(name, False) for name in models] + [(name, True) for name in models if control]
     for number, (name, is_control) in enumerate(arms):

@@ -77,8 +77,7 @@ class Draft(Formula):
 
 
 def _slowdown(tiles: Tiling, machine: Machine) -> Column:
-    """Return the estimated time divided by the least possible time for that many
-    operations."""
+    """Return the estimated time divided by the least time for so many operations."""
     # A core's share of the memory bandwidth replaces missing cache levels.
     memory = Cache(bytes=sys.maxsize, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
     first, second, third = (*machine.caches, memory, memory, memory)[:3]

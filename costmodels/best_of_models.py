@@ -73,7 +73,6 @@ class BestOfModels(CostModel):
 
     @property
     def chosen(self) -> str:
-        """The registered name of the selected model."""
         return self._best.name
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:

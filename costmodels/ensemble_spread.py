@@ -1,5 +1,4 @@
-"""Bootstraps for ensembles, spreads from the members' disagreement, and calibration of
-scores."""
+"""Bootstraps for ensembles, spreads from members' disagreement, calibration of scores."""
 
 from typing import Any, NamedTuple, Self
 
@@ -118,8 +117,7 @@ def fit_monotone_curve(scores: Column, labels: Vector, weights: Column) -> Monot
 
 
 class ScoreCalibration(NamedTuple):
-    """The curve from members' scores to labels, and the error that variance does not
-    explain."""
+    """The curve from members' scores to labels, and the error that variance leaves."""
 
     scale: MonotoneCurve
     noise: float
@@ -139,7 +137,6 @@ class ScoreCalibration(NamedTuple):
 
     @classmethod
     def from_stored(cls, numbers: Numbers, arrays: Arrays, suffix: str = "") -> Self:
-        """Return the calibration stored as `numbers` and `arrays`."""
         scores, labels = arrays[f"scores{suffix}"], arrays[f"labels{suffix}"]
         return cls(MonotoneCurve(scores, labels, numbers["tilt"]), numbers["noise"])
 

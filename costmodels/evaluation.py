@@ -125,20 +125,6 @@ class Evaluation:
     rows: int
 
 
-def evaluate(
-    make_model: Callable[[], CostModel],
-    features: Matrix,
-    labels: Vector,
-    groups: Groups,
-    split: Split,
-    *,
-    seed: int,
-) -> Evaluation:
-    model = fit_on_split(make_model, features, labels, groups, split, seed=seed)
-    mean, std = model.predict(features[split.test])
-    return compute_metrics(mean, std, labels[split.test], groups[split.test])
-
-
 def fit_on_split(
     make_model: Callable[[], CostModel],
     features: Matrix,

@@ -44,8 +44,7 @@ def pairwise_accuracy(scores: Vector, labels: Vector, groups: Groups, *, tie: fl
 
 
 def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
-    """Return the mean over groups of the share of the k fastest that the top k scores
-    include."""
+    """Return the groups' mean share of the k fastest that the top k scores include."""
     recalls = []
     for lines in iterate_group_rows(groups):
         size = min(k, len(lines))
@@ -148,7 +147,6 @@ def coverage(mean: Vector, std: Vector, labels: Vector, deviations: float) -> fl
 
 
 def iterate_group_rows(groups: Groups) -> Iterator[NDArray[np.int64]]:
-    """Yield the row indices of each group, ascending."""
     for group in np.unique(groups):
         yield np.flatnonzero(groups == group).astype(np.int64)
 

@@ -142,8 +142,7 @@ def hashes(rows: Matrix) -> Column:
 
 
 def number_distinct_keys(keys: Column | Groups) -> Groups:
-    """Number distinct keys (values or lines of values) from 0; equal keys get equal
-    numbers."""
+    """Number distinct keys (values or lines of values) from 0, equal keys equally."""
     lines = keys.reshape(len(keys), -1)
     order = np.lexsort(lines.T)
     sorted_keys = lines[order]

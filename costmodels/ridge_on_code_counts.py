@@ -1,5 +1,4 @@
-"""Ridge regression on instruction counts of generated code (Tuna): a linear model per
-family."""
+"""Ridge regression on counts of instructions (Tuna): a linear model per family."""
 
 from typing import ClassVar, Final, NamedTuple
 
@@ -17,8 +16,7 @@ LEAST_NOISE: Final = 1e-6
 
 
 class RidgeFit(NamedTuple):
-    """Coefficients, their posterior covariance in units of the noise variance, and the
-    noise."""
+    """Coefficients, posterior covariance in units of noise variance, and the noise."""
 
     coefficients: Column
     unsure: Column

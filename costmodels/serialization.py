@@ -57,8 +57,7 @@ def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
 
 
 def add_digest(content: bytes) -> bytes:
-    """Prepend a SHA-256 digest, which `check_and_remove_digest` checks: native readers
-    crash on bad bytes."""
+    """Prepend a SHA-256 for `check_and_remove_digest`: native readers crash on others."""
     return SEAL + hashlib.sha256(content).digest() + content
 
 
@@ -97,12 +96,10 @@ def check_bytes(kind: str, blob: bytes) -> None:
 
 
 def as_array(content: bytes) -> NDArray[np.uint8]:
-    """Return bytes as an array, for `pack`."""
     return np.frombuffer(content, dtype=np.uint8)
 
 
 def unreadable(kind: str, reason: str) -> InvalidRequest:
-    """Return the error for bytes that are not a model of this kind."""
     return InvalidRequest(
         f"these {kind} model bytes cannot be read: {reason.partition(chr(10))[0][:TOLD]}",
         hint="fit the model again; its measurements are in the dataset",

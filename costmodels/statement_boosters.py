@@ -43,7 +43,6 @@ class Lines(NamedTuple):
     rows: int
 
     def sums(self, values: NDArray[Any]) -> Column:
-        """Return the sum of `values` over each row's statements."""
         return np.asarray(np.bincount(self.row, values, minlength=self.rows), dtype=np.float64)
 
 

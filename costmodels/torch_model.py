@@ -56,7 +56,6 @@ def make_dense_layer(
 
 
 def dense(layers: Tensors, name: str, values: "Tensor") -> "Tensor":
-    """Apply one dense layer to the last axis."""
     return values @ layers[f"{name}.weights"] + layers[f"{name}.offsets"]
 
 
@@ -192,8 +191,7 @@ class Neural(CostModel):
     @classmethod
     @abstractmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
-        """Return an untrained network; its last layer's offsets must be named
-        `out.offsets`."""
+        """Return an untrained network; its last layer's offsets must be `out.offsets`."""
 
     @staticmethod
     @abstractmethod
@@ -219,8 +217,7 @@ class Neural(CostModel):
         self._train_members(start, features, labels, groups, heads, limit=self.STEPS, rng=rng)
 
     def fine_tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
-        """Return a copy fine-tuned on these rows, with unchanged standardisation of
-        columns."""
+        """Return a copy fine-tuned on these rows; columns are standardised as before."""
         check_rows(features, labels, groups)
         check_width(features, self.view)
         copy = type(self).load(self.save())
@@ -239,7 +236,6 @@ class Neural(CostModel):
 
     @property
     def is_trained(self) -> bool:
-        """Whether the model was fit on any rows."""
         return bool(self._members)
 
     def _inputs(self, features: Matrix) -> Table:

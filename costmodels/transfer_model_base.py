@@ -58,8 +58,7 @@ class TransferModel(CostModel):
 
 
 def name_of(model: CostModel) -> str:
-    """Return the name under which a model is registered. Raises InvalidRequest if it is
-    not."""
+    """Return a model's registered name. Raises InvalidRequest if it has none."""
     place = f"{type(model).__module__}:{type(model).__name__}"
     for name, registered in REGISTRY["cost_model"].items():
         if registered == place:

@@ -31,7 +31,6 @@ class View:
         return prod(self.shape)
 
     def tables(self, rows: Matrix) -> NDArray[np.float32]:
-        """Return the rows reshaped to the shape of the view."""
         return rows.reshape(len(rows), *self.shape)
 
 

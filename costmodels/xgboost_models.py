@@ -78,7 +78,6 @@ def member_scores(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
 
 
 def as_bytes(booster: xgboost.Booster) -> bytes:
-    """Return a booster in XGBoost's binary format."""
     return bytes(booster.save_raw("ubj"))
 
 
@@ -93,7 +92,6 @@ def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
 
 
 def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8]]:
-    """Return the boosters as arrays, for a model's npz."""
     return {f"booster{index}": as_array(as_bytes(booster)) for index, booster in enumerate(boosters)}
 
 

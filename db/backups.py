@@ -1,5 +1,4 @@
-"""Check and copy SQLite files, and keep backups of a SQLite database in a folder next to
-its file."""
+"""Check and copy SQLite files, and keep a database's backups in a folder next to it."""
 
 import fcntl
 import shutil
@@ -35,8 +34,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def check_pages(file: Path) -> None:
-    """Raise NotFound if the file is missing, DamagedDatabase if corrupt, Unavailable if
-    unreadable."""
+    """Raise NotFound if missing, DamagedDatabase if corrupt, Unavailable if unreadable."""
     if not file.exists():
         raise NotFound(f"there is no database {file} yet", hint="mallorn migrate")
     try:
@@ -64,8 +62,7 @@ def back_up(file: Path, copy: Path) -> None:
 
 
 def check_unused(file: Path) -> None:
-    """Raise Conflict if another process has the database open, which the kernel's file
-    locks show."""
+    """Raise Conflict if another process has the database open, by its file locks."""
     with file.open("r+b") as handle:
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, SHARED_BYTES, SHARED_FIRST)
@@ -84,13 +81,11 @@ ROOM_LEFT_BYTES: Final = 256 << 20
 
 
 def folder_of(file: Path) -> Path:
-    """Return the folder that holds the backups of the database `file`."""
     return file.parent / FOLDER
 
 
 def list_backups(file: Path) -> list[Path]:
-    """Return a database's backups, newest first, except that backups dated in the future
-    come last."""
+    """Return a database's backups, newest first, but those dated in the future last."""
     present = datetime.now(UTC)
     backups: list[Path] = []
     for backup in folder_of(file).glob(f"{file.stem}-*.db"):
@@ -101,8 +96,7 @@ def list_backups(file: Path) -> list[Path]:
 
 
 def taken_at(backup: Path) -> datetime:
-    """Return the start time in a backup's file name. Raises ValueError if the name holds no
-    time."""
+    """Return the time in a backup's file name. Raises ValueError if there is none."""
     return datetime.strptime(backup.stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC)
 
 
@@ -137,8 +131,7 @@ def take_backup(file: Path, keep: int) -> Path:
 
 
 def take_daily_backup(url: str, keep: int) -> Path | None:
-    """Back up a SQLite database unless its newest backup is less than a day old. Raises
-    StorageFull."""
+    """Back up SQLite if the newest backup is over a day old. Raises StorageFull."""
     file = sqlite_file(url)
     if file is None or not keep or not file.exists():
         return None

@@ -1,5 +1,4 @@
-"""Query results stored by column: faster to read than row by row, and ready for arrays and
-Parquet."""
+"""Query results stored by column: faster to read, and ready for arrays and Parquet."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -26,7 +25,6 @@ class Columns:
         return self._columns[name]
 
     def rows(self, *names: str) -> Iterator[tuple[Any, ...]]:
-        """Iterate over the rows, each as a tuple of the named columns."""
         return zip(*(self._columns[name] for name in names), strict=True)
 
     @classmethod

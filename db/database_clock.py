@@ -1,5 +1,4 @@
-"""SQL function for the database's clock, in seconds since the epoch, on SQLite and
-Postgres."""
+"""SQL for the database's clock, in seconds since the epoch, on SQLite and Postgres."""
 
 from typing import Any
 
@@ -9,8 +8,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 class now(FunctionElement[float]):
-    """Seconds since the epoch, read when the statement runs (not when the transaction
-    began)."""
+    """Seconds since the epoch when the statement runs (not when the transaction began)."""
 
     type = Float(53)
     inherit_cache = True

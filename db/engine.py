@@ -57,8 +57,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
     limit_sec: float | None = None
 
     def wait(self, gen: PQGen[T], interval: float = LOOK_EVERY_SEC, timeout: float | None = None) -> T:
-        """Wait for the server; psycopg calls this for every statement, fetch, commit and
-        rollback."""
+        """Wait for the server; psycopg calls this for each statement, fetch and commit."""
         limit_sec = self.limit_sec if timeout is None else timeout
         if limit_sec is None:
             return super().wait(gen, interval)

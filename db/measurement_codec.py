@@ -23,8 +23,7 @@ def pack_decisions(decisions: Iterable[int]) -> bytes:
 
 
 def unpack_decisions(encoded: bytes) -> tuple[int, ...]:
-    """Decode the output of `pack_decisions`. Raises ValueError if it ends in the middle of
-    a number."""
+    """Decode the output of `pack_decisions`. Raises ValueError if a number is cut off."""
     values: list[int] = []
     value = shift = 0
     for byte in encoded:
@@ -39,8 +38,7 @@ def unpack_decisions(encoded: bytes) -> tuple[int, ...]:
 
 
 def pack_times(times_us: Sequence[float]) -> bytes:
-    """Encode run times in µs as little-endian float32: seven digits, more than any clock
-    here has."""
+    """Encode run times in µs as little-endian float32: seven digits, more than clocks."""
     values = array("f", times_us)
     if byteorder == "big":
         values.byteswap()

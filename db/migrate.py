@@ -63,8 +63,7 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def check_table_version(database: Database) -> None:
-    """Raise OldTables, NewerTables or Conflict, with the command to type, unless tables are
-    current."""
+    """Raise OldTables, NewerTables or Conflict, with a command, unless all is current."""
     with translate_database_errors(), database.engine.connect() as connection:
         _refuse_unknown_revision(connection)
         revision = MigrationContext.configure(connection).get_current_revision()

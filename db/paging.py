@@ -16,14 +16,12 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """The items of one page, and the cursor of the next page, which is None on the last
-    page."""
+    """The items of one page, and the cursor of the next page (None on the last)."""
 
     items: list[Item]
     cursor: str | None
 
     def map_items(self, make: Callable[[Item], Other]) -> "Page[Other]":
-        """Return the same page with each item converted by `make`."""
         return Page([make(item) for item in self.items], self.cursor)
 
 
@@ -33,8 +31,7 @@ def encode_cursor(*position: str | float) -> str:
 
 
 def decode_cursor(cursor: str, *types: type) -> list[Any]:
-    """Decode the output of `encode_cursor`. Raises InvalidRequest unless it holds values of
-    `types`."""
+    """Decode what `encode_cursor` returned. Raises InvalidRequest unless of `types`."""
     try:
         position = read_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except ValueError:
@@ -46,8 +43,7 @@ def decode_cursor(cursor: str, *types: type) -> list[Any]:
 
 
 def page(rows: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]) -> Page[Item]:
-    """Build a page from up to `limit + 1` rows; the extra row only shows that more rows
-    follow."""
+    """Build a page from up to `limit + 1` rows; the extra one shows that more follow."""
     items = list(rows[:limit])
     has_more = len(rows) > limit
     return Page(items, encode_cursor(*position(items[-1])) if has_more else None)

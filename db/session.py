@@ -49,8 +49,7 @@ class Database:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Read one consistent snapshot, without writing; open another session to see later
-        changes."""
+        """Read one consistent snapshot, without writing; later changes need a new one."""
         engine = self.engine
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -77,7 +76,6 @@ class Database:
             read_clock(session)
 
     def dispose(self) -> None:
-        """Close all connections of this process."""
         engine = self._engines.pop(os.getpid(), None)
         if engine is not None:
             event.listen(engine.pool, "checkin", _close)

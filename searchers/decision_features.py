@@ -57,7 +57,6 @@ def group_choices(sketch: Sketch) -> Layout:
 
 
 def compute_sketch_features(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-    """Return one row of features per decision vector in `rows`, all of this sketch."""
     columns = group_choices(sketch)
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
     spatial = _levels(logs, columns.spatial, SPATIAL_LEVELS)
@@ -94,7 +93,6 @@ def compute_features(
 
 
 def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:
-    """Return for each sketch name its indices in the list."""
     places: dict[str, list[int]] = {}
     for index, name in enumerate(names):
         places.setdefault(name, []).append(index)
@@ -102,7 +100,6 @@ def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def decision_rows(sketch: Sketch, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
-    """Return the decision vectors of the candidates at `lines`, all of this sketch."""
     rows = np.array([candidates[index].decisions for index in lines], dtype=np.int32)
     return rows.reshape(len(lines), sketch.decision_count)
 

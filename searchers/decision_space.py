@@ -96,7 +96,7 @@ class DecisionSpace(Space):
     def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
         names = [parent.sketch for parent in parents]
         return self._make_candidates_by_sketch(
-            names, lambda rules, lines: rules.mutate(rng, _rows(rules, parents, lines))
+            names, lambda rules, lines: rules.mutate(rng, decision_rows(rules.sketch, parents, lines))
         )
 
     def cross_all(
@@ -106,7 +106,7 @@ class DecisionSpace(Space):
         return self._make_candidates_by_sketch(
             [mother.sketch for mother in mothers],
             lambda rules, lines: rules.cross(
-                rng, _rows(rules, mothers, lines), _rows(rules, partners, lines)
+                rng, decision_rows(rules.sketch, mothers, lines), decision_rows(rules.sketch, partners, lines)
             ),
         )
 
@@ -127,7 +127,7 @@ class DecisionSpace(Space):
                     for index in lines
                     if len(candidates[index].decisions) == rules.sketch.decision_count
                 ]
-                good = rules.well_formed(_rows(rules, candidates, fitting))
+                good = rules.well_formed(decision_rows(rules.sketch, candidates, fitting))
                 for index, obeys in zip(fitting, good, strict=True):
                     answer[index] = bool(obeys)
         return answer
@@ -143,7 +143,3 @@ class DecisionSpace(Space):
                 for index, decisions in zip(lines, rows, strict=True):
                     candidates[index] = Candidate(sketch.key, tuple(decisions))
         return [candidate for candidate in candidates if candidate is not None]
-
-
-def _rows(rules: SketchRules, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
-    return decision_rows(rules.sketch, candidates, lines)

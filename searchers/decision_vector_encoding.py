@@ -78,8 +78,6 @@ class ListGene:
 
 
 class Genes:
-    """Encodes and decodes the decision vectors of one sketch."""
-
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
         self._genes = [

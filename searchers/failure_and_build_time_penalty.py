@@ -98,7 +98,6 @@ class BuildTimes:
     highest: float  # log of the longest build measured; predictions are at most twice as long
 
     def predict_log_excess(self, features: Matrix) -> Column:
-        """Return the predicted log(build time / median build time) of each candidate."""
         logs = (np.asarray(features, dtype=np.float64) - self.centre) / self.scale @ self.weights
         return np.asarray(np.minimum(logs, self.highest - self.usual + np.log(2.0)), dtype=np.float64)
 

@@ -20,6 +20,5 @@ def standardize_features(features: Matrix) -> Points:
 
 
 def squared_distances(points: Points, other_points: Points) -> Points:
-    """Return the squared distances from each point to each of `other_points`."""
     squares = (points**2).sum(axis=1)[:, None] + (other_points**2).sum(axis=1)[None, :]
     return np.asarray(np.maximum(0.0, squares - 2.0 * points @ other_points.T), dtype=np.float64)

@@ -12,8 +12,6 @@ Index = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop of a block."""
-
     extent: int
     reduced: bool = False
 

@@ -38,7 +38,6 @@ def simulate(
 def fit_on_history(
     space: Space, history: Sequence[Trial], make_model: Callable[[], CostModel], seed: int
 ) -> CostModel:
-    """Return a model fit on all measurements so far."""
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([t.latency_us for t in history], group, [t.outcome for t in history])
     model = make_model()

@@ -28,7 +28,6 @@ class TileRule:
 
     @property
     def has_alternatives(self) -> bool:
-        """Whether there is more than one tiling."""
         if self.width == 2:
             return any(factor <= self.limit for factor in self._factors)
         return self.width > 2 and self.extent > 1
@@ -126,7 +125,6 @@ def tilings(extent: int, width: int) -> Rows:
 
 
 def divisors(extent: int) -> list[int]:
-    """Return all divisors, ascending."""
     products = [1]
     for prime, power in prime_powers(extent):
         products = [base * prime**exponent for base in products for exponent in range(power + 1)]

@@ -15,11 +15,10 @@ from benchmarks.costmodels.synthetic import made_up
 from benchmarks.costmodels.view_file import ViewFile, path_of, read_view
 from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.views import DECISIONS, STATEMENTS
-from mallorn.research.generate.draw_tasks import GENERATED
+from mallorn.research.generate.task_rule_file import GENERATED
 from mallorn.research.pretraining.evaluate_splits import Fold, folds
-from mallorn.research.pretraining.feature_rows import rows_for
 from mallorn.research.pretraining.from_parquet import read_training_data
-from mallorn.research.pretraining.training_data import Rows, TaskData, TrainingData, Weights
+from mallorn.research.pretraining.training_data import Rows, TaskData, TrainingData, Weights, rows_for
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureRows
 
 RECORDED: Final = Path("benchmarks/data/spaces.parquet")

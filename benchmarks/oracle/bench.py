@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -41,9 +42,8 @@ class Bench:
         env = {"TVM_NUM_THREADS": str(target.num_cores), "TVM_BIND_THREADS": "0"}
         self._stack = ExitStack()
         self.compiler = self._stack.enter_context(CandidateCompiler())
-        builders: ChildPool[Library] = ChildPool(
-            CandidateCompiler, len(os.sched_getaffinity(0)), max_calls=400
-        )
+        compiler = partial(CandidateCompiler, max_calls=400)
+        builders: ChildPool[Library] = ChildPool(compiler, len(os.sched_getaffinity(0)))
         self._builders = self._stack.enter_context(builders)
         self._clock = self._stack.enter_context(Clock(env=env, max_calls=300))
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="oracle-")))

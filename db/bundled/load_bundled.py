@@ -47,7 +47,6 @@ def bundled_rows_path(folder: Path) -> Path:
 
 
 def read_bases_list(folder: Path) -> Shipped | None:
-    """Return the parsed bases.json of a folder, or None if the folder has none."""
     path = folder / LIST
     return Shipped.model_validate_json(path.read_bytes()) if path.is_file() else None
 

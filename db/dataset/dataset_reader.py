@@ -1,5 +1,4 @@
-"""Open an exported dataset and check, before anything is stored, that all of it can be
-read."""
+"""Open an exported dataset; check that all of it can be read before any is stored."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -72,7 +71,6 @@ class DatasetReader:
     refused: Mapping[str, str] = field(default_factory=dict)  # empty: this reader refuses no key
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
-        """Yield the rows of a table in batches of at most `size`."""
         absent = dict.fromkeys(ADDED.intersection(table.schema.names))
         for batch in _open(self.directory, table).iter_batches(size, columns=table.schema.names):
             yield [absent | row for row in batch.to_pylist()]

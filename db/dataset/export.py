@@ -1,5 +1,4 @@
-"""Write a snapshot of measurements as Parquet files, with the workloads and sketches they
-refer to."""
+"""Write a snapshot of measurements, with its workloads and sketches, as Parquet files."""
 
 import errno
 import os
@@ -32,8 +31,7 @@ TEXTS: Final = 100  # programs and traces in memory at a time
 
 @dataclass(slots=True)
 class Written:
-    """The number of measurements that an export wrote, and the ids of their workloads and
-    sketches."""
+    """The number of measurements written, and the ids of their workloads and sketches."""
 
     measurements: int = 0
     workloads: set[int] = field(default_factory=set)
@@ -76,8 +74,7 @@ def export(
 
 @contextmanager
 def _new_directory(directory: Path) -> Iterator[Path]:
-    """Yield a draft directory, which is renamed to `directory` when the block ends without
-    an error."""
+    """Yield a draft directory; rename it to `directory` unless the block fails."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise Conflict(f"{directory} exists", hint=f"mallorn dataset export {directory}-2")
     try:

@@ -1,5 +1,4 @@
-"""The format of an exported dataset: three Parquet files, their metadata, and rules for a
-good row."""
+"""An exported dataset's format: three Parquet files, metadata, and rules for good rows."""
 
 import json
 import math
@@ -78,8 +77,6 @@ SKETCHES: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The name and the schema of one file of an export."""
-
     name: str
     schema: pa.Schema
 
@@ -88,8 +85,7 @@ class Table:
         return f"{self.name}.parquet"
 
     def with_head(self, snapshot: Mapping[str, object]) -> pa.Schema:
-        """Return the schema with the format version, table name and snapshot in its
-        metadata."""
+        """Return the schema with version, table name and snapshot in its metadata."""
         head = json.dumps(dict(snapshot), sort_keys=True)
         metadata = {VERSION_KEY: str(VERSION), TABLE_KEY: self.name, SNAPSHOT_KEY: head}
         return self.schema.with_metadata(metadata)

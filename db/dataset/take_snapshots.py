@@ -32,7 +32,6 @@ class SnapshotReader:
 
     @classmethod
     def of(cls, database: Database, snapshot: Snapshot) -> "SnapshotReader":
-        """Return the reader for a stored snapshot."""
         with database.transaction() as session:
             source = Sources(session).own().key
         return cls(Selection.from_dict(snapshot.filter), snapshot.upto, source)

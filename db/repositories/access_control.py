@@ -1,5 +1,4 @@
-"""API keys, sign-ins of browsers, bans and quotas of owners, and the audit log of their
-requests."""
+"""API keys, browsers' sign-ins, owners' bans and quotas, and their requests' audit log."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -63,8 +62,7 @@ class Owners(Repository):
         self.sign_out(owner)
 
     def readmit(self, owner: str) -> None:
-        """Lift an owner's ban: the owner may sign in and get new keys; old keys stay
-        revoked."""
+        """Lift an owner's ban: sign-ins and new keys are allowed, old keys stay revoked."""
         self.execute_and_count(delete(BannedOwner).where(BannedOwner.owner_digest == hash_secret(owner)))
 
     def cancel(self, owner: str) -> bool:
@@ -94,8 +92,8 @@ BEGINS: Final = {
 
 
 def apply_owner_action(database: Database, action: OwnerAction, owner: str) -> OwnerStatus:
-    """Sign out, ban, readmit or erase an owner, in several transactions; return the owner's
-    new status."""
+    """Sign out, ban, readmit or erase an owner, in several transactions; return its
+    status."""
     with database.transaction() as session:
         BEGINS[action](Owners(session), owner)
         query = select(BannedOwner.at).where(BannedOwner.owner_digest == hash_secret(owner))
@@ -149,13 +147,11 @@ class ApiKeys(Repository):
     """API keys; a key's id is its first part. An `owner` of None means all owners."""
 
     def has_ever_existed(self) -> bool:
-        """Return whether there ever was a key: after the last is revoked, requests still
-        need one."""
+        """Return whether there ever was a key: requests need one though all are revoked."""
         return bool(self.session.scalar(select(exists().select_from(ApiKeyRow))))
 
     def create(self, owner: str, name: str, scopes: Sequence[Scope], days: float | None = None) -> NewApiKey:
-        """Create a key; only this call ever returns it. Raises Conflict if the owner is
-        banned."""
+        """Create a key, returned only once. Raises Conflict if the owner is banned."""
         if Owners(self.session).is_banned(owner):
             raise Conflict(f"{owner} is banned from this service", hint=f"mallorn owners readmit {owner}")
         key_id = new_id()
@@ -186,8 +182,7 @@ class ApiKeys(Repository):
         return None if row is None else ApiKey.from_row(row)
 
     def is_current(self, key_id: str, digest: str) -> bool:
-        """Return whether this digest is of the key's current secret, and not of its
-        previous one."""
+        """Return whether this digest is of the key's current secret, not the previous."""
         is_current = ApiKeyRow.id == key_id, ApiKeyRow.digest == digest
         return bool(self.session.scalar(select(exists().where(*is_current))))
 
@@ -242,8 +237,7 @@ def _update(key_id: str) -> Update:
 
 
 def needs_api_keys(settings: Settings) -> bool:
-    """Return whether callers need a key; True if Postgres does not answer, as it may hold
-    some."""
+    """Return whether callers need a key; True if Postgres (which may hold some) is down."""
     if settings.api_keys or settings.oidc_issuer:
         return True
     try:
@@ -256,8 +250,7 @@ def needs_api_keys(settings: Settings) -> bool:
 
 
 def has_api_keys(url: str) -> bool:
-    """Return whether this database ever held a key; False if missing, unreachable or not
-    migrated."""
+    """Return whether this database ever held a key; False if away or not migrated."""
     try:
         with Database(url) as database:
             check_table_version(database)
@@ -322,10 +315,7 @@ class NewAuditEntry:
 
 
 class Audit(Repository):
-    """The audit log of API requests."""
-
     def add(self, entry: NewAuditEntry) -> None:
-        """Add the entry of a request that was just answered."""
         self.session.add(AuditRow(**asdict(entry)))
 
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:

@@ -1,5 +1,4 @@
-"""Archive and delete jobs, and delete logs, exports, models and rows that have been kept
-long enough."""
+"""Archive and delete jobs; delete logs, exports, models and rows kept long enough."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -109,8 +108,7 @@ class Removals(Jobs):
         self._change_ended(job_id, owner, "rid of its exported files", export_deleted_at=now())
 
     def list_leftover_exports(self, limit: int) -> Sequence[Job]:
-        """Return ended jobs whose exported files must be removed: the files or the job were
-        deleted."""
+        """Return ended jobs whose exported files must go: files or job were deleted."""
         query = select(Job).where(*_LEFT_OVER).order_by(Job.id)
         return self.session.scalars(query.limit(limit)).all()
 
@@ -120,8 +118,7 @@ class Removals(Jobs):
         return self.execute_and_count(update_query) == 1
 
     def ended_before(self, days: float, limit: int) -> Sequence[str]:
-        """Return the ids of up to `limit` jobs that ended more than `days` days ago, oldest
-        first."""
+        """Return `limit` ids of jobs that ended over `days` days ago, oldest first."""
         query = select(Job.id).where(_has_ended_before(days), Job.deleted_at.is_(None))
         return self.session.scalars(query.order_by(Job.finished_at).limit(limit)).all()
 
@@ -131,8 +128,7 @@ class Removals(Jobs):
         return self.session.scalars(select(Job.id).where(*is_over)).all()
 
     def forget_logs(self, days: float, limit: int) -> Sequence[str]:
-        """Delete logs and search states of jobs that ended over `days` days ago; return the
-        job ids."""
+        """Delete logs and search states of jobs ended over `days` days ago; return ids."""
         has_events = exists(select(Event.seq).where(Event.job_id == Job.id).correlate(Job))
         conditions = _has_ended_before(days), has_events
         query = select(Job.id).where(*conditions).order_by(Job.finished_at).limit(limit)

@@ -1,5 +1,4 @@
-"""Base class of all repositories: the session, upserts for both databases, and locks on
-jobs."""
+"""Base class of all repositories: session, upserts for both databases, locks on jobs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,8 +41,7 @@ class Repository:
         return result.rowcount
 
     def execute_for_rows(self, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
-        """Run one prepared statement for any number of rows; return the number of affected
-        rows."""
+        """Run a prepared statement for any number of rows; return how many it affected."""
         # Through the connection, because the ORM would put all values into one long statement.
         options = {"preserve_rowcount": True}
         return self.session.connection().execute(statement, rows, execution_options=options).rowcount
@@ -54,8 +52,7 @@ class Repository:
             self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
     def lock_jobs(self, ids: Select[str] | Sequence[str]) -> None:
-        """Lock these jobs' rows until the transaction ends; SQLite locks the entire
-        database."""
+        """Lock these jobs' rows (on SQLite, all rows) until the transaction ends."""
         rows = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
         self.session.execute(rows.with_for_update(key_share=True)).all()
 
@@ -70,8 +67,7 @@ def seconds_from_now(seconds: float) -> ColumnElement[float]:
 
 
 def reason_columns(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
-    """Return the columns that explain a job's state: the reason as text, and its cause for
-    programs."""
+    """Return the columns that explain a job's state: a text, and its cause for programs."""
     return {"reason": reason, "cause": cause, "cause_detail": detail}
 
 

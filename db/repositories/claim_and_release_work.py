@@ -74,13 +74,11 @@ class WorkItems(Repository):
         return message_job_id
 
     def return_work_later(self, hold: LeaseToken, error: MallornError) -> bool:
-        """Return unfinished work like `give_back`, but resend its message only after a
-        longer time."""
+        """Return unfinished work like `give_back`, but resend its message only later."""
         return self.return_work(hold, error, is_delayed=True)
 
     def return_work(self, hold: LeaseToken, error: MallornError, *, is_delayed: bool = False) -> bool:
-        """Return unfinished work for another worker, and show in its job what the work
-        waits for."""
+        """Return unfinished work for another worker; show in its job what it waits for."""
         job_id, reason = self._job_of(hold), error.reason
         if hold.item.kind is WorkKind.ROUND:
             is_returned = self._close(hold, RoundState.QUEUED, reason)

@@ -37,7 +37,6 @@ class LoopTicks(Repository):
         return None if steady_sec is None else max(0.0, steady_sec)
 
     def record_turn_end(self, name: str) -> None:
-        """Record that a turn of the loop has ended without an error."""
         self.execute_and_count(update(Tick).where(Tick.name == name).values(done_at=now()))
 
     def running_since(self, name: str) -> float:

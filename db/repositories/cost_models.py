@@ -1,5 +1,4 @@
-"""Cost models: trained predictors of run times, their versions, and which version is
-active."""
+"""Cost models: trained predictors of run times, and which of their versions are active."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,8 +17,6 @@ from mallorn.db.tables import CostModelRow, TargetRow
 
 @dataclass(frozen=True, slots=True)
 class NewCostModel:
-    """A trained cost model to be stored as a new version."""
-
     family: str
     target_id: int
     name: str
@@ -110,8 +107,7 @@ class CostModels(Repository):
         return Head(active.id, active.version, newest.seen_upto, newest.rows, base, view)
 
     def bases(self, op: str, target_id: int) -> Sequence[BaseHead]:
-        """Return the active versions of the base models for an operator and target, newest
-        first."""
+        """Return an operator's and target's active base models, newest first."""
         family = base_family(op)
         facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.name, *facts
@@ -133,7 +129,6 @@ class CostModels(Repository):
         return [BaseElsewhere(_base(family, row), row.text) for row in rows]
 
     def has_trained_on(self, snapshot: str) -> bool:
-        """Return whether any version was trained on the snapshot of this name."""
         query = select(CostModelRow.id).where(CostModelRow.snapshot == snapshot).limit(1)
         return self.session.scalar(query) is not None
 

@@ -26,7 +26,6 @@ class MachineKey:
 
 
 def machine_key_of(row: "Device | Context | SeenDevice") -> MachineKey:
-    """Return the machine key of a device, or of the devices that measured in a context."""
     return MachineKey(row.target_id, row.host_class, row.tvm_version, row.threads)
 
 
@@ -55,8 +54,7 @@ class Devices(Repository):
         return self.session.scalars(select(Device.id).where(Device.name == device.name)).one()
 
     def record_all_seen(self, devices: Iterable[SeenDevice], within_sec: float = 0.0) -> None:
-        """Record that devices answer now; skip unchanged rows that are newer than
-        `within_sec`."""
+        """Record that devices answer now; skip unchanged rows newer than `within_sec`."""
         # One row per name, in one order for all writers, to prevent deadlocks.
         by_name = {device.name: device for device in sorted(devices, key=lambda device: device.name)}
         fresh = (Device.last_seen > seconds_from_now(-within_sec)).label("fresh")
@@ -86,15 +84,13 @@ class Devices(Repository):
         self.session.execute(insert.on_conflict_do_update(index_elements=["name"], set_=updates))
 
     def find_unprobed(self, names: Collection[str]) -> set[str]:
-        """Return which of these devices are on machines that no worker has tried to
-        measure."""
+        """Return which of these devices are on machines that no worker tried to measure."""
         if not names:
             return set()
         rows = self.session.execute(select(Device.name, Device.machine).where(Device.name.in_(names)))
         return {name for name, machine in rows if machine is None}
 
     def get(self, name: str) -> Device | None:
-        """Return the device of this name, or None if none was ever seen."""
         return self.session.scalars(select(Device).where(Device.name == name)).one_or_none()
 
     def machine_of(self, key: MachineKey) -> DeviceMachine | None:
@@ -107,8 +103,7 @@ class Devices(Repository):
         return max(machines, key=lambda machine: machine.probed_at or 0.0, default=None)
 
     def find_newest_machine_of_target(self, target_id: int) -> DeviceMachine | None:
-        """Return the machine measured last among all devices of a target, of any host
-        class."""
+        """Return the machine measured last among a target's devices, of any host class."""
         machines = self.session.scalars(select(Device.machine).where(Device.target_id == target_id))
         measured_machines = (machine for machine in machines if machine is not None and machine.machine)
         return max(measured_machines, key=lambda machine: machine.probed_at or 0.0, default=None)
@@ -127,8 +122,7 @@ class Devices(Repository):
         return result if is_good or (was_tried and self._age_sec(result) <= again_sec) else None
 
     def find_outdated_machine(self, key: MachineKey, ago_sec: float, builder: str) -> Machine | None:
-        """Return the machine if this builder measured it more than `ago_sec` ago; None
-        otherwise."""
+        """Return the machine if this builder measured it over `ago_sec` ago, or None."""
         result = self.machine_of(key)
         is_old = result is not None and result.builder == builder and self._age_sec(result) > ago_sec
         return result.machine if result is not None and is_old else None
@@ -166,5 +160,4 @@ class Devices(Repository):
 
 
 def has_machine_key(key: MachineKey) -> ColumnElement[bool]:
-    """Return the SQL condition that a device has this machine key."""
     return and_(*(getattr(Device, name) == value for name, value in asdict(key).items()))

@@ -32,7 +32,6 @@ class FairShares(Repository):
     """Reads and stores jobs' pass values; `mallorn.services.planner.fair_share` computes them."""
 
     def claims(self, target_id: int) -> Sequence[Claim]:
-        """Return all tuning jobs of a target, by job id."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
         is_free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()

@@ -27,11 +27,9 @@ class FeatureSource:
 
 
 class Features(Repository):
-    """Features by candidate, as little-endian float32; None if the candidate cannot be
-    lowered."""
+    """Features by candidate, as little-endian float32; None if it cannot be lowered."""
 
     def read(self, source: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
-        """Return the stored features of these candidates, by candidate key."""
         conditions = [getattr(FeatureRow, name) == value for name, value in asdict(source).items()]
         unpack = zstandard.ZstdDecompressor().decompress
         is_candidate = self.is_among(FeatureRow.candidate, candidates)

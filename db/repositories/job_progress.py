@@ -80,7 +80,6 @@ def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
 
 
 def count_by_outcome(session: Session, job_ids: Sequence[str]) -> Outcomes:
-    """Return the number of trials by job and outcome."""
     trials = Measurement.job_id.in_(job_ids), Measurement.kind == MeasurementKind.TRIAL
     key = Measurement.job_id, Measurement.outcome
     counts: defaultdict[str | None, dict[str, int]] = defaultdict(dict)

@@ -1,5 +1,4 @@
-"""Fail, pause or cancel a job, or continue it after its code was replaced, with its rounds
-and log."""
+"""Fail, pause, cancel or (after its code was replaced) continue a job with its rounds."""
 
 from typing import Final
 
@@ -22,8 +21,7 @@ from mallorn.db.tables import Context, Job, LeaseRow
 def fail_job(
     session: Session, job_id: str, state: JobState, error: MallornError, hold: LeaseToken | None = None
 ) -> bool:
-    """Fail a job with this error and cancel its rounds; False if its state or lease has
-    changed."""
+    """Fail a job and cancel its rounds; False if its state or lease has changed."""
     if not Jobs(session).move_to_state(job_id, [state], JobState.FAILED, error.reason, hold=hold):
         return False
     Rounds(session).cancel_open(job_id)
@@ -43,8 +41,7 @@ def pause_job(session: Session, job_id: str, error: MallornError) -> None:
 
 
 def cancel(session: Session, job_id: str, owner: str | None, reason: str) -> Job:
-    """Cancel a job and its rounds. Raises NotFound if there is none, Conflict if it has
-    ended."""
+    """Cancel a job and its rounds. Raises NotFound if there is none, Conflict if ended."""
     job = Jobs(session).cancel(job_id, owner, f"cancelled {reason}")
     Rounds(session).cancel_open(job_id)
     Events(session).append(job_id, CancelledEvent(state=JobState(job.state), trials=job.trials))
@@ -52,7 +49,6 @@ def cancel(session: Session, job_id: str, owner: str | None, reason: str) -> Job
 
 
 def failure(error: MallornError) -> FailedEvent:
-    """Return the event that records an error in the log of a job."""
     fields = {"error": error.code, "detail": error.message, "hint": error.hint}
     return FailedEvent.model_validate(fields | ({"suggest": error.suggest} if error.suggest else {}))
 

@@ -24,8 +24,7 @@ FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """Work that one process does at a time: of which kind, and on which round, job or
-    target."""
+    """Work that one process does at a time: its kind, and its round, job or target."""
 
     kind: WorkKind
     subject: str
@@ -53,8 +52,6 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class LeaseToken:
-    """A lease on a work item, with its fencing token."""
-
     item: WorkItem
     token: Token
 
@@ -84,8 +81,7 @@ class Leases(Repository):
         self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=values))
 
     def claim(self, item: WorkItem, holder: str, lease_sec: float) -> LeaseToken | None:
-        """Lease work that is free or whose lease expired; None while another process holds
-        it."""
+        """Lease work that is free or whose lease expired; None while another holds it."""
         deaths = case((LeaseRow.until.is_not(None), LeaseRow.deaths + 1), else_=LeaseRow.deaths)
         lease = {"holder": holder, "until": seconds_from_now(lease_sec)}
         insert = self.insert(LeaseRow).values(
@@ -172,21 +168,17 @@ class Leases(Repository):
     def has_other_work_waiting(
         self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float
     ) -> bool:
-        """Return whether other jobs' work of these kinds has waited longer than this for a
-        worker."""
         waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < seconds_from_now(-longer_than_sec)
         other_jobs = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
         return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waiting, *other_jobs)))))
 
     def mark_sent(self, items: Collection[WorkItem]) -> None:
-        """Record that messages for this work are sent now."""
         for kind in {item.kind for item in items}:
             subjects = [item.subject for item in items if item.kind is kind]
             conditions = LeaseRow.kind == kind, self.is_among(LeaseRow.subject, subjects)
             self.execute_and_count(update(LeaseRow).where(*conditions).values(sent_at=now()))
 
     def get(self, item: WorkItem) -> LeaseRow:
-        """Return the row of work that was opened or claimed before."""
         return self.session.get_one(LeaseRow, (item.kind, item.subject))
 
     def _change(self, hold: LeaseToken, **values: Any) -> bool:

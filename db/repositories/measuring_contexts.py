@@ -60,12 +60,10 @@ class Contexts(Repository):
         return [row.id for row in self.session.scalars(query) if row.evaluator == own.evaluator]
 
     def has_measured(self, context_id: int, job_id: str) -> bool:
-        """Return whether a job has measurements in this context."""
         of_job = Measurement.job_id == job_id, Measurement.context_id == context_id
         return bool(self.session.scalar(select(exists().where(*of_job))))
 
     def find_timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context | None:
-        """Return the context with other timing settings; None if there is none."""
         key = _key(_fields(context) | {"evaluator": evaluator})
         return self.session.scalars(select(Context).where(Context.key == key)).one_or_none()
 
@@ -92,8 +90,7 @@ class Contexts(Repository):
 
 
 def count_other_programs(context: Context) -> int | None:
-    """Return how many other programs ran during timing inside a model; None if timed
-    outside a model."""
+    """Return how many programs ran during timing inside a model; None if not inside one."""
     return context.evaluator.get("beside", 0) if is_inside_model(context.evaluator) else None
 
 
@@ -103,8 +100,7 @@ def is_inside_model(evaluator: Mapping[str, object]) -> bool:
 
 
 def compare_contexts(left: Context, right: Context) -> tuple[bool, bool]:
-    """Return whether two contexts differ in host class, threads or TVM, and whether in
-    their builder."""
+    """Return whether two contexts differ in host class, threads or TVM, and in builder."""
     return machine_key_of(left) != machine_key_of(right), left.built_by != right.built_by
 
 

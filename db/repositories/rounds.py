@@ -21,8 +21,7 @@ class Rounds(Repository):
     """Rounds of all jobs. Changes with an old fencing token are rejected."""
 
     def add(self, job: Job, workload_id: int, plan: PlannedRound, searcher: str) -> Round | None:
-        """Queue a round; None while the workload has another round in flight on this
-        target."""
+        """Queue a round; None while another of the workload is in flight on this target."""
         self.lock_job(job.id)
         new = self.insert(Round).values(
             job_id=job.id,
@@ -49,8 +48,7 @@ class Rounds(Repository):
         return self.get(round_id)
 
     def get(self, round_id: int) -> Round:
-        """Return the round with this id. Raises sqlalchemy.exc.NoResultFound if there is
-        none."""
+        """Return the round with this id. Raises sqlalchemy.exc.NoResultFound if none."""
         return self.session.get_one(Round, round_id)
 
     def queued(self, job_id: str) -> Sequence[int]:
@@ -63,8 +61,7 @@ class Rounds(Repository):
         return self.session.execute(query).scalar_one()
 
     def claim(self, round_id: int, worker: str, lease_sec: float) -> LeaseToken | None:
-        """Lease a queued round of a tuning job; None if it is not queued or its job does
-        not tune."""
+        """Lease a queued round; None if it is not queued or its job does not tune."""
         self._lock_job_of(round_id)
         is_tuning = select(Job.id).where(Job.id == Round.job_id, Job.state == JobState.TUNING).exists()
         is_free = Round.id == round_id, Round.state == RoundState.QUEUED, is_tuning
@@ -100,8 +97,7 @@ class Rounds(Repository):
         return self.execute_and_count(update_query) == 1
 
     def cancel_queued(self, job_id: str | None = None) -> Sequence[int]:
-        """Cancel queued rounds of this job, or of all jobs that are not tuning; return
-        their ids."""
+        """Cancel queued rounds of this job, or of all that do not tune; return the ids."""
         not_tuning = Round.job_id.in_(select(Job.id).where(Job.state != JobState.TUNING))
         queued = Round.state == RoundState.QUEUED, not_tuning if job_id is None else Round.job_id == job_id
         # Two queries, because one that names jobs twice once took 30 s beside ten thousand jobs.
@@ -112,8 +108,7 @@ class Rounds(Repository):
         return self._cancel(*queued)
 
     def count_open(self, target_id: int) -> int:
-        """Return the number of rounds of all jobs that are queued or leased for a target's
-        devices."""
+        """Return how many rounds (of all jobs) are queued or leased for a target."""
         detached = Job.id == Round.job_id, Job.options["measurer"].as_string() == DETACHED
         needs_device = ~select(Job.id).where(*detached).exists()
         is_open = Round.target_id == target_id, Round.state.in_(OPEN), needs_device
@@ -125,8 +120,7 @@ class Rounds(Repository):
         return [stats for stats in self.session.scalars(query.order_by(Round.index)) if stats is not None]
 
     def cancel_open(self, job_id: str) -> int:
-        """Cancel all open rounds of a job; a worker that holds one notices at its next
-        lease renewal."""
+        """Cancel a job's open rounds; workers notice when they next renew their leases."""
         self.lock_job(job_id)
         return len(self._cancel(Round.job_id == job_id, Round.state.in_(OPEN)))
 

@@ -16,18 +16,15 @@ KEPT: Final = 2
 
 
 class SearchStates(Repository):
-    """Search states, at most one per round; deleted with its job's log or when newer states
-    come."""
+    """Search states, at most one per round; deleted with the log or for newer ones."""
 
     def find_newest_round(self, task_id: int, searcher: str) -> int | None:
-        """Return the last round of a task for which this searcher stored a state."""
         conditions = SearchState.task_id == task_id, SearchState.searcher == searcher
         round_id: int | None = self.session.scalar(select(func.max(SearchState.round_id)).where(*conditions))
         return round_id
 
     def read_state(self, round_id: int | None) -> bytes | None:
-        """Return the state that a round stored; None if it stored none or the state was
-        deleted."""
+        """Return the state that a round stored; None if it is missing or was deleted."""
         query = select(SearchState.blob).where(SearchState.round_id == round_id)
         return self.session.scalar(query)
 

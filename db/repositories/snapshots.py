@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Select, Subquery, case, func, select, text
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.orm import InstrumentedAttribute, class_mapper
 
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.db.columnar_rows import Columns
@@ -68,7 +68,6 @@ class Sources(Repository):
 
 
 def name_taken_error(name: str) -> Conflict:
-    """Return the error for a new snapshot whose name is taken."""
     return Conflict(f"there is a snapshot {name} already", hint=f"mallorn dataset snapshot {name}-2")
 
 
@@ -88,13 +87,14 @@ class Selection:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the selection that `as_dict` wrote."""
         return cls(**values)
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.as_dict().items()) or "everything"
 
 
+# Ids that only mean something here, and facts of this host.
+_LEFT_OUT: Final = {"job_id", "round_id", "device_id", "target_id", "source_id", "built_by", "limit_sec"}
 _MODEL: Final = case((~Job.private, Job.model_id))  # hides that a private job used a known program
 
 
@@ -111,8 +111,7 @@ class SnapshotRows(Repository):
         return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
 
     def page_end(self, after_id: int, upto: int, size: int) -> int | None:
-        """Return the last id of the next `size` rows, matching or not; None if there are
-        none."""
+        """Return the last id of the next `size` rows, matching or not; None if none."""
         ids = select(Measurement.id).where(*_between(after_id, upto)).order_by(Measurement.id).limit(size)
         end: int | None = self.session.scalar(select(func.max(ids.subquery().c.id)))
         return end
@@ -120,9 +119,8 @@ class SnapshotRows(Repository):
     def page(self, selection: Selection, after_id: int, upto: int) -> Columns:
         """Return the selected rows with ids above `after_id` up to `upto`, ordered by id.
 
-        The columns are those of measurements except job, round and device, and names of
-        related rows: `workload`, `op`, `flops`, `target`, `sketch`, `model`, `source`
-        (null: own).
+        The columns are those of measurements except _LEFT_OUT, and names of related rows:
+        `workload`, `op`, `flops`, `target`, `sketch`, `model`, `source` (null: own).
         """
         # With this limit both databases use the index of the ids.
         ids = select(Measurement.id).where(*_between(after_id, upto)).order_by(Measurement.id)
@@ -157,28 +155,10 @@ def _filters(selection: Selection) -> list[tuple[InstrumentedAttribute[str], str
 
 
 def _query(window: Subquery) -> Select[*tuple[Any, ...]]:
-    row = Measurement
+    row, columns = Measurement, class_mapper(Measurement).column_attrs
     return (
         select(
-            row.id,
-            row.kind,
-            row.slot,
-            row.outcome,
-            row.latency_us,
-            row.error,
-            row.origin,
-            row.bound_us,
-            row.disturbed,
-            row.predicted,
-            row.build_ms,
-            row.run_ms,
-            row.created_at,
-            row.decisions,
-            row.run_us,
-            row.workload_id,
-            row.context_id,
-            row.sketch_id,
-            row.source_row,
+            *(column.class_attribute for column in columns if column.key not in _LEFT_OUT),
             SourceDataset.key.label("source"),
             TargetRow.text.label("target"),
             SketchRow.key.label("sketch"),

@@ -25,8 +25,7 @@ class Models(Repository):
     """Models by SHA-256; each owner who uploads the same bytes has a row."""
 
     def add(self, model_id: str, owner: str, name: str, size_bytes: int) -> Model:
-        """Store an uploaded model of an owner; a second upload changes nothing. Return its
-        row."""
+        """Store an owner's uploaded model, if it is new; return its row."""
         values = {"id": model_id, "owner": owner, "name": name, "size_bytes": size_bytes}
         keys = ["id", "owner"]
         self.session.execute(self.insert(Model).values(values).on_conflict_do_nothing(index_elements=keys))
@@ -68,7 +67,6 @@ class Models(Repository):
         return not self.session.scalar(select(exists().where(Model.id == model_id)))
 
     def owners(self, model_ids: Collection[str]) -> Sequence[tuple[str, str]]:
-        """Return pairs of model id and owner for these models."""
         query = select(Model.id, Model.owner).where(self.is_among(Model.id, model_ids))
         return [(row.id, row.owner) for row in self.session.execute(query)]
 
@@ -139,8 +137,7 @@ class Repairs(Repository):
         Warnings(self.session).add(job_id, LOST_EXPORT)
 
     def replace_active_version(self, version_id: int, instead: int | None) -> None:
-        """Activate version `instead` in place of this one; if it is None, only deactivate
-        this one."""
+        """Deactivate this version, and activate version `instead` unless it is None."""
         if instead is not None:
             CostModelVersions(self.session).activate(instead)
             return
@@ -149,8 +146,6 @@ class Repairs(Repository):
 
 
 class StoredCostModel(NamedTuple):
-    """A cost-model version and its bytes."""
-
     id: int
     name: CostModelName
     blob: bytes
@@ -170,8 +165,7 @@ class StoredFiles(Repository):
         return {job_id: uri for job_id, uri in rows if uri is not None}
 
     def cost_models(self) -> Iterator[StoredCostModel]:
-        """Yield every active version, one at a time, because all their bytes may not fit in
-        memory."""
+        """Yield every active version, one at a time: all may not fit in memory."""
         query = select(CostModelRow.id).where(CostModelRow.active).order_by(CostModelRow.id)
         return self._one_by_one(query)
 

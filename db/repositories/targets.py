@@ -39,8 +39,7 @@ class Targets(Repository):
         return {row.id: row.text for row in rows}
 
     def forget_unused(self, ids: Iterable[int]) -> int:
-        """Delete the targets among these to which no row of any table refers; return how
-        many."""
+        """Delete those of these targets to which no row refers; return how many."""
         targets = Base.metadata.tables[TargetRow.__tablename__]
         keys = (key for table in Base.metadata.tables.values() for key in table.foreign_keys)
         users = [key.parent for key in keys if key.references(targets)]
@@ -48,5 +47,4 @@ class Targets(Repository):
         return self.execute_and_count(delete(TargetRow).where(self.is_among(TargetRow.id, set(ids)), *unused))
 
     def find(self, key: str) -> TargetRow | None:
-        """Return the target with this key (mallorn.core.targets.Target.key), or None."""
         return self.session.scalars(select(TargetRow).where(TargetRow.key == key)).one_or_none()

@@ -37,8 +37,6 @@ GONE: Final = "the model has no such task any more, because the code that import
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """A task to be added to a job."""
-
     index: int
     name: str
     weight: int
@@ -117,7 +115,6 @@ class Tasks(Repository):
         return self.session.scalars(query).all()
 
     def list_with_workloads(self, job_id: str) -> Sequence[tuple[Task, Workload]]:
-        """Return a job's tasks with their workloads, in the order of the model."""
         query = select(Task, Workload).join(Workload, Workload.id == Task.workload_id)
         rows = self.session.execute(query.where(_is_current_task_of(job_id)).order_by(Task.index))
         return [(task, workload) for task, workload in rows]
@@ -220,7 +217,6 @@ class TaskHistories(Repository):
     """Reads a job's tasks, with the rounds of their workloads in its measuring context."""
 
     def of(self, job: Job) -> Sequence[TaskHistory]:
-        """Return the histories of a job's tasks, in the order of the model."""
         rounds = defaultdict[int, list[WorkloadRound]](list)
         for workload_id, job_id, state, *results in self.session.execute(_rounds(job)):
             rounds[workload_id].append(WorkloadRound(job_id, RoundState(state), *results))

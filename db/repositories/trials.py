@@ -79,8 +79,7 @@ class Trials(Repository):
         return Columns.of(self.session.execute(query))
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
-        """Return the trials with these ids, which must be in ascending order, in that
-        order."""
+        """Return the trials with these ids, which must be ascending, in that order."""
         return self._read(select_trials().where(self.is_among(Measurement.id, ids)).order_by(Measurement.id))
 
     def count_new_family_rows(self, family: str, target_id: int, after_id: int = 0) -> int:
@@ -152,8 +151,7 @@ class Trials(Repository):
         return self._fastest([*conditions, or_(is_imported(), built_otherwise)], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
-        """Return a round's valid candidates from all attempts, by slot, with their context
-        ids."""
+        """Return a round's valid candidates of all attempts, with context ids, by slot."""
         is_valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.latency_us.is_not(None)
         query = select_trials(Measurement.predicted, Measurement.context_id)
         rows = self.session.execute(
@@ -218,8 +216,7 @@ def select_trials(
 
 
 def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
-    """Return a row of a `select_trials` query as a trial, with the fields that the query
-    selected."""
+    """Return a row of a `select_trials` query as a trial with the selected fields."""
     sketch, decisions, outcome, latency_us, origin, build_ms, *extra_values = row
     fields = row._mapping if extra_values else {}  # a mapping per row is slow, and a round reads thousands
     return Trial(
@@ -240,8 +237,6 @@ def _learnable() -> tuple[ColumnElement[bool], ...]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTask:
-    """A workload on a target in one measuring context."""
-
     workload_id: int
     target_id: int
     context_id: int
@@ -261,7 +256,7 @@ class MeasuredTasks(Repository):
         ]
 
     def trials(self, task: MeasuredTask) -> Sequence[Trial]:
-        """Return a task's trials, oldest first; trials that reached no device belong to all
+        """Return a task's trials, oldest first; those without device are of all
         contexts."""
         same_task = Measurement.workload_id == task.workload_id, Measurement.target_id == task.target_id
         is_in_context = or_(Measurement.context_id == task.context_id, Measurement.context_id.is_(None))
@@ -274,7 +269,6 @@ class MeasuredTasks(Repository):
         return [trial_of(row) for row in self.session.execute(query)]
 
     def devices(self) -> Sequence[Device]:
-        """Return the devices that have measured anything, by name."""
         device_ids = select(Measurement.device_id).where(Measurement.device_id.is_not(None)).distinct()
         query = select(Device).where(Device.id.in_(device_ids)).order_by(Device.name)
         return self.session.scalars(query).all()

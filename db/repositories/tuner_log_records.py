@@ -49,8 +49,7 @@ class ForeignTrial:
 
     @cached_property
     def key(self) -> bytes:
-        """Key of the record, a hash of all its fields, so that a file that grew can be
-        imported again."""
+        """The record's key, a hash of its fields: grown files can be imported again."""
         return _hash(self.task_key, self.steps, self.outcome, self.failure, self.run_us, self.measured_at)
 
 
@@ -121,8 +120,7 @@ def _hash(*parts: object) -> bytes:
 
 
 class Stock(Repository):
-    """Times from MetaSchedule's logs, on unknown hosts: shown for comparison, never a
-    task's best."""
+    """Times from MetaSchedule's logs, of unknown hosts: never a task's best."""
 
     def best_us_by_task(self, job_id: str) -> dict[int, float]:
         """Return MetaSchedule's best time on the job's target for each task that has one."""

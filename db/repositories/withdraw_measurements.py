@@ -158,7 +158,6 @@ class BusyHours(Repository):
     """Finds disturbed times among those stored before timings recorded disturbance."""
 
     def busy_hours(self) -> Sequence[BusyHour]:
-        """Return the busy hours of all jobs, oldest first."""
         # Trials of unknown disturbance, with their candidate's shortest other time in the context.
         names = "workload_id", "target_id", "context_id", "sketch_id", "decisions"
         same_candidate = and_(*(getattr(_Again, name) == getattr(Measurement, name) for name in names))

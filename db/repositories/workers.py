@@ -23,8 +23,7 @@ class Workers(Repository):
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=values))
 
     def list_tuning_worker_ids(self) -> set[str]:
-        """Return the live workers that run rounds: not stopped, not resting, not only
-        importing."""
+        """Return live workers that run rounds: not stopped, resting or only importing."""
         tuning = [
             worker for worker in self.list(FRESH_SEC) if worker.info.can_tune and not worker.info.stopped
         ]
@@ -63,8 +62,7 @@ WAITING = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISH
 
 class Activity(Repository):
     def rounds(self, owner: str | None, since_sec: float, limit: int) -> list[RoundOnWorker]:
-        """Return the newest `limit` rounds that ran within the last `since_sec`, oldest
-        first."""
+        """Return the newest `limit` rounds of the last `since_sec`, oldest first."""
         since = self.session.scalar(select(seconds_from_now(-since_sec)))  # with a number the index is used
         has_run = Round.started_at.is_not(None), Round.worker.is_not(None)
         recent = or_(Round.finished_at.is_(None), Round.finished_at > since)
@@ -92,8 +90,7 @@ class Activity(Repository):
         return [RoundOnWorker.model_validate(hide_foreign_names(row)) for row in self.session.execute(query)]
 
     def count_waiting(self) -> dict[str, int]:
-        """Return the number of rounds that wait for a worker, and of jobs in each active
-        state."""
+        """Return how many rounds wait for a worker, and how many jobs per active state."""
         waiting = select(func.count()).select_from(Round).where(Round.state == RoundState.QUEUED)
         jobs = select(Job.state, func.count()).where(Job.state.in_(WAITING)).group_by(Job.state)
         return {"rounds": self.session.scalar(waiting) or 0} | dict(self.session.execute(jobs).all())
@@ -116,7 +113,6 @@ LONGEST_SEC = 6 * 3600.0
 
 class StageRuns(Repository):
     def begin(self, job_id: str, kind: StageKind, worker: str) -> int:
-        """Record that a worker begins a stage now; return the id for `end`."""
         statement = insert(StageRun).values(job_id=job_id, kind=kind, worker=worker)
         return self.session.scalars(statement.returning(StageRun.id)).one()
 

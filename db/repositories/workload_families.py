@@ -30,8 +30,7 @@ class FamilyMember:
 
 @dataclass(frozen=True, slots=True)
 class RankedRound:
-    """A done round, the family of the cost model that ranked its candidates, and its
-    statistics."""
+    """A done round, the family of the cost model that ranked it, and its statistics."""
 
     id: int
     family: str
@@ -45,7 +44,6 @@ class WorkloadFamilies(Repository):
     """
 
     def workloads_without_family(self, job_id: str) -> set[int]:
-        """Return the workloads of a job's tasks that have no family yet."""
         workloads = select(Task.workload_id).where(Task.job_id == job_id, Task.family == "")
         return set(self.session.scalars(workloads))
 
@@ -114,8 +112,7 @@ class WorkloadFamilies(Repository):
             self.execute_and_count(update(Task).where(*conditions).values(_family_columns(member)))
 
     def move(self, target_id: int, old: FamilyMember, new: FamilyMember) -> None:
-        """Move a workload of a target to another family, in every job where it is in the
-        old one."""
+        """Move a target's workload to another family in all jobs with the old one."""
         jobs = select(Job.id).where(Job.target_id == target_id)
         conditions = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
         self.execute_and_count(update(Task).where(*conditions).values(_family_columns(new)))

@@ -6,19 +6,17 @@ from mallorn.db.tables.dataset import (
     Context,
     CostModelRow,
     FeatureRow,
+    ForeignRecord,
+    ForeignTask,
     Measurement,
     MeasurementCount,
     Schedule,
     SearchState,
     SketchRow,
+    Snapshot,
+    SourceDataset,
     TargetRow,
     Workload,
 )
 from mallorn.db.tables.devices_workers_leases import Device, LeaseRow, Tick, Worker
 from mallorn.db.tables.jobs import Event, FinishStep, Job, JobLabel, Model, Round, StageRun, Task
-from mallorn.db.tables.snapshots_and_foreign_records import (
-    ForeignRecord,
-    ForeignTask,
-    Snapshot,
-    SourceDataset,
-)

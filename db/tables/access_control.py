@@ -1,5 +1,4 @@
-"""API keys, sign-ins, banned owners and the audit log. Secrets are stored only as SHA-256
-digests."""
+"""API keys, sign-ins, bans and the audit log. Secrets are stored as SHA-256 digests."""
 
 from typing import Any
 
@@ -37,8 +36,7 @@ class BannedOwner(Base):
 
 
 class SignIn(Base):
-    """A signed-in browser, by an API key (valid only while the key is) or by an identity
-    provider."""
+    """A browser signed in by an API key (while it is valid) or an identity provider."""
 
     __tablename__ = "sign_ins"
     __table_args__ = (Index("ix_sign_ins_expires_at", "expires_at"),)

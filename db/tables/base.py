@@ -26,8 +26,7 @@ CreatedAt = Annotated[float, mapped_column(Float(53), server_default=now(), defa
 
 
 class Base(DeclarativeBase):
-    """Declarative base that gives constraints the same names on both databases, for
-    migrations."""
+    """Declarative base with the same constraint names on both databases, for migrations."""
 
     metadata = MetaData(
         naming_convention={

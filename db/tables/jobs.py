@@ -14,8 +14,7 @@ from mallorn.db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp
 
 
 class Model(Base):
-    """An uploaded network, identified by the SHA-256 of its bytes, which the artifact
-    store holds."""
+    """An uploaded network, by the SHA-256 of its bytes, which the artifact store holds."""
 
     __tablename__ = "models"
 

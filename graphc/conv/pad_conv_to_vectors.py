@@ -171,7 +171,6 @@ def inside_condition(sizes: Sizes) -> tuple[str, str]:
 
 
 def join_names(axes: list[str], prefix: str = "") -> str:
-    """Join axis names with commas, each with the prefix `prefix`."""
     return ", ".join(prefix + axis for axis in axes)
 
 
@@ -180,5 +179,4 @@ def _scaled(axis: str, step: int) -> str:
 
 
 def buffer_shape(sizes: tuple[int, ...]) -> str:
-    """Return sizes as the shape of a buffer in TVMScript."""
     return f"({graph_rewriting.numbers(sizes)})"

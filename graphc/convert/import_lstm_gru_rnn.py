@@ -24,7 +24,7 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
         raise ValueError(f"the {kind} needs constant weights")
     data_shape = data.ty.shape
     if data_shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in data_shape):
-        raise ValueError("the sequences of the {kind} have no fixed length")
+        raise ValueError(f"the sequences of the {kind} have no fixed length")
     if data.ty.dtype != "float32":
         raise ValueError(f"the sequences of the {kind} are {data.ty.dtype}, not float32")
     steps, batch, _ = map(int, data_shape)

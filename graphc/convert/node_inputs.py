@@ -7,7 +7,6 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 
 def constant_array(value: Any, params: Any) -> Any | None:
-    """Return a constant as an array; None for a computed or missing value."""
     constant = onnx_frontend.get_constant(value, params) if value is not None else None
     return constant.value.numpy() if isinstance(constant, tvm.ir.GenericConst) else None
 

@@ -77,8 +77,20 @@ class ReportingPass(ABC):
         report.errors[description] += 1
         report.left[description] += 1
 
+    def attempt(self, rewrite: Callable[[Any], Any], old: Any, report: Report) -> Any:
+        """Return what a call or function is rewritten to, or itself if unchanged."""
+        try:
+            replacement = rewrite(old)
+        except Leave as reason:
+            report.count_unchanged(reason)
+        except Exception as error:
+            self.count_error(error, report)
+        else:
+            report.fired += 1
+            return replacement
+        return old
+
     def __call__(self, mod: Any) -> Any:
-        """Return the rewritten module."""
         return self.apply(mod)[0]
 
     @abstractmethod
@@ -120,7 +132,6 @@ class Graph:
         return self._look_up(value) if isinstance(value, relax.Var) else None
 
     def is_constant(self, value: Any) -> bool:
-        """Return whether a value is a constant, which `array` can read."""
         return isinstance(value, tvm.ir.GenericConst)
 
     def tuple_fields(self, value: Any) -> Any:
@@ -162,7 +173,6 @@ class Graph:
         return Chain(tuple(calls), None)
 
     def tensor_function(self, call: Any) -> Any:
-        """Return the tensor function that a `call_tir` calls."""
         return self._builder.get()[call.args[0]]
 
     def call_function(self, name: str, function: Any, arguments: list[Any], result: Any) -> Any:
@@ -267,22 +277,16 @@ class Pass(ReportingPass, Generic[Facts]):
 
         def visit(variable: Any, call: Any) -> Any:
             graph.variable = variable
-            try:
-                if not self.any_size and not has_known_sizes(call):
-                    raise Leave("the sizes of the operator are known only at run time")
-                if not self.any_size and call.ty.ndim == 0:
-                    raise Leave("the result is a single number")
-                if self.dtype and call.ty.dtype != self.dtype:
-                    raise Leave(f"the result is {call.ty.dtype}, not {self.dtype}")
-                replacement = self.rewrite(call, self.check(call, graph), graph)
-            except Leave as reason:
-                report.count_unchanged(reason)
-                return call
-            except Exception as error:
-                self.count_error(error, report)
-                return call
-            report.fired += 1
-            return replacement
+            return self.attempt(rewrite, call, report)
+
+        def rewrite(call: Any) -> Any:
+            if not self.any_size and not has_known_sizes(call):
+                raise Leave("the sizes of the operator are known only at run time")
+            if not self.any_size and call.ty.ndim == 0:
+                raise Leave("the result is a single number")
+            if self.dtype and call.ty.dtype != self.dtype:
+                raise Leave(f"the result is {call.ty.dtype}, not {self.dtype}")
+            return self.rewrite(call, self.check(call, graph), graph)
 
         walk = CallWalk(builder, self.match, visit, read_constants=self.forward)
         if self.forward:
@@ -307,21 +311,12 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
     def apply(self, mod: Any) -> tuple[Any, Report]:
         report = Report(self.name)
         functions = {
-            var: self._rewrite_function(function, report) if isinstance(function, PrimFunc) else function
+            var: self.attempt(self._rewrite, function, report) if isinstance(function, PrimFunc) else function
             for var, function in mod.functions.items()
         }
         return tvm.IRModule(functions, attrs=mod.attrs), report
 
-    def _rewrite_function(self, function: Any, report: Report) -> Any:
-        try:
-            if not has_static_tir_shapes(function):
-                raise Leave("the sizes of the operator are known only at run time")
-            replacement = self.rewrite(function, self.check(function))
-        except Leave as reason:
-            report.count_unchanged(reason)
-            return function
-        except Exception as error:
-            self.count_error(error, report)
-            return function
-        report.fired += 1
-        return replacement
+    def _rewrite(self, function: Any) -> Any:
+        if not has_static_tir_shapes(function):
+            raise Leave("the sizes of the operator are known only at run time")
+        return self.rewrite(function, self.check(function))

@@ -112,7 +112,6 @@ def largest_factor(number: int, limit: int) -> int:
 
 
 def round_up_to_vectors(outputs: int, lanes: int) -> int:
-    """Round up a number of outputs to a multiple of `lanes`."""
     return -(-outputs // lanes) * lanes
 
 

@@ -118,7 +118,6 @@ def acos(bind: Bind, x: Any) -> Any:
 
 
 def atan(bind: Bind, x: Any) -> Any:
-    """Return the arc tangent."""
     size = bind(magnitude(x))
     steep, middle = size > float32_const(1 / _EIGHTH), size > float32_const(_EIGHTH)
     numerator = tirx.Select(steep, float32_const(-1), tirx.Select(middle, size - float32_const(1), size))

@@ -30,7 +30,6 @@ class NamedValues:
         self._values: list[tuple[Any, Any]] = []
 
     def bind(self, value: Any) -> Any:
-        """Bind the value to a new variable and return the variable."""
         own = str(value.ty.dtype)
         as_integer, as_real = _KINDS[int(own[-2:])]
         name = tirx.Var("value", as_real)
@@ -39,7 +38,6 @@ class NamedValues:
         return name if own == as_real else tirx.reinterpret(own, name)
 
     def wrap_in_lets(self, result: Any) -> Any:
-        """Wrap the result in the let-bindings of all variables."""
         for name, value in reversed(self._values):
             result = tirx.Let(name, value, result)
         return result
@@ -146,7 +144,6 @@ def sinh(bind: Bind, x: Any) -> Any:
 
 
 def cosh(bind: Bind, x: Any) -> Any:
-    """Return the hyperbolic cosine."""
     half = bind(_exp_with_exponent(bind, magnitude(x), -1))
     return half + float32_const(0.25) / half
 
@@ -184,7 +181,6 @@ def log(bind: Bind, x: Any) -> Any:
 
 
 def asinh(bind: Bind, x: Any) -> Any:
-    """Return the inverse hyperbolic sine."""
     size = bind(magnitude(x))
     square = bind(size * size)
     inner = size + square / (float32_const(1) + tirx.sqrt(square + float32_const(1)))
@@ -199,7 +195,6 @@ def acosh(bind: Bind, x: Any) -> Any:
 
 
 def atanh(bind: Bind, x: Any) -> Any:
-    """Return the inverse hyperbolic tangent."""
     size = bind(magnitude(x))
     return with_sign(float32_const(0.5) * _log1p(bind, bind((size + size) / (float32_const(1) - size))), x)
 

@@ -16,7 +16,6 @@ NO_GATHERS: Final = ("+prefer-no-gather", "+prefer-no-scatter")
 
 
 def compile_to_library(module: Any, target: Any, instruments: Sequence[Any] = (), **options: Any) -> Any:
-    """Compile a module of tensor functions to a library in memory."""
     with compilation_context(target, instruments, **options):
         return tvm.tirx.build(module, target=target_without_gather(target))
 

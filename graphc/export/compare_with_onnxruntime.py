@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mallorn.graphc.export.export_checks import is_quantised
+from mallorn.graphc.export.output_errors import relative_error
 
 
 def errors_against_onnxruntime(
@@ -41,17 +40,4 @@ def make_session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
 
 
 def worst_error(outputs: Sequence[Any], references: Sequence[Any]) -> float:
-    """Return the largest relative error of any output."""
     return max(relative_error(*pair) for pair in zip(outputs, references, strict=True))
-
-
-def relative_error(output: Any, reference: Any) -> float:
-    """Return max difference / max value; infinite if shapes or positions of NaN differ."""
-    left, right = np.asarray(output, "float64"), np.asarray(reference, "float64")
-    finite = np.isfinite(right)
-    if left.shape != right.shape or not np.array_equal(np.isfinite(left), finite):
-        return float("inf")
-    if not np.array_equal(left[~finite], right[~finite], equal_nan=True):
-        return float("inf")
-    difference = np.abs(left[finite] - right[finite]).max(initial=0.0)
-    return float(difference / max(np.abs(right[finite]).max(initial=0.0), 1e-30))

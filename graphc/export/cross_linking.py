@@ -1,5 +1,4 @@
-"""The C compiler and linker for a target's CPU: this machine's own or, for another CPU,
-zig's from PyPI."""
+"""C compiler and linker for a target's CPU: this machine's own, or zig's from PyPI."""
 
 import platform
 import subprocess
@@ -38,8 +37,7 @@ def cross_compiler(target: Any) -> list[str]:
 
 
 def link_with(command: Sequence[str]) -> Callable[..., None]:
-    """Return a function that compiles and links with this command, as `fcompile` of
-    `export_library`."""
+    """Return an `fcompile` of `export_library` that builds with this command."""
 
     def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
         subprocess.run([*command, "-shared", "-fPIC", "-o", output, *(options or ()), *objects], check=True)

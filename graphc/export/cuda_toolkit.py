@@ -29,7 +29,6 @@ def find_in_toolkits(pattern: str) -> str | None:
 
 
 def find_nvcc() -> str | None:
-    """Return the path of CUDA's compiler, or None."""
     return find_in_toolkits("bin/nvcc") or shutil.which("nvcc")
 
 

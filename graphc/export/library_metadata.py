@@ -37,8 +37,7 @@ def required_cpu_features(target: Any) -> list[str]:
 
 
 def target_architecture(target: Any) -> str:
-    """Return the target's CPU architecture as `platform.machine` names it; by default
-    this machine's."""
+    """Return the target's or this machine's CPU as `platform.machine` names it."""
     cpu = target if target.kind.name == "llvm" else target.host
     triple = "" if cpu is None else str(cpu.attrs.get("mtriple", ""))
     architecture = triple.partition("-")[0] or platform.machine()

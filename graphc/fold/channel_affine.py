@@ -36,7 +36,6 @@ class ChannelAffine:
         return bool(np.any(self.shift != 0))
 
     def varying_axes(self) -> tuple[int, ...]:
-        """Return the axes along which scale or shift vary."""
         sizes = np.broadcast_shapes(self.scale.shape, self.shift.shape)
         return tuple(axis for axis, size in enumerate(sizes) if size > 1)
 

@@ -33,7 +33,6 @@ class Origins:
     is_shuffled: bool = False
 
     def taken(self, places: Sequence[int], is_shuffled: bool) -> "Origins":
-        """Return the sources of the channels at `places`, in that order."""
         return Origins([self.channels[place] for place in places], self.is_shuffled or is_shuffled)
 
 

@@ -5,7 +5,7 @@ exporters write them as arithmetic on tensor shapes. A single walk over the node
 each node's outputs from what is known about its inputs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -25,7 +25,6 @@ from onnx import (
 from onnx.reference import ReferenceEvaluator
 
 from mallorn.graphc.onnx import (
-    infer_contrib_shapes,
     inline_functions,
     read_with_weights_on_disk,
     sequences_to_tensors,
@@ -89,7 +88,6 @@ class Folding:
             self._types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
 
     def nodes(self, nodes: Iterable[NodeProto]) -> None:
-        """Process the nodes in order."""
         for node in nodes:
             self.node(node)
 
@@ -115,7 +113,6 @@ class Folding:
             self._kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
 
     def set_value(self, name: str, value: Any) -> None:
-        """Record a value as known."""
         self.constants([numpy_helper.from_array(np.asarray(value), name)])
         self._values[name] = np.asarray(value)
 
@@ -128,7 +125,6 @@ class Folding:
         return self._values.get(name)
 
     def size(self, name: str, axis: int) -> int | None:
-        """Return the size of a tensor along an axis; None if it is unknown."""
         sizes = sizes_of(self._types.get(name))
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
@@ -174,7 +170,7 @@ class Folding:
                     input_types.append(None)
                 else:
                     input_types.append((kind.tensor_type.elem_type, sizes))
-            return infer_contrib_shapes.infer_result_types(node, input_types) | declared
+            return infer_result_types(node, input_types) | declared
         if any(name not in self._types for name in node.input if name):
             return declared
         data = {
@@ -268,3 +264,97 @@ def _copy_without_fields(message: Any, *names: str) -> Any:
         else:
             getattr(result, field.name).extend(value)
     return result
+
+
+Sizes = tuple[int, ...]
+Typed = tuple[int, Sizes]  # element type and sizes
+Given = Sequence[Typed | None]
+
+
+def infer_result_types(node: NodeProto, input_types: Given) -> dict[str, TypeProto]:
+    """Return the types of a node's results by name, if its input types determine them."""
+    rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    results = () if rule is None else rule(attributes, input_types)
+    return {
+        name: helper.make_tensor_type_proto(*typed)
+        for name, typed in zip(node.output, results, strict=False)
+        if name and typed
+    }
+
+
+def _matmul_nbits(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    if not inputs[0] or "N" not in attrs:
+        return ()
+    kind, sizes = inputs[0]
+    return [(kind, (*sizes[:-1], attrs["N"]))]
+
+
+def _gather(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    """Infer GatherBlockQuantized: rows of the decoded table, in the type of its scales."""
+    table_type, index_type, scale_type = (*inputs, None, None, None)[:3]
+    if not (table_type and index_type and scale_type):
+        return ()
+    (_, table), (_, places), (kind, scales) = table_type, index_type, scale_type
+    blocks, axis = attrs.get("quantize_axis", 1) % len(table), attrs.get("gather_axis", 0) % len(table)
+    sizes = list(scales)
+    sizes[blocks] *= attrs.get("block_size", 128)
+    return [(kind, (*sizes[:axis], *places, *sizes[axis + 1 :]))]
+
+
+def _infer_like_first_input(_: Mapping[str, Any], inputs: Given) -> Given:
+    """Give the first and the optional fourth result (a sum) the type of the first input."""
+    return [inputs[0], None, None, inputs[0]]
+
+
+def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    """Infer MultiHeadAttention: one row per query, and caches extended by the new rows."""
+    heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*inputs, None, None, None)[:3]
+    if not (query and keys and values and heads):
+        return ()
+    caches: list[Typed] = []  # [batch, heads, rows, numbers], with the rows of the past
+    for (kind, sizes), past in zip((keys, values), (*inputs, *[None] * 8)[6:8], strict=True):
+        if len(sizes) != 4:
+            batch, rows, width = sizes
+            sizes = (batch, heads, rows, width // heads)
+        past_rows = past[1][2] if past else 0
+        caches.append((kind, (*sizes[:2], sizes[2] + past_rows, sizes[3])))
+    kind, sizes = query
+    return [(kind, (*sizes[:2], heads * caches[1][1][-1])), *caches]
+
+
+def _infer_packed_attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    """Infer Attention, with one input for queries, keys and values, and one joint cache."""
+    data, weights, past = inputs[0], inputs[1], (*inputs, *[None] * 5)[4]
+    if not (data and weights):
+        return ()
+    (kind, (*rows, _)), heads = data, int(attrs["num_heads"])
+    query, *_, values = attrs.get("qkv_hidden_sizes") or [weights[1][-1] // 3] * 3
+    past_rows = past[1][3] if past else 0
+    cache = kind, (2, rows[0], heads, rows[1] + past_rows, query // heads)
+    return [(kind, (*rows, values)), cache]
+
+
+def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
+    """Infer EmbedLayerNormalization: normed rows, counts of masks, rows before the norm."""
+    places, table = inputs[0], inputs[2]
+    if not (places and table):
+        return ()
+    rows = table[0], (*places[1], table[1][-1])
+    return [rows, (TensorProto.INT32, places[1][:1]), rows]
+
+
+_RULES: Mapping[str, Callable[[Mapping[str, Any], Given], Given]] = {
+    "Attention": _infer_packed_attention,
+    "BiasGelu": _infer_like_first_input,
+    "EmbedLayerNormalization": _embedding,
+    "FastGelu": _infer_like_first_input,
+    "GatherBlockQuantized": _gather,
+    "Gelu": _infer_like_first_input,
+    "MatMulNBits": _matmul_nbits,
+    "MultiHeadAttention": _attention,
+    "QuickGelu": _infer_like_first_input,
+    "SimplifiedLayerNormalization": _infer_like_first_input,
+    "SkipLayerNormalization": _infer_like_first_input,
+    "SkipSimplifiedLayerNormalization": _infer_like_first_input,
+}

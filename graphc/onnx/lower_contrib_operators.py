@@ -20,35 +20,32 @@ def rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_rms_norm(form: NodeRewriter) -> None:
-    """Lower SkipSimplifiedLayerNormalization. Raises ValueError for its training outputs."""
-    data, skip, scale, *bias = form.node.input
-    if form.has_output(1) or form.has_output(2):
-        raise ValueError("SkipSimplifiedLayerNormalization has outputs for training")
-    if bias and bias[0]:
-        data = form.write("Add", data, bias[0])
-    total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
-    write_rms_norm(form, total, scale)
+    write_rms_norm(form, _add_skip(form, bias_at=3), form.node.input[2])
 
 
 def skip_norm(form: NodeRewriter) -> None:
-    """Lower SkipLayerNormalization. Raises ValueError for its training outputs."""
-    data, skip = form.node.input[:2]
+    _norm(form, _add_skip(form, bias_at=4), scale_at=2)
+
+
+def _add_skip(form: NodeRewriter, bias_at: int) -> str:
+    """Append the sum that is normed. Raises ValueError if the node has training outputs."""
     if form.has_output(1) or form.has_output(2):
-        raise ValueError("SkipLayerNormalization has outputs for training")
-    if form.has_input(4):
-        data = form.write("Add", data, form.node.input[4])
-    total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
-    _norm(form, total, scale_at=2)
+        raise ValueError(f"{form.node.op_type} has outputs for training")
+    total = form.node.output[3] if form.has_output(3) else ""
+    return form.write("Add", _add_bias(form, bias_at), form.node.input[1], name=total)
+
+
+def _add_bias(form: NodeRewriter, bias_at: int = 1) -> str:
+    data = form.node.input[0]
+    return form.write("Add", data, form.node.input[bias_at]) if form.has_input(bias_at) else data
 
 
 def lower_embed_layer_norm(form: NodeRewriter) -> None:
     """Lower EmbedLayerNormalization: a layer norm of summed table rows, and mask counts."""
     ids, segments, words, places, segment_table = form.node.input[:5]
     rows = form.append_size(ids, 1)
-    if form.has_input(8):
-        position_rows = form.write("Gather", places, form.node.input[8])
-    else:
-        position_rows = form.write("Gather", places, form.append_range(rows))
+    positions = form.node.input[8] if form.has_input(8) else form.append_range(rows)
+    position_rows = form.write("Gather", places, positions)
     total = form.write("Add", form.write("Gather", words, ids), position_rows)
     if segments:
         total = form.write("Add", total, form.write("Gather", segment_table, segments))
@@ -57,10 +54,9 @@ def lower_embed_layer_norm(form: NodeRewriter) -> None:
     if form.has_output(1):
         mask = form.node.input[7] if form.has_input(7) else form.write("Sub", ids, ids)
         counts = form.write("Cast", mask, to=TensorProto.INT32)
-        if form.opset < 13:
-            form.write("ReduceSum", counts, axes=[1], keepdims=0, name=form.node.output[1])
-        else:
-            form.write("ReduceSum", counts, form.integers(1), keepdims=0, name=form.node.output[1])
+        axes = {"axes": [1]} if form.opset < 13 else {}
+        operands = [counts] if axes else [counts, form.integers(1)]
+        form.write("ReduceSum", *operands, **axes, keepdims=0, name=form.node.output[1])
     _norm(form, total, scale_at=5)
 
 
@@ -70,10 +66,9 @@ def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
     centred = form.write("Sub", data, _mean(form, data))
     root = _append_square_root(form, _mean(form, form.write("Mul", centred, centred)), 1e-12, scale_at)
     rows, result = form.write("Div", centred, root), form.node.output[0]
+    scaled = form.write("Mul", rows, scale, name="" if has_offset else result)
     if has_offset:
-        form.write("Add", form.write("Mul", rows, scale), form.node.input[scale_at + 1], name=result)
-    else:
-        form.write("Mul", rows, scale, name=result)
+        form.write("Add", scaled, form.node.input[scale_at + 1], name=result)
 
 
 def write_rms_norm(form: NodeRewriter, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
@@ -99,21 +94,18 @@ HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written under ONNX's 
 
 
 def _gelu(form: NodeRewriter) -> None:
-    data, *bias = form.node.input
-    if bias:
-        data = form.write("Add", data, bias[0])
-    curve = form.write("Erf", form.write("Mul", data, form.number(sqrt(0.5))))
-    half = form.write("Mul", data, form.number(0.5))
-    form.write("Mul", half, form.write("Add", curve, form.number(1.0)), name=form.node.output[0])
+    data = _add_bias(form)
+    _gate(form, data, form.write("Erf", form.write("Mul", data, form.number(sqrt(0.5)))))
 
 
 def _fast_gelu(form: NodeRewriter) -> None:
-    data, *bias = form.node.input
-    if bias and bias[0]:
-        data = form.write("Add", data, bias[0])
+    data = _add_bias(form)
     cube = form.write("Mul", form.write("Mul", data, data), data)
     inner = form.write("Add", data, form.write("Mul", cube, form.number(0.044715)))
-    curve = form.write("Tanh", form.write("Mul", inner, form.number(sqrt(2 / np.pi))))
+    _gate(form, data, form.write("Tanh", form.write("Mul", inner, form.number(sqrt(2 / np.pi)))))
+
+
+def _gate(form: NodeRewriter, data: str, curve: str) -> None:
     half = form.write("Mul", data, form.number(0.5))
     form.write("Mul", half, form.write("Add", curve, form.number(1.0)), name=form.node.output[0])
 

@@ -1,6 +1,6 @@
 """Collect the nodes that replace an ONNX node, knowing its inputs' types and constants."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,6 @@ class KnownValues:
 
     @cached_property
     def constants(self) -> Mapping[str, TensorProto]:
-        """The model's constants by name."""
         return {tensor.name: tensor for tensor in self._model.graph.initializer}
 
     @property
@@ -94,32 +93,31 @@ class NodeRewriter:
         return self.constant(np.array(value, helper.tensor_dtype_to_np_dtype(kind)))
 
     def write(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
-        """Append a node and return the name of its result."""
         result = name or f"{self._name}/step_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [result], **attributes))
         return result
 
     def copy(self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), **attributes: Any) -> None:
         """Append a copy of the node with these changes; None removes an attribute."""
-        copy = NodeProto()
-        copy.CopyFrom(self.node)
-        copy.input[:] = inputs or self.node.input
+        copy = self._copy(inputs or self.node.input, attributes)
         copy.output[:] = outputs or self.node.output
-        del copy.attribute[:]
-        copy.attribute.extend(a for a in self.node.attribute if a.name not in attributes)
         copy.attribute.extend(
             helper.make_attribute(name, value) for name, value in attributes.items() if value is not None
         )
         self.nodes.append(copy)
 
+    def _copy(self, inputs: Sequence[str], without: Collection[str]) -> NodeProto:
+        copy = NodeProto()
+        copy.CopyFrom(self.node)
+        copy.input[:] = inputs
+        del copy.attribute[:]
+        copy.attribute.extend(a for a in self.node.attribute if a.name not in without)
+        return copy
+
     def evaluate_reference(self, *inputs: Any, excluded_attribute: str) -> Any:
         """Evaluate the node in ONNX's reference evaluator, without `excluded_attribute`."""
         names = [name if value is not None else "" for name, value in zip("abcdefgh", inputs, strict=False)]
-        copy = NodeProto()
-        copy.CopyFrom(self.node)
-        copy.input[:] = names
-        del copy.attribute[:]
-        copy.attribute.extend(a for a in self.node.attribute if a.name != excluded_attribute)
+        copy = self._copy(names, (excluded_attribute,))
         opsets = [helper.make_opsetid("", self.opset)]
         function = helper.make_function("", "one", [n for n in names if n], list(copy.output), [copy], opsets)
         feed = {name: value for name, value in zip(names, inputs, strict=True) if name}

@@ -86,7 +86,6 @@ def lower_col2im(form: NodeRewriter) -> None:
 
 
 def upsample(form: NodeRewriter) -> None:
-    """Rewrite Upsample as its successor Resize."""
     scales = form.value(1)
     if form.opset < 9 or scales is None:
         return

@@ -29,7 +29,6 @@ def unroll(walk: Any, node: NodeProto) -> bool:
 
 
 def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
-    """Yield the graphs inside a node."""
     for attribute in node.attribute:
         yield from attribute.graphs
         if attribute.type == AttributeProto.GRAPH:

@@ -15,7 +15,6 @@ _TYPES = ("to", "dtype", "output_dtype")  # attributes that hold a data type
 
 
 def read_as_float32(tensor: TensorProto) -> Any:
-    """Return a tensor's elements, 16-bit floats as float32."""
     numbers = read_with_weights_on_disk.read_tensor(tensor)
     return numbers.astype("float32") if tensor.data_type in NARROW else numbers
 

@@ -41,7 +41,6 @@ class BlockQuantizedMatmul:
 
     @property
     def operation_count(self) -> int:
-        """The number of arithmetic operations."""
         return 2 * prod(self.rows) * self.blocks * self.block * self.outputs
 
     @property

@@ -194,7 +194,6 @@ class IntegerProduct:
         return bool(self.call.op.name == "relax.nn.conv2d")
 
     def build_scaled_sums(self) -> Any:
-        """Build the integer sums and their conversion to scaled floats."""
         data = self.data.data
         if self.data.zero:
             wide = relax.op.astype(data, "int16")

@@ -47,7 +47,6 @@ class ByteProduct:
         return self.data if as_it_is else relax.op.permute_dims(self.data, self.axes)
 
     def without_sign(self) -> "ByteProduct":
-        """Return the same product with data as unsigned bytes."""
         if self.data.ty.dtype == "uint8":
             return self
         data = relax.op.astype(_shift_to_unsigned(self.data), "uint8")

@@ -29,7 +29,6 @@ class Instruction:
         return 64 if bits == BYTES and len(self.steps) > 1 else 127
 
     def lower_byte_bits(self, bits: int) -> int:
-        """Return the number of bits in the lower byte of an input."""
         return 8 if self.largest_upper_byte(bits) == 127 else 7
 
     def largest_quantized_input(self, bits: int) -> int:
@@ -48,7 +47,6 @@ INSTRUCTIONS = {
 
 
 def best_instruction() -> Instruction | None:
-    """Return the target's best instruction for products of bytes, or None."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None
@@ -57,8 +55,6 @@ def best_instruction() -> Instruction | None:
 
 @dataclass(frozen=True)
 class Function:
-    """An LLVM function: its name and its text."""
-
     name: str
     text: str
 

@@ -40,7 +40,6 @@ class QuantizedValue:
         return bool(is_comparable and self.scale == value.scale and self.zero == value.zero)
 
     def decode(self) -> Any:
-        """Return the call that decodes the value to float32."""
         zero, scale = (relax.const(value) for value in (self.zero, self.scale))
         return relax.op.dequantize(self.data, scale, zero, axis=self.axis, out_dtype="float32")
 

@@ -55,12 +55,10 @@ class TiledSums:
 
     @property
     def row_block_count(self) -> int:
-        """Number of blocks along the axis of rows."""
         return 1 if self.spans_two_image_rows else -(-self.rows // (FACTORS * ROWS))
 
     @property
     def first_tile_rows(self) -> int:
-        """Rows of the first of the two tiles."""
         return self.rows if self.spans_two_image_rows else -(-self.rows_per_block // FACTORS)
 
     @property
@@ -89,7 +87,6 @@ class TiledSums:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes per data element."""
         return BYTES // COLUMNS // self.instruction.numbers.terms
 
     @property
@@ -214,7 +211,6 @@ def _block_shape(tiled: TiledSums) -> tuple[int, ...]:
 
 
 def _arguments(tiled: TiledSums) -> str:
-    """Return the arguments of the LLVM function; sizes are in bytes."""
     sums = tiled.sums
     first_terms = {f"v{axis}": "0" for axis in (*sums.window_axes, "ko", "ki")}
     row, place = (stride * tiled.element_bytes for stride in sums.strides or ())

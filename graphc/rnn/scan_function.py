@@ -69,7 +69,6 @@ class Scan:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the function's inputs by name."""
         count, parts, sums, lanes = self.packed
         state = count, self.batch, self.units
         shapes = {"X": (self.steps, self.batch, *self.packed), "R": (count, parts, self.units, sums, lanes)}

@@ -78,7 +78,6 @@ class Expression:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the dimensions that the expression refers to."""
         own = frozenset({self.name} if self.name else ())
         return own.union(*(side.names for side in self.sides))
 

@@ -1,4 +1,5 @@
-"""Reads TOML rule files: kinds of tasks, shapes from real networks, rules to change them."""
+"""Reads TOML rule files (kinds of tasks, shapes of real networks), and draws random tasks
+by their rules."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mallorn.core.errors import InvalidRequest, NotFound
@@ -110,3 +112,61 @@ def _require_same(text: str, names: set[str], dimensions: set[str]) -> None:
 
 def _wrong(path: Path, error: str) -> InvalidRequest:
     return InvalidRequest(f"{path} is no rule file: {error}", hint="mallorn dataset generate --help")
+
+
+MOST_CHANGES: Final = 3  # changes per task; with more, tasks stop resembling real ones
+PATIENCE: Final = 200  # draws without a new task after which a kind is exhausted
+GENERATED: Final = "generated-"  # prefix reserved for the names of generated networks
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A random task: its kind, a key of BUILDERS for its ONNX nodes, and its dimensions."""
+
+    kind: str
+    build: str
+    shape: tuple[tuple[str, int], ...]
+
+    @property
+    def name(self) -> str:
+        """The task as text: its kind and all dimensions, such as `dense rows=1
+        inner=64`."""
+        return f"{self.kind} " + " ".join(f"{name}={size}" for name, size in self.shape)
+
+
+def network_name(seed: int, number: int) -> str:
+    """Return the name of network `number` in the dataset generated with `seed`."""
+    return f"{GENERATED}{seed}-{number}"
+
+
+def draw(kinds: Sequence[Kind], count: int, seed: int) -> list[Drawn]:
+    """Draw `count` distinct tasks, one from each kind in turn, with the random seed `seed`.
+
+    Raises InvalidRequest if too few distinct ones are found, or a rule fails for a shape.
+    """
+    rng, open_kinds = np.random.default_rng(seed), list(kinds)
+    tasks: dict[Drawn, None] = {}
+    while len(tasks) < count and open_kinds:
+        kind = open_kinds.pop(0)
+        if (task := _draw_new(kind, rng, tasks)) is not None:
+            tasks[task] = None
+            open_kinds.append(kind)
+    if len(tasks) < count:
+        message = f"the rules lead to {len(tasks)} tasks, not to {count}"
+        raise InvalidRequest(message, hint=f"mallorn dataset generate --tasks {len(tasks)}")
+    return list(tasks)
+
+
+def _draw_new(kind: Kind, rng: np.random.Generator, tasks: dict[Drawn, None]) -> Drawn | None:
+    for _ in range(PATIENCE):
+        shape = dict(kind.seeds[int(rng.integers(len(kind.seeds)))])
+        names = sorted(kind.changes)
+        count = min(len(names), int(rng.integers(1, MOST_CHANGES + 1)))
+        for index in rng.choice(len(names), size=count, replace=False):
+            name = names[index]
+            rules = kind.changes[name]
+            shape[name] = rules[int(rng.integers(len(rules)))].value(shape)
+        task = Drawn(kind.name, kind.build, tuple(shape.items()))
+        if kind.allows(shape) and task not in tasks:
+            return task
+    return None

@@ -16,8 +16,8 @@ from onnx import (
     shape_inference,
 )
 
-from mallorn.research.generate.draw_tasks import Drawn
 from mallorn.research.generate.rule_expressions import Values
+from mallorn.research.generate.task_rule_file import Drawn
 
 OPSET: Final = 17
 IR_VERSION: Final = 8

@@ -7,17 +7,9 @@ from typing import Final
 import numpy as np
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.costmodels import evaluation
 from mallorn.costmodels.base import CostModel
-from mallorn.costmodels.evaluation import (
-    Split,
-    by_host,
-    by_task,
-    compute_metrics,
-    scramble_labels,
-    within_task,
-)
-from mallorn.costmodels.evaluation import by_network as networks_out
-from mallorn.costmodels.evaluation import fit_on_split as fit
+from mallorn.costmodels.evaluation import Split, compute_metrics
 from mallorn.costmodels.metrics import network_score
 from mallorn.research.pretraining.training_data import Rows, Weights
 
@@ -41,10 +33,10 @@ def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold
     """Yield the folds of a split. Raises InvalidRequest if it is unknown or lacks data."""
     match name:
         case "within-task":
-            yield Fold("late rows", within_task(rows.tasks, rows.features), {})
+            yield Fold("late rows", evaluation.within_task(rows.tasks, rows.features), {})
         case "by-task":
             _require_two(len(rows.workloads), "task", "by-task")
-            for number, split in enumerate(by_task(rows.tasks, seed=seed, folds=FOLDS)):
+            for number, split in enumerate(evaluation.by_task(rows.tasks, seed=seed, folds=FOLDS)):
                 yield Fold(f"fold {number}", split, {})
         case "by-network":
             numbers = {key: number for number, key in enumerate(rows.workloads)}
@@ -55,15 +47,15 @@ def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold
             calls_by_network = {name: calls for name, calls in calls_by_network.items() if calls}
             _require_two(len(calls_by_network), "network", "by-network")
             tasks_by_network = {name: set(calls) for name, calls in calls_by_network.items()}
-            for network, split in networks_out(rows.tasks, tasks_by_network):
+            for network, split in evaluation.by_network(rows.tasks, tasks_by_network):
                 yield Fold(network, split, calls_by_network[network])
         case "by-target":
             _require_two(len(rows.target_names), "target", "by-target")
-            for split in by_task(rows.targets, seed=seed):
+            for split in evaluation.by_task(rows.targets, seed=seed):
                 yield Fold(rows.target_names[rows.targets[split.test[0]]], split, {})
         case "by-host":
             _require_two(len(rows.host_names), "host", "by-host")
-            for split in by_host(rows.hosts):
+            for split in evaluation.by_host(rows.hosts):
                 yield Fold(rows.host_names[rows.hosts[split.test[0]]], split, {})
         case _:
             raise InvalidRequest(f"there is no split {name}", hint=f"known: {', '.join(SPLITS)}")
@@ -76,11 +68,12 @@ def compute_test_scores(
     make: Make, rows: Rows, split: str, seeds: int, networks: Networks | None = None, control: bool = False
 ) -> list[Figures]:
     """Return the test scores per seed, averaged over folds; `control` shuffles labels."""
-    data = replace(rows, labels=scramble_labels(rows.labels, rows.groups, seed=0)) if control else rows
+    if control:
+        rows = replace(rows, labels=evaluation.scramble_labels(rows.labels, rows.groups, seed=0))
     scores: list[Figures] = []
     for seed in range(seeds):
-        parts = folds(split, data, networks or {}, seed)
-        scores.append(average_scores([_score_fold(make, data, fold, seed) for fold in parts]))
+        parts = folds(split, rows, networks or {}, seed)
+        scores.append(average_scores([_score_fold(make, rows, fold, seed) for fold in parts]))
     return scores
 
 
@@ -91,7 +84,7 @@ def average_scores(rows: list[Figures]) -> Figures:
 
 
 def _score_fold(make: Make, rows: Rows, fold: Fold, seed: int) -> Figures:
-    model = fit(make, rows.features, rows.labels, rows.groups, fold.split, seed=seed)
+    model = evaluation.fit_on_split(make, rows.features, rows.labels, rows.groups, fold.split, seed=seed)
     test = fold.split.test
     mean_score, spread = model.predict(rows.features[test])
     scores = asdict(compute_metrics(mean_score, spread, rows.labels[test], rows.groups[test]))

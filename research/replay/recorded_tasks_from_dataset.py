@@ -73,7 +73,6 @@ def collect_recorded_tasks(
 
 
 def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
-    """Return all tasks of the dataset with at least this many distinct candidates."""
     tasks: list[RecordedTask] = []
     with database.session() as session:
         for row in MeasuredTasks(session).list():

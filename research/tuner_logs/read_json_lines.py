@@ -17,8 +17,6 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that was skipped, and why."""
-
     file: str
     line: int  # from 1
     error: str

@@ -27,7 +27,6 @@ class ArmCredit:
     trials: Column
 
     def upper_confidence_bounds(self, exploration: float) -> Column:
-        """Return the upper confidence bound of each arm (by UCB1 on discounted counts)."""
         doubt = np.sqrt(np.log1p(self.trials.sum()) / (1.0 + self.trials))
         return np.asarray(self.mean + exploration * doubt)
 

@@ -32,8 +32,6 @@ def matern(points: Points, other_points: Points, length: float) -> Points:
 
 @dataclass(frozen=True, slots=True)
 class GaussianProcess:
-    """A Gaussian process fitted to points and their targets."""
-
     points: Points
     factor: Points  # lower Cholesky factor of the kernel matrix with noise
     weights: Column

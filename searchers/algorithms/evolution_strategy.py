@@ -31,7 +31,6 @@ class SketchGaussian:
 
     @classmethod
     def fit(cls, points: Points) -> "SketchGaussian":
-        """Return the distribution fit to the points."""
         mean = points.mean(axis=0)
         return cls(mean, _covariance(points - mean, np.full(len(points), 1 / len(points))))
 

@@ -47,7 +47,6 @@ class Surrogate:
                 adam.step(gradients(self._layers, values, error * weight[batch] / BATCH))
 
     def __call__(self, points: Points) -> Column:
-        """Return the predicted score of each point."""
         return forward(self._layers, self._rows(points))[-1][0, :, 0].astype(np.float64)
 
     def slope(self, points: Points) -> Points:

@@ -22,8 +22,7 @@ DOUBT = 1.0  # weight of the prior that a step has no gain
 
 @dataclass(frozen=True)
 class StepGains:
-    """Steps between measured neighbours of one sketch: unit vectors, and the log speed-
-    up per unit."""
+    """Steps between measured neighbours: unit vectors, and log speed-ups per unit."""
 
     directions: Points
     gains: Column

@@ -72,7 +72,6 @@ class Actor:
     def learn(
         self, experience: Experience, epochs: int, clip: float, entropy: float, rng: np.random.Generator
     ) -> None:
-        """Train on the experience for a few epochs of minibatches."""
         for _ in range(epochs):
             order = rng.permutation(len(experience.value))
             for lines in np.split(order, range(BATCH, len(order), BATCH)):
@@ -135,7 +134,6 @@ class Trajectory:
         return rows
 
     def append_arrival(self, arrival: ScoredRows) -> None:
-        """Append the scored rows to which the last decision led."""
         self._seen.append(arrival)
 
     def experience(self, discount: float, trace: float) -> Experience:

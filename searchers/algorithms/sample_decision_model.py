@@ -1,5 +1,4 @@
-"""Samples schedules, decision by decision, from a model of good schedules; a cost model
-selects."""
+"""Samples schedules from a model of good decisions; a cost model selects among them."""
 
 from dataclasses import dataclass
 

@@ -67,7 +67,6 @@ class Moves:
         return len(self.directions)
 
     def legal(self, rows: Rows) -> Mask:
-        """Return, for each row, a mask of the directions that are possible."""
         spare = self._spare(rows)[:, self._left]
         return self._is_legal(rows[:, self._source], rows[:, self._target], spare, np.arange(len(self)))
 

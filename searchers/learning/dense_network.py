@@ -41,8 +41,7 @@ def has_shapes(parameters: Parameters, shapes: Mapping[str, tuple[int, ...]]) ->
 
 class DenseNetwork:
     """A network that maps each row to `outputs` numbers. Columns are standardised by the
-    rows given to the constructor, or by the parameters that `load` reads; constant ones
-    are ignored."""
+    the constructor's rows, or by the parameters `load` reads; constants are ignored."""
 
     def __init__(
         self, rows: Rows, hidden_sizes: Sequence[int], outputs: int, rate: float, rng: np.random.Generator

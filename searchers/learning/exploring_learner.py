@@ -99,7 +99,6 @@ class Scorer:
         return starts
 
     def pool(self) -> dict[Candidate, str]:
-        """Return every scored candidate with its origin."""
         return dict(self._origins)
 
 

@@ -50,7 +50,6 @@ class LearnedParameters:
         return cls(kind, stored_parameters)
 
     def of(self, sketch: str) -> Parameters | None:
-        """Return the parameters of a sketch; None if there are none."""
         return self._known.get(sketch)
 
     def store(self, sketch: str, parameters: Parameters) -> None:

@@ -31,21 +31,17 @@ class Loops:
         self._rows = rows.astype(np.float64)
 
     def factor(self, axis: int, level: int) -> Column:
-        """Return the factor of one level of an axis's tile."""
         start = 4 * min(axis, self.spatial) + 2 * max(0, axis - self.spatial)
         return np.asarray(self._rows[:, start + level])
 
     def spatial_product(self, level: int) -> Column:
-        """Return the product of all spatial axes' factors at one level."""
         return self._product(range(self.spatial), level)
 
     def reduction_product(self, level: int) -> Column:
-        """Return the product of all reductions' factors at one level."""
         return self._product(range(self.spatial, self.axes), level)
 
     @cached_property
     def total_reduction_extent(self) -> Column:
-        """The product of all reductions' extents."""
         return self.reduction_product(0) * self.reduction_product(1)
 
     @property
@@ -89,10 +85,6 @@ class Loops:
             extents[axis] = extents[axis] * extent
             sizes.append(extents)
         return sizes[::-1]
-
-    def inner_iterations(self, cut: int) -> Column:
-        """Return how often the statement runs inside a cut each time that it is entered."""
-        return np.asarray(np.prod(self.inner_extents_by_cut[cut], axis=0))
 
     def bytes_of(self, access: Access, cut: int) -> Column:
         """Return the bytes of a buffer accessed inside a cut, in full cache lines."""
@@ -139,7 +131,7 @@ class Body:
         self.loops, self._machine = loops, machine
         self.vectors = register_cost(loops.vector_axis_factor, machine.lanes)
         self._statements = [
-            loops.inner_iterations(cut) / loops.vector_axis_factor
+            np.prod(loops.inner_extents_by_cut[cut], axis=0) / loops.vector_axis_factor
             for cut in range(len(loops.nontrivial_loops) + 1)
         ]
         budget = np.maximum(unroll, UNROLLED / self.vectors)
@@ -154,7 +146,6 @@ class Body:
 
     @cached_property
     def accumulator_count(self) -> Column:
-        """Number of vector accumulators in the body."""
         points = np.ones(self.loops.count)
         for position, (axis, _) in enumerate(self.loops.nontrivial_loops):
             if axis < self.loops.spatial:
@@ -163,7 +154,6 @@ class Body:
 
     @property
     def has_broadcasts(self) -> bool:
-        """Whether the body broadcasts scalars to vectors."""
         return any(self.loops.spatial - 1 not in read.axes for read in self.loops.nest.reads)
 
     @property
@@ -174,7 +164,6 @@ class Body:
 
     @cached_property
     def is_fully_unrolled(self) -> NDArray[np.bool_]:
-        """Whether all reduction loops are unrolled."""
         reductions = [
             loop for loop, (axis, _) in enumerate(self.loops.nontrivial_loops) if axis >= self.loops.spatial
         ]

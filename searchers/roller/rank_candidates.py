@@ -164,7 +164,6 @@ class Tiled:
         self._working: dict[float, Column] = {}
 
     def computing_time_us(self, unroll: Column) -> Column:
-        """Return the computing time of each row with the given unroll limit."""
         guesses = np.zeros(len(unroll))
         for value in np.unique(unroll).tolist():
             if value not in self._working:
@@ -206,7 +205,6 @@ class Constructor:
         return self._time_us(sketch, rows, Tiled(block, block.nest(self._nests), tiles, machine), machine)
 
     def find_best_tiles(self, block: Block, machine: Machine) -> Tiled:
-        """Return the best tiles of a block, fastest first."""
         if block not in self._tiled:
             limits = [place.choice.limit or place.choice.extent for place in block.tile_choices]
             nest = block.nest(self._nests)

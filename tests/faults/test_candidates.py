@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_a_bad_candidate_costs_its_own_slot(
     text: str,
 ) -> None:
     hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): hazard})}
-    with ChildPool(Hazards, 2, env=hazards, name="builder") as builders:
+    with ChildPool(partial(Hazards, env=hazards, name="builder"), 2) as builders:
         measurer = TvmMeasurer(fleet.settings, builders, runner)
         results = {r.slot: r for r in measurer.measure(subject.program, local_target, subject.slots, OPTIONS)}
         assert len(builders.idle) == 2
@@ -79,7 +80,7 @@ def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial
     monkeypatch.setattr(run_timeout.Retakes, "left_sec", lambda _: 0.0)
     long = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=10_000)
     slow = OPTIONS.model_copy(update={"run_timeout_sec": 1, "evaluator": long, "stopping": "racing"})
-    with ChildPool(CandidateCompiler, 1, name="builder") as builders:
+    with ChildPool(partial(CandidateCompiler, name="builder"), 1) as builders:
         measurer = TvmMeasurer(fleet.settings, builders, runner)
         (ended,) = measurer.measure(subject.program, local_target, subject.slots[:1], slow)
         assert (ended.trial.outcome, ended.trial.run_us) == (Outcome.RUN_TIMEOUT, ())
@@ -91,7 +92,7 @@ def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial
 def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
     fleet: TestFleet, local_target: Target, subject: Subject, runner: Runner
 ) -> None:
-    with ChildPool(CandidateCompiler, 1, name="builder") as builders:
+    with ChildPool(partial(CandidateCompiler, name="builder"), 1) as builders:
         measurer = TvmMeasurer(fleet.settings, builders, runner)
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         results = [next(stream)]
@@ -109,7 +110,7 @@ def test_a_device_that_dies_is_not_the_candidates_fault(
     device = lone_tracker.start_device(local_target)
     lone_tracker.wait_free(local_target)
     hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): "run_loop"})}
-    with ChildPool(Hazards, 1, env=hazards, name="builder") as builders:
+    with ChildPool(partial(Hazards, env=hazards, name="builder"), 1) as builders:
         measurer = TvmMeasurer(lone_tracker.settings, builders, runner)
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         assert next(stream).trial.outcome is Outcome.OK

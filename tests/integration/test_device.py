@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -391,12 +390,12 @@ def test_a_client_gets_a_device_of_the_class_that_it_asks_for(
     lone_tracker: TestFleet, local_target: Target, runner: Runner
 ) -> None:
     here = both_classes(lone_tracker, local_target)
-    another = replace(here, host_class="another")
+    another = here._replace(host_class="another")
     for like, name in ((another, "a"), (here, "b"), (another, "a")):
         assert take(runner, lone_tracker, local_target, like=like).name == name
     assert take(runner, lone_tracker, local_target).name == "a"  # who asks for none keeps what is held
     with pytest.raises(NoDevice, match="that measured this job's times"):
-        take(runner, lone_tracker, local_target, like=replace(here, tvm_version="0"))
+        take(runner, lone_tracker, local_target, like=here._replace(tvm_version="0"))
 
 
 def test_a_tracker_of_an_older_version_gives_no_times_of_another_class(

@@ -1,6 +1,7 @@
 """Real candidates through real builders, a real tracker and a real device."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ OPTIONS = JobOptions(
 
 @pytest.fixture(scope="module")
 def builders() -> Iterator[ChildPool[Library]]:
-    with ChildPool(CandidateCompiler, 2, name="builder") as pool:
+    with ChildPool(partial(CandidateCompiler, name="builder"), 2) as pool:
         yield pool
 
 

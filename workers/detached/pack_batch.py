@@ -72,7 +72,8 @@ RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.
 # Modules for another machine: they import only each other, the standard library, numpy and TVM.
 SHARED: Final = (
     *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
-    *("mallorn/graphc/export/cuda_toolkit.py", "mallorn/workers/subprocesses/cgroups.py"),
+    *("mallorn/graphc/export/cuda_toolkit.py", "mallorn/graphc/export/output_errors.py"),
+    "mallorn/workers/subprocesses/cgroups.py",
     *(
         "mallorn/workers/device/cpu_speed_limits.py",
         "mallorn/workers/device/cuda_clock.py",
@@ -186,15 +187,12 @@ class Packing:
                 f"job {job.id} ({job.state}) has nothing to measure now: {job.reason or 'no round is open'}"
             )
             raise Conflict(words, hint=f"mallorn show {job.id}")
-        class_fields = None
-        if device_class is not None:
-            class_fields = [device_class.host_class, device_class.tvm_version, device_class.threads]
         manifest = {
             "format": run_batch.FORMAT,
             "batch": self._id,
             "tvm": TVM_VERSION,
             "needs": target_requirements(self._target),
-            "like": class_fields,
+            "like": device_class,
             "files": {name: sha256(data).hexdigest() for name, data in self._file.files.items()},
             "calls": self._file.calls,
         }
@@ -220,8 +218,7 @@ class Packing:
         return batch
 
     def _add_round(self, round_id: int) -> bool:
-        """Build and add a round's candidates, or requeue a round that does not fit and
-        return False."""
+        """Build and add a round's candidates, or requeue the round and return False."""
         is_added: bool | None = None  # None: an error ended the work
         with leased_work(self._runtime, WorkItem.for_round(round_id), fix_round_inputs) as work:
             if work is None:

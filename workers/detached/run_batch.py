@@ -8,8 +8,7 @@ where it ended or was killed. The exit status is 0 if all candidates are timed, 
 2 if the machine or a file is refused.
 
 FILE contains the modules that time candidates and detect disturbances; device servers use
-the same ones, which need nothing else of Mallorn. The error measures here are copies;
-tests/unit/detached/test_copied_rules.py compares them with the originals.
+the same ones, which need nothing else of Mallorn.
 """
 
 import argparse
@@ -432,6 +431,8 @@ class TargetDevice:
         """
         import numpy as np
 
+        from mallorn.graphc.export.output_errors import relative_error, rounded_outputs_error
+
         draws, seed = check["args"], check["seed"]
         if self._checked[0] != (draws, seed):
             self._checked = (draws, seed), random_check_arguments(draws, seed)
@@ -461,11 +462,13 @@ class TargetDevice:
 
 
 def _check_processor(needs: Json, cores: int) -> None:
+    from mallorn.workers.device.cpu_speed_limits import cpu_info
+
     if needs["machine"] != os.uname().machine:
         raise BatchRefused(f"the batch is for {needs['machine']}, and this machine is {os.uname().machine}")
     if needs["cores"] > cores:
         raise BatchRefused(f"the batch is for {needs['cores']} cores, and this process may use {cores}")
-    cpu = _read_cpu_info()
+    cpu = cpu_info()
     flags = set((cpu.get("flags") or cpu.get("Features") or "").split())
     if absent_flags := sorted(set(needs["flags"]) - flags):
         raise BatchRefused(f"this CPU lacks {', '.join(absent_flags[:4])}, which the batch needs")
@@ -496,48 +499,23 @@ def _load_cuda(needs: Json) -> tuple[Any, str]:
 
 def describe_device(tvm_version: str, threads: int, accelerator: str = "", gpu: str = "") -> Json:
     """Describe this device. Devices with comparable times get the same `host_class`."""
-    from mallorn.workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
+    from mallorn.workers.device.cpu_speed_limits import cpu_info, describe_cpus
 
-    cpu, cores = _read_cpu_info(), len(os.sched_getaffinity(0))
-    model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
-    facts: dict[str, str] = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
-    facts.update(cores=str(cores), governor=read_cpu_governor())
-    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
-    letters = "".join(char if char.isascii() and char.isalnum() else " " for char in model.lower())
-    slug = "-".join(letters.split())[:40]
-    host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    host_class += find_cpu_speed_limits()
+    cpus = describe_cpus(cpu_info(), len(os.sched_getaffinity(0)))
     if accelerator:
-        host_class += f"+{accelerator.replace(' ', '-')}{gpu}"
+        cpus["host_class"] += f"+{accelerator.replace(' ', '-')}{gpu}"
     boot_id = ""
     with suppress(OSError):
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    boot_id += os.uname().nodename
+    boot_id += cpus["hostname"]
     return {
-        "name": f"{os.uname().nodename}-batch",
+        "name": f"{cpus['hostname']}-batch",
         "host_id": hashlib.sha256(boot_id.encode()).hexdigest()[:16],
-        "host_class": host_class,
         "threads": threads,
         "tvm_version": tvm_version,
-        "hostname": os.uname().nodename,
-        "machine": os.uname().machine,
-        "cpu_model": model,
-        "cores": cores,
-        "governor": read_cpu_governor(),
         "accelerator": accelerator,
+        **cpus,
     }
-
-
-IDENTITY_FIELDS: Final = (
-    "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
-    "CPU implementer", "CPU part", "CPU variant",
-)  # fmt: skip
-
-
-def _read_cpu_info() -> dict[str, str]:
-    first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def random_timing_arguments(args: Json) -> list[Any]:
@@ -571,41 +549,6 @@ def fingerprint(values: list[Any], outputs: list[int]) -> int:
         if index not in outputs:
             total = zlib.crc32(value.tobytes(), total)
     return total
-
-
-def relative_error(outputs: Any, references: Any) -> float:
-    """Return the largest error divided by the largest reference value. Return infinity if
-    NaN or infinite values are in different places."""
-    import numpy as np
-
-    finite = np.isfinite(references)
-    if outputs.shape != references.shape or not np.array_equal(np.isfinite(outputs), finite):
-        return inf
-    if not np.array_equal(outputs[~finite], references[~finite], equal_nan=True):
-        return inf
-    difference = np.abs(outputs[finite] - references[finite]).max(initial=0.0)
-    return float(difference / max(np.abs(references[finite]).max(initial=0.0), 1e-30))
-
-
-def rounded_outputs_error(outputs: Any, references: Any) -> float:
-    """Return the relative error. If no value is off by more than a rounding step, ignore the
-    largest 1 % of errors."""
-    import numpy as np
-
-    error = relative_error(outputs, references)
-    if not np.isfinite(error) or not outputs.size:
-        return error
-    differences, largest = np.abs(outputs - references), float(np.abs(references).max())
-    outliers = max(1, int(len(differences) * 0.01))
-    values, places = np.unique(references, return_inverse=True)
-    if 1 < len(values) <= 256:
-        gaps = np.diff(values)
-        steps = np.maximum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))[places.reshape(-1)]
-    else:
-        steps = np.full(1, largest / 127)
-    if len(differences) <= outliers or (differences > steps * (1 + 1e-6)).any():
-        return error
-    return float(np.sort(differences)[-1 - outliers] / max(largest, 1e-30))
 
 
 class Timing(NamedTuple):

@@ -1,8 +1,14 @@
-"""Reads what slows down this host's CPUs: governor, CPU quota, turbo and power settings."""
+"""Describes this host's CPUs and what slows them down: governor, CPU quota, turbo and power settings.
 
+Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
+"""
+
+import hashlib
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 from mallorn.workers.subprocesses.cgroups import cpu_quota
 
@@ -16,14 +22,55 @@ SUPPLIES: Final = Path("/sys/class/power_supply")
 SAVES: Final = ("power", "balance_power")
 
 
+IDENTITY_FIELDS: Final = (
+    "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
+    "CPU implementer", "CPU part", "CPU variant",
+)  # fmt: skip
+
+
+class CpuFacts(TypedDict):
+    """Facts about a host's CPUs; hosts with comparable times share `host_class`."""
+
+    host_class: str
+    cpu_model: str
+    cores: int
+    governor: str
+    machine: str
+    hostname: str
+
+
+def describe_cpus(cpu: Mapping[str, str], cores: int) -> CpuFacts:
+    """Describe this process's `cores` CPUs; `cpu` has the fields of the first."""
+    facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
+    facts |= {"cores": str(cores), "governor": read_cpu_governor()}
+    model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
+    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
+    host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return {
+        "host_class": host_class + find_cpu_speed_limits(),
+        "cpu_model": model,
+        "cores": cores,
+        "governor": facts["governor"],
+        "machine": os.uname().machine,
+        "hostname": os.uname().nodename,
+    }
+
+
+def cpu_info(text: str | None = None) -> dict[str, str]:
+    """Return the first processor's fields from `text`, by default /proc/cpuinfo."""
+    text = Path("/proc/cpuinfo").read_text() if text is None else text
+    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
 def read_cpu_governor() -> str:
     """Return the kernel's CPU frequency governor; `unknown` if there is none."""
     return _read_word(FREQUENCY / "scaling_governor") or "unknown"
 
 
 def find_cpu_speed_limits() -> str:
-    """Return what slows down this host's CPUs now, for example `+quota1.5+battery`; empty
-    if nothing does."""
+    """Return what slows this host's CPUs now, such as `+quota1.5+battery`, or nothing."""
     words = []
     quota = cpu_quota()
     if quota is not None and quota < len(os.sched_getaffinity(0)):

@@ -80,8 +80,7 @@ class CudaClock:
         return elapsed_ms.value / 1e3
 
     def queue_memory_fill(self, share: float = FLUSH_SHARE) -> None:
-        """Queue a fill of `share` times the L2 cache's size; the default empties the
-        cache."""
+        """Queue a fill of `share` times the L2 cache's size; the default empties it."""
         if self._scratch is None:
             scratch, size = ctypes.c_void_p(), ctypes.c_size_t(int(FLUSH_SHARE * self._l2_bytes))
             self._call("cudaMalloc", ctypes.byref(scratch), size)

@@ -1,9 +1,7 @@
 """Detects the target `local`, and this host's class, within which times are comparable."""
 
-import hashlib
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Set
@@ -16,7 +14,7 @@ from mallorn.core.host_id import host_id
 from mallorn.core.installation import python_path
 from mallorn.core.targets import Target, parse_target
 from mallorn.graphc.export.cpu_features import X86
-from mallorn.workers.device.cpu_speed_limits import find_cpu_speed_limits, read_cpu_governor
+from mallorn.workers.device.cpu_speed_limits import cpu_info, describe_cpus
 from mallorn.workers.device.device_class import HostFacts, Identity
 from mallorn.workers.host.core_lock import lock_identity
 from mallorn.workers.sandbox.sandbox import allowed_environment
@@ -32,10 +30,6 @@ print(cpu, *codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu}))
 """
 HIDE_TORCH = "from mallorn.workers.subprocesses.hide_torch import hide_torch\nhide_torch()\n"
 SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-IDENTITY_FIELDS = (
-    "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
-    "CPU implementer", "CPU part", "CPU variant",
-)  # fmt: skip
 X86_LEVELS = (
     ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
     ("x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}),
@@ -45,23 +39,7 @@ X86_LEVELS = (
 
 def read_host_facts() -> HostFacts:
     """Return present facts about this host; times are comparable within a `host_class`."""
-    cpu = _cached_cpu_info()
-    facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
-    cores, scaling = available_cores(), read_cpu_governor()
-    model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
-    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
-    facts |= {"cores": str(cores), "governor": scaling}
-    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
-    host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return {
-        "host_id": host_id(),
-        "host_class": host_class + find_cpu_speed_limits(),
-        "cpu_model": model,
-        "cores": cores,
-        "governor": scaling,
-        "machine": os.uname().machine,
-        "hostname": os.uname().nodename,
-    }
+    return {"host_id": host_id(), **describe_cpus(_cached_cpu_info(), available_cores())}
 
 
 def refresh_host_facts(identity: Identity) -> Identity:
@@ -108,13 +86,6 @@ def physical_cores() -> int:
 def _cached_cpu_info() -> dict[str, str]:
     # Cached: it never changes, and reading it makes the kernel interrupt every processor.
     return cpu_info()
-
-
-def cpu_info(text: str | None = None) -> dict[str, str]:
-    """Return the first processor's fields from `text`, by default /proc/cpuinfo."""
-    text = Path("/proc/cpuinfo").read_text() if text is None else text
-    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def run_with_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":

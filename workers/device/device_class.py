@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict
 
 from pydantic import Field
 
@@ -12,14 +12,14 @@ from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import check_storable
 from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
+from mallorn.workers.device.cpu_speed_limits import CpuFacts
 
 LONGEST: Final = 16_384  # characters of a device's whole description
 MOST_THREADS: Final = 4096
 Word = Annotated[str, Field(min_length=1, max_length=200, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceClass:
+class DeviceClass(NamedTuple):
     """The properties that two devices must share for their times to be comparable."""
 
     host_class: str
@@ -29,7 +29,7 @@ class DeviceClass:
     @property
     def json_text(self) -> str:
         """JSON text by which a client requests a device of this class from the tracker."""
-        return json.dumps([self.host_class, self.tvm_version, self.threads])
+        return json.dumps(self)
 
 
 def class_text_of_entry(info: Any) -> str:
@@ -66,16 +66,8 @@ class Endpoint:
         return DeviceClass(self.host_class, self.tvm_version, self.threads)
 
 
-class HostFacts(TypedDict):
-    """Facts about a host. `host_id` is unique; hosts with comparable times share `host_class`."""
-
-    host_id: str
-    host_class: str
-    cpu_model: str
-    cores: int
-    governor: str
-    machine: str
-    hostname: str
+class HostFacts(CpuFacts):
+    host_id: str  # unique
 
 
 class RuntimeFacts(TypedDict):
@@ -92,8 +84,6 @@ class RuntimeFacts(TypedDict):
 
 
 class Identity(HostFacts, RuntimeFacts):
-    """A device's description of itself."""
-
     name: str
     target: str
     address: str

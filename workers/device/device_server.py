@@ -36,19 +36,19 @@ log = logging.getLogger(__name__)
 UNCLAIMED_SEC = 2.0
 
 
+@dataclass(eq=False)
 class Registration:
     """Keeps a device registered with the tracker. If the tracker is gone, methods do not
     raise; `keep` tries again to connect."""
 
-    def __init__(
-        self, tracker: Address, key: str, listening: Address, identity: Identity, fleet: FleetKey = NO_KEY
-    ) -> None:
-        self.key = key
+    address: Address  # of the tracker
+    key: str
+    listening: Address
+    identity: Identity
+    fleet: FleetKey = NO_KEY
+
+    def __post_init__(self) -> None:
         self.match_key = ""  # a client must present it; it opens one session
-        self._address = tracker
-        self._listening = listening
-        self._identity = identity
-        self.fleet = fleet
         self._tracker: TrackerClient | None = None
         self._busy = False
         self._offered_sec = 0.0
@@ -64,8 +64,8 @@ class Registration:
 
         def register_or_renew() -> None:
             if self._tracker is None:
-                self._tracker = TrackerClient(self._address, key=self.fleet)
-                log.info("registered with the tracker at %s:%d as %s", *self._address, self.key)
+                self._tracker = TrackerClient(self.address, key=self.fleet)
+                log.info("registered with the tracker at %s:%d as %s", *self.address, self.key)
                 self._offer_device()
             elif not self._busy and self.match_key in self._tracker.list_pending_match_keys():
                 self._offered_sec = time.monotonic()
@@ -82,12 +82,12 @@ class Registration:
 
     def update_description(self, identity: Identity) -> None:
         """Send the tracker this device's new description after its host changed."""
-        self._identity = identity
+        self.identity = identity
         self._log_or_disconnect(self._send_description)
 
     def update_address(self, listening: Address, identity: Identity) -> None:
         """Set the device's new address and description; the next `keep` registers them."""
-        self._listening, self._identity = listening, identity
+        self.listening, self.identity = listening, identity
         self.disconnect()
 
     def disconnect(self) -> None:
@@ -108,13 +108,13 @@ class Registration:
 
     def _send_description(self) -> None:
         if self._tracker is not None:
-            state = {"busy": self._busy, "mallorn": self._identity}
-            self._tracker.send_description({"key": f"server:{self.key}", "addr": [*self._listening], **state})
+            state = {"busy": self._busy, "mallorn": self.identity}
+            self._tracker.send_description({"key": f"server:{self.key}", "addr": [*self.listening], **state})
 
     def _offer_device(self) -> None:
         self._send_description()
         if self._tracker is not None and not self._busy:
-            host, port = self._listening
+            host, port = self.listening
             self.match_key = f"{self.key}:{secrets.token_hex(8)}"
             self._tracker.offer_device(self.key, host, port, self.match_key)
             self._offered_sec = time.monotonic()
@@ -151,28 +151,20 @@ class Running:
         return self.was_waiting and used_cpu_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 
+@dataclass(eq=False)
 class DeviceServer:
-    """Serves one session at a time. A session that crashes ends its own process and
-    nothing else."""
+    """Serves one session at a time. A session that crashes ends only its own process."""
 
-    def __init__(
-        self,
-        registration: Registration,
-        listener: socket.socket,
-        identity: Identity,
-        folder: Path,
-        log_path: Path | None,
-        sandbox: str,
-        listen: Callable[[], socket.socket],
-    ) -> None:
-        self._registration = registration
-        self._listener = listener
-        self._pending = PendingConnections(listener)
-        self._identity = identity
-        self._folder = folder
-        self._log_path = log_path.absolute() if log_path else None
-        self._sandbox = sandbox
-        self._listen = listen
+    registration: Registration
+    listener: socket.socket
+    identity: Identity
+    folder: Path
+    log_path: Path | None  # absolute
+    sandbox: str
+    listen: Callable[[], socket.socket]
+
+    def __post_init__(self) -> None:
+        self._pending = PendingConnections(self.listener)
         self._running: Running | None = None
         self._has_warned_of_locks = False
 
@@ -187,22 +179,22 @@ class DeviceServer:
             else:
                 self._announce_host_changes()
             if self._listen_again_if_moved():
-                self._registration.renew_registration()
+                self.registration.renew_registration()
 
             waiting = set(self._pending)
             poller = select.poll()
             if self._running is None:
-                for number in (self._listener.fileno(), *waiting):
+                for number in (self.listener.fileno(), *waiting):
                     poller.register(number, select.POLLIN)
             else:
                 poller.register(self._running.pid_fd, select.POLLIN)
                 if not self._running.is_abandoned:
                     poller.register(self._running.connection, select.POLLRDHUP)
-            if (tracker_fd := self._registration.fileno()) is not None:
+            if (tracker_fd := self.registration.fileno()) is not None:
                 poller.register(tracker_fd, select.POLLIN)
 
             for ready_fd, _ in poller.poll(PING_SEC * 1000):
-                if ready_fd == self._listener.fileno():
+                if ready_fd == self.listener.fileno():
                     self._pending.accept()
                 elif ready_fd in waiting:
                     greeting = self._pending.read_greeting(ready_fd)
@@ -214,37 +206,37 @@ class DeviceServer:
                     # The client is gone: nobody waits for the candidate that may still run.
                     self._running.is_abandoned = True
                     os.kill(self._running.pid, signal.SIGKILL)
-                elif ready_fd == self._registration.fileno():
-                    self._registration.disconnect()
+                elif ready_fd == self.registration.fileno():
+                    self.registration.disconnect()
 
     def _announce_host_changes(self) -> None:
-        if (identity := refresh_host_facts(self._identity)) != self._identity:
+        if (identity := refresh_host_facts(self.identity)) != self.identity:
             log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
-            self._identity = identity
-            self._registration.update_description(identity)
+            self.identity = identity
+            self.registration.update_description(identity)
 
     def _listen_again_if_moved(self) -> bool:
         """Listen again if this host's address has changed; return False if that fails."""
-        if self._running is not None or is_own_address(self._listener.getsockname()[0]):
+        if self._running is not None or is_own_address(self.listener.getsockname()[0]):
             return True
         try:
-            listener = self._listen()
+            listener = self.listen()
         except InvalidRequest as error:
-            if self._registration.fileno() is not None:
+            if self.registration.fileno() is not None:
                 log.warning("no client can reach this device until its address is back: %s", error.message)
-            self._registration.disconnect()
+            self.registration.disconnect()
             return False
         self._pending.clear()
-        self._listener.close()
-        self._listener, self._pending = listener, PendingConnections(listener)
+        self.listener.close()
+        self.listener, self._pending = listener, PendingConnections(listener)
         host, port = listener.getsockname()[:2]
-        self._identity = {**self._identity, "address": f"{host}:{port}"}
-        self._registration.update_address((host, port), self._identity)
+        self.identity = {**self.identity, "address": f"{host}:{port}"}
+        self.registration.update_address((host, port), self.identity)
         return True
 
     def _start_session(self, connection: socket.socket, greeting: str) -> bool:
         """Start a session in a fork if the greeting is valid; return whether it is."""
-        registration = self._registration
+        registration = self.registration
         if not answer_greeting(
             connection, greeting, registration.key, registration.match_key, registration.fleet
         ):
@@ -253,21 +245,21 @@ class DeviceServer:
         self._pending.clear()
         # Warn once if the client's locks differ: its builders run on while this device times.
         client_host, client_locks = host_and_locks(greeting)
-        is_separate = not share_locks(client_host, client_locks, host_id(), self._identity["locks"])
-        if is_separate and not self._identity.get("accelerator") and not self._has_warned_of_locks:
+        is_separate = not share_locks(client_host, client_locks, host_id(), self.identity["locks"])
+        if is_separate and not self.identity.get("accelerator") and not self._has_warned_of_locks:
             self._has_warned_of_locks = True
             log.warning("%s; %s", SEPARATE_LOCKS, SHARE_LOCKS)
 
-        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
         # A session runs untrusted code: it gets a key that is valid for this session only.
         key = next(iter(registration.fleet.derive_session_keys(registration.match_key)), NO_KEY)
         last_words_fd = os.memfd_create("last-words")
-        session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox, last_words_fd)
+        session = RpcSession(self.identity, folder, self.log_path, key, self.sandbox, last_words_fd)
         # Before the session answers its client: from then on the tracker must not list us as free.
         registration.set_busy(True)
 
         def run_session() -> None:
-            self._listener.close()
+            self.listener.close()
             registration.disconnect()
             session.serve(connection.fileno())
 
@@ -283,7 +275,7 @@ class DeviceServer:
         fault = ""
         if status != 0 and not running.is_abandoned:
             log.warning("a session failed: %s", cause)
-            fault = gpu_fault() if "gpu_uuid" in self._identity else ""
+            fault = gpu_fault() if "gpu_uuid" in self.identity else ""
             is_innocent = fault or HARDWARE in cause
             text = cause if is_innocent else f"{DEATH_NOTICE} {cause}{suffix}"
             try:  # answer the call during which the session died, so that the client learns the cause
@@ -296,6 +288,6 @@ class DeviceServer:
         remove_tree(running.folder)
         self._running = None
         if fault:
-            self._registration.disconnect()
+            self.registration.disconnect()
             raise HostFault(f"this device unregisters: {fault}", hint="nvidia-smi -q")
-        self._registration.set_busy(False)
+        self.registration.set_busy(False)

@@ -63,7 +63,6 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def describe_exit(status: int) -> str:
-    """Describe a wait status by its signal or exit code."""
     code = os.waitstatus_to_exitcode(status)
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 

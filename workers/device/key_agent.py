@@ -30,8 +30,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 class KeyAgent(FleetKey):
-    """A fleet key that another process holds; `end` is the socket to it. Forked sessions
-    cannot read the key."""
+    """A fleet key that another process holds, behind socket `end`: forks cannot read it."""
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__()

@@ -55,8 +55,7 @@ def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
 
 class Kernels:
     """Times the kernels of a Relax virtual machine with an instrument, which slows it down
-    and cannot be removed. `run` runs the model; `set_instrument` is the machine's function
-    of that name."""
+    and cannot be removed. `run` runs the model; `set_instrument` is the machine's."""
 
     def __init__(
         self, set_instrument: Callable[..., Any], run: Callable[[], Any], clock: HostClock | CudaClock
@@ -69,8 +68,7 @@ class Kernels:
 
     def measure_times_us(self, seconds: float) -> dict[str, float]:
         """Return, by task name, the microseconds per run that all calls of a kernel take
-        together. They are medians over as many runs as fit into `seconds`, but at least
-        FEWEST_RUNS."""
+        together. Medians of the runs that fit `seconds`, at least FEWEST_RUNS."""
         self._time_one_run()
         runs: dict[str, list[float]] = defaultdict(list)
         deadline, count = time.perf_counter() + seconds, 0

@@ -27,8 +27,7 @@ class Unauthenticated:
 
     def add(self, connection: Closable, address: str) -> None:
         """Add a connection. If its address has too many, close the oldest of them; if all
-        addresses together have too many, close the oldest one of the address that has
-        most."""
+        addresses together have too many, close the oldest of the address that has most."""
         self._addresses[connection] = address
         crowds = Counter(self._addresses.values())
         if crowds[address] > MOST_OF_AN_ADDRESS:
@@ -37,7 +36,6 @@ class Unauthenticated:
             self._close_oldest(crowds.most_common(1)[0][0])
 
     def remove(self, connection: Closable) -> None:
-        """Remove a connection that has authenticated or is closed."""
         self._addresses.pop(connection, None)
 
     def _close_oldest(self, address: str) -> None:
@@ -65,8 +63,7 @@ class PendingConnection:
         self.connection.close()
 
     def read_greeting(self) -> str | None:
-        """Return the client's greeting, None while it is incomplete. Raises OSError if
-        malformed."""
+        """Return the client's greeting; None if incomplete. Raises OSError if malformed."""
         data = self.connection.recv(self._expected_bytes() - len(self._received))
         if not data:
             raise ConnectionError("the connection was closed")
@@ -106,7 +103,6 @@ class PendingConnections:
         return iter(list(self._clients))
 
     def accept(self) -> None:
-        """Accept the waiting connection, if it still exists."""
         try:
             connection, address = self._listener.accept()
         except OSError:  # the client is gone

@@ -24,7 +24,6 @@ def private_address(host: str) -> str:
 
 
 def is_own_address(address: str) -> bool:
-    """Return whether an interface of this host has the address now."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as end:
         try:

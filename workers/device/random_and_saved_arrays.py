@@ -43,7 +43,6 @@ def save_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def load_arrays(path: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays that `save_arrays` wrote, in the same order."""
     with np.load(path) as archive:
         return {
             name.removesuffix(_MARK): array.view(dtype_of(_BFLOAT16)) if name.endswith(_MARK) else array

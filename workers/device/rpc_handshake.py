@@ -28,13 +28,11 @@ _NAME_LIMIT_BYTES: Final = 1024
 
 def ticket_of(match_key: str, fleet: FleetKey) -> str:
     """Return the ticket with which a client opens a session: the match key itself or, if
-    the fleet has a key, a MAC of the match key, so that eavesdroppers cannot open the
-    session."""
+    the fleet has a key, a MAC of the match key: eavesdroppers cannot open the session."""
     return fleet.sign("client", match_key) if fleet else match_key
 
 
 def is_valid_ticket(ticket: str, match_key: str, fleet: FleetKey) -> bool:
-    """Return whether the ticket is that of this match key."""
     if fleet:
         return fleet.is_valid_signature(ticket, "client", match_key)
     return hmac.compare_digest(ticket.encode(), match_key.encode())

@@ -63,8 +63,9 @@ def serve_device(
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, tracker_key(target), listening, identity, key)
         on_ready(*listening)
+        log_file = log_path.absolute() if log_path else None
         DeviceServer(
-            registration, listener, identity, Path(folder), log_path, sandbox, make_listener
+            registration, listener, identity, Path(folder), log_file, sandbox, make_listener
         ).serve_forever()
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -44,52 +44,45 @@ _M_PERTURB: Final = -6  # glibc's name for the option
 _HUGE: Final = 0x7F
 
 
+@dataclass(eq=False)
 class RpcSession:
     """Serves one client: holds the files that the client uploads, and logs every candidate
     before it runs. Before the session exits with BROKEN_CONTEXT, it writes the reason to
     `last_words_fd`, a file of the device."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        folder: Path,
-        log_path: Path | None,
-        key: FleetKey,
-        sandbox: str,
-        last_words_fd: int,
-    ) -> None:
-        self._identity = identity
-        self._folder = folder
-        self._log_path = log_path
+    identity: Identity
+    folder: Path
+    log_path: Path | None
+    key: FleetKey
+    sandbox: str
+    last_words_fd: int
+
+    def __post_init__(self) -> None:
         self._cores = CoreLock()
-        self._target = Target(identity["target"])
+        self._target = Target(self.identity["target"])
         self._on_cores = self._target.is_cpu
-        self._key = key
-        self._sandbox = sandbox
-        self._last_words_fd = last_words_fd
         self._on_cuda = self._target.kind == "cuda"
         self._gpu: GpuMeter | None = None
 
     def serve(self, connection_fd: int) -> None:
-        """Answer calls until the client closes the connection; if the session cannot
-        begin, answer why."""
-        os.chdir(self._folder)
+        """Answer calls until the client leaves, or why the session cannot begin."""
+        os.chdir(self.folder)
         poison_fresh_memory()
         try:
             if self._on_cuda:  # before the sandbox, and before there is a context
                 load_cuda_runtime()
-                self._gpu = GpuMeter(self._identity.get("gpu_uuid", ""))
+                self._gpu = GpuMeter(self.identity.get("gpu_uuid", ""))
             is_raised = self._on_cores and raise_priority()  # the sandbox forbids it
-            if self._sandbox != OFF:
+            if self.sandbox != OFF:
                 # A session needs its folder, the device's log, and its host's locks or GPU.
                 paths = list(accelerator_paths(self._target.kind))
-                if self._log_path is not None:
-                    append_line(self._log_path, "")
-                    paths.append((str(self._log_path), APPEND))
+                if self.log_path is not None:
+                    append_line(self.log_path, "")
+                    paths.append((str(self.log_path), APPEND))
                 if self._on_cores:
                     paths += [(str(path), READ_FILE) for path in self._cores.files()]
-                spec = SandboxSpec(self._folder, drives_gpu=self._on_cuda, others=tuple(paths))
-                require_sandbox_mode(enter_sandbox(spec), self._sandbox)
+                spec = SandboxSpec(self.folder, drives_gpu=self._on_cuda, others=tuple(paths))
+                require_sandbox_mode(enter_sandbox(spec), self.sandbox)
         except HostFault as error:
             log.error("a session ended before it began: %s; %s", error.message, error.hint)
             rpc_api.ReturnException(connection_fd, f"{NO_SESSION} {error.message}; {error.hint}")
@@ -101,7 +94,7 @@ class RpcSession:
             "tvm.rpc.server.workpath": self.work_path,
             "tvm.rpc.server.load_module": self.load_module,
             "mallorn.prove": self.prove_identity,
-            "mallorn.identity": self.identity_json,
+            "mallorn.identity": lambda: json.dumps(self.identity),
             "mallorn.hold": self.lock_cores,
             "mallorn.begin": self.start_deadline,
             "mallorn.end": self.cancel_deadline,
@@ -125,11 +118,11 @@ class RpcSession:
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:
-            os.write(self._last_words_fd, str(error).encode())
+            os.write(self.last_words_fd, str(error).encode())
             os._exit(BROKEN_CONTEXT)
 
     def work_path(self, name: str) -> str:
-        return str(self._folder / name)
+        return str(self.folder / name)
 
     def load_module(self, name: str) -> Module:
         return load_module(self.work_path(name))
@@ -137,10 +130,7 @@ class RpcSession:
     def prove_identity(self, words: str) -> str:
         """Return a MAC of `words` with this session's key: only the device that the tracker
         assigned to the client can compute it."""
-        return self._key.sign("device", words)
-
-    def identity_json(self) -> str:
-        return json.dumps(self._identity)
+        return self.key.sign("device", words)
 
     def lock_cores(self, wait_sec: float) -> int:
         """Lock this host's cores until the next candidate has run. Return 1, or 0 if other
@@ -170,10 +160,9 @@ class RpcSession:
 
     def start_deadline(self, candidate_key: str, deadline_sec: float) -> None:
         """Log one execution and set its deadline, at which SIGALRM ends this process. The
-        signal keeps its default action: a Python handler would never run inside an endless
-        native loop."""
-        if self._log_path is not None:
-            append_line(self._log_path, f"{time.time():.6f}\t{candidate_key}\t{os.getpid()}\n")
+        signal keeps its default action: an endless native loop runs no Python."""
+        if self.log_path is not None:
+            append_line(self.log_path, f"{time.time():.6f}\t{candidate_key}\t{os.getpid()}\n")
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
 
     def cancel_deadline(self) -> None:
@@ -187,8 +176,7 @@ class RpcSession:
 def poison_fresh_memory() -> None:
     """Fill memory with an unusual byte when it is allocated, if this process's C library
     can. Fresh memory is mostly zero: a program that reads memory that it never wrote would
-    pass here and fail in a model. TVM's `reverse_compute_at` of a padding makes such
-    programs."""
+    pass here and fail in a model. TVM's `reverse_compute_at` of a padding makes them."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # allocated memory gets the complement

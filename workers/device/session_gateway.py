@@ -44,8 +44,7 @@ PACKET_LIMIT_BYTES: Final = 1 << 32
 
 
 class OpenSession(NamedTuple):
-    """A session's port and ticket, and keys by which the device proves that it belongs
-    to the fleet."""
+    """A session's port and ticket, and keys that prove that the device is of the fleet."""
 
     port: int
     ticket: str
@@ -59,8 +58,7 @@ class SessionGateway:
         self._key = key
 
     def connect_runner(self) -> socket.socket:
-        """Return a socket for a new runner; its requests are answered until it closes
-        the socket."""
+        """Return a socket for a new runner, whose requests are answered until it closes."""
         end, runner_end = socket.socketpair()
         threading.Thread(target=self._answer_all, args=(end,), name="session-gateway", daemon=True).start()
         return runner_end
@@ -140,12 +138,7 @@ class GatewayClient:
         self, tracker: Address, key: str, wait_sec: float, device_class: DeviceClass | None
     ) -> OpenSession:
         """Wait for a free device and return its session. Raises NoDevice or Unavailable."""
-        class_fields = (
-            None
-            if device_class is None
-            else [device_class.host_class, device_class.tvm_version, device_class.threads]
-        )
-        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": class_fields}
+        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": device_class}
         self._end.sendall(json.dumps(question).encode() + b"\n")
         with self._end.makefile("rb") as answers:
             line = answers.readline()
@@ -188,8 +181,7 @@ def _relay(
 
 
 def _check_client_ticket(client: socket.socket, ticket: str) -> bool:
-    """Read a client's greeting; if it has the ticket, answer it and return True,
-    otherwise False."""
+    """Read a client's greeting; answer it and return True if it has the ticket."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()

@@ -73,8 +73,7 @@ class SliceTimer:
     def time_cold_slices(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Time slices as `times` does, but on a GPU whose L2 cache is emptied before each
-        run."""
+        """Time slices as `times` does, but on a GPU, with an empty L2 cache per run."""
         self._begun, self._looks = 0, []
         clock, run = self._gpu_clock, library[function]
         run(*tensors)

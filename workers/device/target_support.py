@@ -10,9 +10,9 @@ from mallorn.core.compute_capability import arch_of_gpu, runs_on
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
 from mallorn.graphc.export.cpu_features import ARCHITECTURES, FLAGS
+from mallorn.workers.device.cpu_speed_limits import cpu_info
 from mallorn.workers.device.detect_host import (
     available_cores,
-    cpu_info,
     detect_target,
     run_with_tvm,
     usable_flags,

@@ -1,5 +1,4 @@
-"""A client of the RPC tracker over a plain socket: it needs no TVM, and every call has
-a timeout."""
+"""A client of the RPC tracker over a plain socket, without TVM; all calls have timeouts."""
 
 import json
 import secrets
@@ -29,7 +28,6 @@ Address = tuple[str, int]
 
 
 def tracker_key(target: Target) -> str:
-    """Return the tracker key under which devices of a target register."""
     return f"mallorn-{target.key}"
 
 
@@ -162,8 +160,7 @@ class TrackerClient:
 
 
 def wait_for_data(readable: socket.socket, asker: socket.socket, timeout_sec: float) -> bool:
-    """Return whether `readable` gets data within the timeout. Raises ConnectionError if
-    `asker` closes."""
+    """Return whether data arrives in time. Raises ConnectionError if `asker` closes."""
     poller = select.poll()
     poller.register(readable, select.POLLIN)
     poller.register(asker, select.POLLRDHUP)

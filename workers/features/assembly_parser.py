@@ -15,8 +15,7 @@ _RUNTIME_NAME = re.compile(r"^__")
 
 @dataclass(frozen=True, slots=True)
 class MachineInstruction:
-    """An instruction inside `depth` loops. It is `innermost` if its loop contains no
-    other."""
+    """An instruction inside `depth` loops; `innermost` if its loop contains no other."""
 
     mnemonic: str
     operands: str

@@ -73,7 +73,6 @@ COUNTS_ON_ARM64: Final = Counting(
 
 
 def estimate_run_counts(function: MachineFunction, counting: Counting) -> list[float]:
-    """Return how often each instruction is executed in one call of the function."""
     texts = [f"{item.mnemonic} {' '.join(item.operands.split())}" for item in function.instructions]
     runs = [1.0] * len(texts)
     for start, end in function.loops:

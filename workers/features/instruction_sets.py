@@ -51,7 +51,6 @@ class InstructionSet:
         return next((width for width, pattern in self.vectors if pattern.search(text)), 0)
 
     def memory_accesses(self, instruction: MachineInstruction) -> tuple[bool, bool]:
-        """Return whether the instruction loads from memory, and whether it stores there."""
         text = f"{instruction.mnemonic} {instruction.operands}"
         if not self.memory.search(text) or self.no_access.match(instruction.mnemonic):
             return False, False

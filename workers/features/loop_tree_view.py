@@ -81,7 +81,6 @@ class TracedNest:
         return next((item for item in following if not item.inlined), block)
 
     def first_block_inside(self, loop: Loop) -> TracedBlock | None:
-        """Return the first block inside this loop, or None."""
         return next((block for block in self.blocks if loop in block.path), None)
 
     def replace(self, loop: Loop, parts: list[Loop]) -> None:
@@ -362,8 +361,7 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
 
 
 def _flag_parallel_loops(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
-    """Flag the outer spatial loops that are fused to run in parallel, up to `limit`
-    (log2) iterations."""
+    """Flag outer spatial loops fused to run in parallel, up to `limit` (log2) runs."""
     flags = np.zeros(reach.shape, dtype=np.bool_)
     flags[:, 0] = True
     for index, line in enumerate(lines):

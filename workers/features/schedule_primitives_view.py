@@ -104,7 +104,6 @@ class _Names:
                 self.loops[name] = self.axes, 0
 
     def numbers_of_step(self, step: TraceStep) -> list[Number]:
-        """Return the numbers of a step: of its loops, inputs and attributes."""
         loops = [number for name in step.names if name in self.loops for number in self.loops[name]]
         integers = [value for value in step.attrs if type(value) is int]
         return [*map(Number, loops), *step.numbers, *map(Number, integers)]

@@ -137,8 +137,7 @@ class Winner:
         return [time_us / 1e6 for time_us in self.trial.run_us] or [UNTIMED_SEC]
 
     def schedule(self, job: Job, context_id: int | None, measurement_id: int) -> NewSchedule:
-        """Return the schedule's database row. Raises ValueError if it was not checked or
-        timed."""
+        """Return the schedule's row. Raises ValueError if it was not checked or timed."""
         if self.max_error is None or self.latency_us is None:
             raise ValueError(f"the schedule of {self.contest.task.name} was not checked, or not timed")
         low_us, high_us = median_confidence_interval(self.trial.run_us)

@@ -38,8 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KnownLibraries:
-    """Cached libraries of one owner's model, for one target and one version of the
-    compiling code."""
+    """Cached libraries of one owner's model, target and version of the compiling code."""
 
     folder: Path  # of the owner's model
     made_for: str  # target and builder, as a digest

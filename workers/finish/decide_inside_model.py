@@ -184,8 +184,7 @@ def choose_schedules_under_load(
 ) -> Contention | None:
     """Choose schedules that are fastest while other programs load the host, and return the
     report section on them; None if the job did not ask for that or it is impossible. If
-    they make the model clearly faster under load, their tuning records are added to the
-    export."""
+    they make the model clearly faster under load, the export gets their tuning records."""
     if not model.stage.options.contention:
         return None
     if model.stage.graph_report.dynamic is not None:
@@ -207,8 +206,7 @@ def _build_and_time_under_load(
     model: JobModel, winners: Sequence[Winner], first: TunedModel, checker: Checker
 ) -> Contention:
     """Build the model with the schedules that are fastest under load, and time it and
-    `first` under several loads. If the new build wins, add its tuning records to the
-    export."""
+    `first` under several loads. If the new build wins, its records are exported."""
     started_sec = time.monotonic()
     with model.stage.runtime.database.transaction() as session:
         Jobs(session).set_reason(model.stage.job.id, "schedules are timed while other programs run")

@@ -65,8 +65,7 @@ class StoredDecisions:
 
     @classmethod
     def load_for_stage(cls, stage: StageContext) -> Self:
-        """Load the winners that the same code chose after the same number of the job's
-        trials."""
+        """Load the winners that the same code chose after as many trials of the job."""
         with stage.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(stage.job.id, None)).spent
             steps = FinishSteps(session).read_decisions(stage.job.id, trials, code_digest())

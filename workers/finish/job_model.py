@@ -144,8 +144,7 @@ class JobModel:
             yield is_alone and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], programs: int = 0) -> list[dict[str, float]]:
-        """Return microseconds per run of each build's kernels, beside `programs` load
-        programs."""
+        """Return microseconds per run of each build's kernels, beside load programs."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.lock_host_for_timing(), run_load_programs(programs):
             return list(engines.kernel_times(KERNELS_SEC).values())

@@ -96,8 +96,7 @@ class Verifier(Checker):
 
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         """Check one candidate on a device. Its failure is overruled if two other devices
-        both pass the candidate; with fewer than LEAST_SPREAD devices, the first result is
-        final."""
+        both pass the candidate; under LEAST_SPREAD devices, the first result is final."""
         if (reference := self._references.get(program.key)) is None:
             inputs, outputs = str(self._file(program, "inputs")), str(self._file(program, "expected"))
             compute = partial(self._graphs.write_reference, program.tir, program.args, SEED, inputs, outputs)

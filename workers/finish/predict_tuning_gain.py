@@ -51,8 +51,7 @@ class GuessedTask:
 
     @classmethod
     def of(cls, winner: Winner, machine: Machine) -> "GuessedTask | None":
-        """Return the task and its guess's gap to the hardware limit; None if there are no
-        times."""
+        """Return the task and its guess's gap to the hardware limit; None without times."""
         task, workload = winner.contest.task, winner.contest.workload
         guess_us, best_us = (winner.guess or winner).latency_us, winner.latency_us
         if guess_us is None or best_us is None:
@@ -96,7 +95,7 @@ def fill_trials_gain(
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> TaskGap:
     """Return a first guess's gap to the hardware limit, and how much of it the best time
-    closed, as natural logarithms of time ratios. The gap is 0 if the limit is unknown or
+    closed, as natural logs of time ratios. The gap is 0 if the limit is unknown or
     beaten."""
     gap = log(guess_us / limit_us) if limit_us else 0.0
     return TaskGap(operator=op, initial_gap=max(0.0, gap), closed_gap=max(0.0, log(guess_us / best_us)))
@@ -134,8 +133,7 @@ def predict_tuning_gain(
 
 def share_closed(rows: Sequence[TaskGap]) -> tuple[float, float, float]:
     """Return which share of a gap to the hardware limit trials close: low end of the
-    interval, mean and high end. Rows are weighted by their gaps, because small gaps are
-    noisy."""
+    interval, mean and high end. Rows are weighted by gaps, as small ones are noisy."""
     pairs = sorted((row.share, row.initial_gap) for row in rows if row.initial_gap)
     shares, weights = zip(*pairs, strict=True)
     mean = float(np.average(shares, weights=weights))

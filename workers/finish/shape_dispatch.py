@@ -14,8 +14,7 @@ Costs = Sequence[float]  # per point, in microseconds
 
 def add_dispatch_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float = 0.0) -> Dynamic:
     """Add rules to a model's free dimensions: which tuned size computes inputs of which
-    sizes. A size costs the sum of its tasks' latencies (0 if unknown) plus `start_us`; the
-    cheapest wins."""
+    sizes. A size costs its tasks' latencies (or 0) plus `start_us`; the cheapest wins."""
     costs = [
         start_us + sum(tasks_us.get(task, 0.0) * count for task, count in calls.items())
         for calls in dynamic.calls
@@ -25,8 +24,7 @@ def add_dispatch_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us
 
 def dispatch_to_next_size(dynamic: Dynamic) -> Dynamic:
     """Return the free dimensions with rules by which the smallest tuned size that is large
-    enough computes an input, so that each tuned size can be timed by an input of this
-    size."""
+    enough computes an input, so that each tuned size can be timed by an input of it."""
     rules = [
         Rule(upto=dict(point), point=index)
         for index, point in sorted(enumerate(dynamic.points), key=lambda pair: prod(pair[1].values()))

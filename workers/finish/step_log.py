@@ -69,8 +69,7 @@ class StepLog:
         return None
 
     def log_skipped_step(self, step: str, why: str, hint: str = "") -> None:
-        """Record that a step was not done, why, and what the user can do; by default,
-        resume the job."""
+        """Record that a step was not done, why, and what to do (else: resume the job)."""
         log.warning("job %s, not done: %s: %s", self.stage.job.id, step, why)
         resume_command = f"mallorn resume {self.stage.job.id}"
         self.entries.append(SkippedStep(step=step, reason=why, hint=hint or resume_command))

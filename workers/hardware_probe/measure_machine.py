@@ -35,8 +35,6 @@ LEVEL: Final = 0.15  # least difference of log2(bandwidth) between two levels
 
 @dataclass(frozen=True, slots=True)
 class TimedProbe:
-    """A probe and the shortest of its runs."""
-
     probe: Probe
     run: Slice
 
@@ -102,8 +100,7 @@ def probe_host_machine(target: Target, env: Mapping[str, str] | None = None) -> 
 
 
 def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
-    """Derive a machine's speeds from its probes. Raises Unavailable if probes are
-    missing."""
+    """Derive a machine's speeds. Raises Unavailable if probes are missing."""
     peaks = [timing for timing in timings if timing.probe.finds is Finds.PEAK]
     one_core: dict[int, list[TimedProbe]] = defaultdict(list)  # float32 on a single core, by lanes
     for timing in peaks:

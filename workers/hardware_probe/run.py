@@ -72,8 +72,7 @@ def ensure_machine(
 
 
 def load_measured_machine(runtime: Runtime, job_id: str) -> Machine | None:
-    """Return the job's machine as its devices' probes found it; None unless today's code
-    measured it."""
+    """Return the machine that today's code found by probing the job's devices, or None."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None:

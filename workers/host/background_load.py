@@ -20,8 +20,7 @@ class Stressor(Child):
 
 @contextmanager
 def run_load_programs(programs: int) -> Iterator[None]:
-    """Run this many load programs during the block, and end them. Raises ChildError if one
-    fails."""
+    """Run so many load programs during the block. Raises ChildError if one fails."""
     with ExitStack() as stack:
         stressors = [stack.enter_context(Stressor(name=f"program {n} beside")) for n in range(programs)]
         for stressor in stressors:

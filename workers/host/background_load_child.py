@@ -1,5 +1,4 @@
-"""Child process that, once `keep_busy` is called, computes and streams memory until it
-is killed."""
+"""Child process that, after `keep_busy`, computes and streams memory until it is killed."""
 
 import threading
 from typing import Final

@@ -66,8 +66,7 @@ class CoreLock:
         self._lock_fds: list[int] = []
 
     def lock_exclusively(self, wait_sec: float) -> bool:
-        """Lock the cores exclusively, unless this process has them; return False after
-        `wait_sec`."""
+        """Lock the cores exclusively, unless held already; False after `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with ExitStack() as stack:
             stack.callback(self.unlock)

@@ -44,8 +44,7 @@ class HostShare:
         self._host_fd = host_fd
 
     def pause_if_requested(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
-        """Pause for a process that asks to be alone: call `pause`, wait until it is
-        done, call `go_on`."""
+        """Pause for a process that asks to be alone: `pause`, wait until done, `go_on`."""
         if self._host.is_gate_open():
             return
         pause()
@@ -57,8 +56,7 @@ class HostShare:
 
 
 class HostLock:
-    """The host's locks. Other users and containers have their own; their work shows as
-    load."""
+    """The host's locks. Other users and containers have others; those show as load."""
 
     def __init__(
         self,

@@ -72,7 +72,6 @@ class LoadMeter:
         self._last = self._read()
 
     def read_load(self) -> Load:
-        """Return the load since the previous call."""
         previous, self._last = self._last, self._read()
         cores = os.cpu_count() or 1
         ticks = max(1, self._last.total - previous.total)

@@ -88,5 +88,4 @@ class CandidateCompiler(Child):
         any_size: bool = False,
     ) -> Library:
         """Compile a candidate to a library at `out_path`. Unless `any_size` is set, raises
-        InvalidRequest if the code is many times as large as that of the program's other
-        candidates."""
+        InvalidRequest if the code is many times as large as the program's other candidates'."""

@@ -132,8 +132,7 @@ class Runner(Child):
         candidate_key: str,
         timeout_sec: float,
     ) -> LibraryRun:
-        """Call a library once with the arrays of `inputs` (npz); save all arrays afterwards
-        to `outputs`."""
+        """Call a library once with arrays of `inputs` (npz); save all to `outputs`."""
 
     @method(limit_sec=_limit_beyond("timeout_sec"))
     def time_probes(

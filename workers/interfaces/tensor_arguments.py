@@ -35,8 +35,7 @@ class Arguments:
 
     def with_full_byte_range(self) -> "Arguments":
         """Return a copy in which byte arguments that are not indices take their full
-        range: with zeros and ones only, most wrong sums of bytes would round to the
-        correct byte."""
+        range: with only zeros and ones, most wrong sums would round to the correct byte."""
         free = {
             str(i): _ALL_BYTES[tensor.dtype]
             for i, tensor in enumerate(self.args)

@@ -1,21 +1,53 @@
-"""Builds the candidates of a round: keeps every builder busy and turns failures into results."""
+"""Builds the candidates of a round: validates them, keeps every builder busy, turns
+failures into results."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from mallorn.core.errors import HostFault, StorageFull
+from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.outcomes import Outcome
 from mallorn.core.redaction import redact
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Library
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates, Library
 from mallorn.workers.interfaces.tensor_arguments import Tensor
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
-from mallorn.workers.measure.validate_candidates import choose_builder
 from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
 from mallorn.workers.subprocesses.process_pool import ChildPool, Finished
+
+POLL_SEC: Final = 1.0
+
+
+def choose_builder(decisions: Sequence[int], builders: int) -> int:
+    """Return the index of the builder that validates and builds a candidate."""
+    return hash(tuple(decisions)) % builders
+
+
+def validate_in_builders(
+    builders: ChildPool[list[bool]], tir: str, target: str, candidates: Candidates
+) -> list[bool]:
+    """Return for each candidate whether it can be rebuilt. The builders must have no other
+    tasks. Raises the errors of `CandidateCompiler.validate`."""
+    shares: dict[int, list[int]] = defaultdict(list)
+    for index, (_, decisions) in enumerate(candidates):
+        shares[choose_builder(decisions, builders.size)].append(index)
+    for place, share in shares.items():
+        call = CandidateCompiler.validate.make_call(tir, target, [candidates[index] for index in share])
+        builders.submit(call, place, place)
+    ends: dict[Hashable, list[bool] | MallornError] = {}
+    while builders.tags:  # wait for all tasks, so that a failure leaves none behind
+        ends |= {call.tag: call.end for call in builders.poll(POLL_SEC)}
+    answers: dict[int, bool] = {}
+    for place, share in shares.items():
+        end = ends[place]
+        if isinstance(end, MallornError):
+            raise end
+        answers |= zip(share, end, strict=True)
+    return [answers[index] for index in range(len(candidates))]
+
 
 TEXT_LIMIT = 1000
 HEAD_LIMIT = 400
@@ -41,81 +73,74 @@ class BuiltCandidate:
     build_ms: float
 
 
+@dataclass(eq=False)
 class Builds:
     """Builds the candidates of one round; with `any_size`, libraries may be of any size."""
 
-    def __init__(
-        self,
-        builders: ChildPool[Library],
-        slots: Sequence[MeasureInput],
-        program: Program,
-        target: Target,
-        folder: Path,
-        timeout_sec: float,
-        any_size: bool = False,
-    ) -> None:
-        self._builders = builders
-        self._waiting = deque(slots)
+    builders: ChildPool[Library]
+    slots: Sequence[MeasureInput]
+    program: Program
+    target: Target
+    folder: Path
+    timeout_sec: float
+    any_size: bool = False
+
+    def __post_init__(self) -> None:
+        self._waiting = deque(self.slots)
         self._retries: deque[MeasureInput] = deque()  # to be built again, while nothing else is
         self._retried: set[int] = set()  # slots whose builder the host ended once
-        self._slots = {slot.slot: slot for slot in slots}
-        self._program = program
-        self._target = target
-        self._folder = folder
-        self._timeout_sec = timeout_sec
-        self._any_size = any_size
+        self._slots = {slot.slot: slot for slot in self.slots}
 
     @property
     def has_unfinished(self) -> bool:
-        return bool(self._waiting or self._retries or self._builders.tags)
+        return bool(self._waiting or self._retries or self.builders.tags)
 
     def assign_candidates(self) -> None:
         """Give each idle builder a candidate, preferably one that it validated before.
-        Candidates whose builder the host killed are built again at the end, one at a
-        time."""
-        for place in self._builders.idle[: len(self._waiting)]:
-            size = self._builders.size
+        Candidates whose builder the host killed are built again at the end, one by one."""
+        for place in self.builders.idle[: len(self._waiting)]:
+            size = self.builders.size
             preferred = (s for s in self._waiting if choose_builder(s.candidate.decisions, size) == place)
             slot = next(preferred, self._waiting[0])
             self._waiting.remove(slot)
             self._submit(slot, place)
-        if self._retries and not self._builders.tags:
-            self._submit(self._retries.popleft(), self._builders.idle[0])
+        if self._retries and not self.builders.tags:
+            self._submit(self._retries.popleft(), self.builders.idle[0])
 
     def poll(self, timeout_sec: float) -> list[BuiltCandidate | MeasureResult]:
         """Return finished builds and failures, waiting up to `timeout_sec` for the first."""
         self.assign_candidates()
-        calls = self._builders.poll(timeout_sec)
+        calls = self.builders.poll(timeout_sec)
         self.assign_candidates()
         return [end for call in calls if (end := self._convert_finished_build(call)) is not None]
 
     def pause(self) -> None:
         """Suspend the builder processes, so that the device has the cores for itself."""
-        self._builders.suspend()
+        self.builders.suspend()
 
     def go_on(self) -> None:
-        self._builders.resume()
+        self.builders.resume()
 
     def abort(self) -> None:
         """Stop the builds of this round; the builders stay usable."""
         self._waiting.clear()
         self._retries.clear()
-        self._builders.cancel()
-        self._builders.resume()
+        self.builders.cancel()
+        self.builders.resume()
 
     def _submit(self, slot: MeasureInput, place: int) -> None:
         call = CandidateCompiler.build.make_call(
-            self._program.tir,
-            self._target.text,
+            self.program.tir,
+            self.target.text,
             slot.sketch.trace,
             slot.candidate.decisions,
             str(self._artifact(slot)),
-            self._any_size,
+            self.any_size,
         )
-        self._builders.submit(call.with_limit(self._timeout_sec), slot.slot, place)
+        self.builders.submit(call.with_limit(self.timeout_sec), slot.slot, place)
 
     def _artifact(self, slot: MeasureInput) -> Path:
-        return self._folder / f"{slot.slot}.so"
+        return self.folder / f"{slot.slot}.so"
 
     def _convert_finished_build(self, call: Finished[Library]) -> BuiltCandidate | MeasureResult | None:
         """Return a finished build's result; None if the candidate will be built once more.

@@ -1,7 +1,7 @@
 """Times the candidates of a round, one at a time, on a device that the round has leased."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import Final
 
@@ -36,34 +36,24 @@ LARGEST_DRIFT: Final = 0.06
 SURPRISE: Final = 1.15
 
 
+@dataclass(eq=False)
 class DeviceRuns:
     """Times candidates on a device through the runner, the child process that holds the
     session. `begin` and `poll` never wait."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        tracker: str,
-        target: Target,
-        program: Program,
-        options: JobOptions,
-        timeout_sec: float,
-        best_us: float | None = None,
-        purpose: str = "",
-        keeps_best: bool = False,
-        like: DeviceClass | None = None,
-    ) -> None:
-        self._runner = runner
-        self._tracker = tracker
-        self._target = target
-        self._program = program
-        self._options = options
-        self._timeout_sec = timeout_sec
-        self._best_us = best_us
-        self._keeps_best = keeps_best  # the fastest time so far is `best_us` for later candidates
-        self._retakes = Retakes(options.evaluator, WAIT_SEC if options.wait_for_quiet else 0.0)
-        self._like = like
-        self._purpose = purpose  # marks repeats in the device's own log
+    runner: Runner
+    tracker: str
+    target: Target
+    program: Program
+    options: JobOptions
+    timeout_sec: float
+    best_us: float | None = None
+    purpose: str = ""  # marks repeats in the device's own log
+    keeps_best: bool = False  # the fastest time so far is `best_us` for later candidates
+    like: DeviceClass | None = None
+
+    def __post_init__(self) -> None:
+        self._retakes = Retakes(self.options.evaluator, WAIT_SEC if self.options.wait_for_quiet else 0.0)
         self.fastest: tuple[BuiltCandidate, float] | None = None  # of the undisturbed times taken here
         self.latest: tuple[BuiltCandidate, float] | None = None
         self._is_drift_check = False
@@ -95,7 +85,6 @@ class DeviceRuns:
         return self._endpoint.name if self._endpoint is not None else ""
 
     def measure(self, candidate: BuiltCandidate) -> MeasureResult:
-        """Time a candidate and wait for its result."""
         self.start_timing(candidate)
         while (result := self.poll()) is None:
             self.wait()
@@ -144,38 +133,38 @@ class DeviceRuns:
         """Sleep until `poll` may have news or the pending call is overdue."""
         pending = self._taking or self._running
         if pending is not None:
-            self._runner.wait(pending.left_sec)
+            self.runner.wait(pending.left_sec)
 
     def release_device(self) -> None:
         """Release the device; kill the session if a candidate is still running in it."""
-        if not self._runner.alive:
+        if not self.runner.alive:
             return
         if self.is_idle:
-            self._runner.release_devices()
+            self.runner.release_devices()
         else:
-            self._runner.kill()
+            self.runner.kill()
 
     def _take(self, hold: bool) -> None:
-        self._taking = self._runner.take_device.begin(
-            self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
+        self._taking = self.runner.take_device.begin(
+            self.tracker, self.target.text, DEVICE_WAIT_SEC, hold, self.like
         )
 
     def _start_run(self, candidate: BuiltCandidate) -> PendingCall[LibraryRun]:
-        mark = DRIFT if self._is_drift_check else self._purpose  # for the device's log
-        args = self._program.args.with_tensors(candidate.args)
-        flush_l2 = "on" if must_flush_cache(self._options.evaluator, args, self._target) else "off"
-        evaluator = MOMENT if self._is_drift_check else self._options.evaluator
-        return self._runner.time_candidate.begin(
-            tracker=self._tracker,
-            target=self._target.text,
+        mark = DRIFT if self._is_drift_check else self.purpose  # for the device's log
+        args = self.program.args.with_tensors(candidate.args)
+        flush_l2 = "on" if must_flush_cache(self.options.evaluator, args, self.target) else "off"
+        evaluator = MOMENT if self._is_drift_check else self.options.evaluator
+        return self.runner.time_candidate.begin(
+            tracker=self.tracker,
+            target=self.target.text,
             artifact=str(candidate.artifact),
             args=args,
             evaluator=evaluator.model_copy(update={"flush_l2": flush_l2}),
-            stopping="fixed" if self._is_drift_check else self._options.stopping,
-            candidate_key=f"{self._program.key[:KEY_CHARS]}/{candidate.slot.candidate.key}{mark}",
-            timeout_sec=self._timeout_sec,
+            stopping="fixed" if self._is_drift_check else self.options.stopping,
+            candidate_key=f"{self.program.key[:KEY_CHARS]}/{candidate.slot.candidate.key}{mark}",
+            timeout_sec=self.timeout_sec,
             patience_sec=self._retakes.left_sec(),
-            best_us=self._best_us,
+            best_us=self.best_us,
         )
 
     def _convert_finished_run(self, candidate: BuiltCandidate, run: LibraryRun) -> MeasureResult:
@@ -190,10 +179,10 @@ class DeviceRuns:
             error=shorten(run.error),
             disturbed=run.disturbed,
         )
-        if trial.is_bound and self._options.wait_for_quiet and run.disturbance is not None:
+        if trial.is_bound and self.options.wait_for_quiet and run.disturbance is not None:
             raise Unavailable(f"waits for a quiet host: {run.disturbance.description}", hint=TAKE_GAPS)
-        if self._keeps_best and trial.time_us is not None and not self._is_drift_check:
-            self._best_us = min(trial.time_us, self._best_us or inf)
+        if self.keeps_best and trial.time_us is not None and not self._is_drift_check:
+            self.best_us = min(trial.time_us, self.best_us or inf)
             kept_ms = 0.0 if run.disturbance is None else run.disturbance.valid_sec * 1e3
             if kept_ms >= MOMENT.min_repeat_ms:
                 self.latest = candidate, trial.time_us

@@ -74,8 +74,7 @@ class Tools:
 
 
 class Need(StrEnum):
-    """Steps of a job's finish that some measurers cannot do, by their names in the
-    report."""
+    """Steps of a job's finish, as its report names them, that some measurers cannot do."""
 
     CHECK = "check what the schedules compute"
     TIME = "time the whole model"
@@ -120,8 +119,7 @@ class Measurer(ABC):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Build and time the candidate of every slot once; yield each result as soon as it
-        is known."""
+        """Build and time every slot's candidate once; yield each result at once."""
 
     @abstractmethod
     def measure_in_passes(

@@ -1,5 +1,4 @@
-"""Time limits: for a candidate's run on a device, and for a round's repeats of
-disturbed timings."""
+"""Time limits of a candidate's run on a device, and of a round's repeated timings."""
 
 import time
 from math import exp, prod
@@ -21,8 +20,7 @@ SLACK: Final = 2.0
 
 
 def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None) -> float:
-    """Return a run's time limit in seconds: the job's, or less if a candidate that slow
-    cannot win."""
+    """Return a run's limit in seconds: the job's, or less if slower ones cannot win."""
     evaluator = options.evaluator
     run_us = count_operations(program) / SLOWEST_OPS_PER_US if best_us is None else HOPELESS * best_us
     runs = evaluator.number * evaluator.repeat + EXTRA_RUNS

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -67,27 +68,21 @@ class TvmMeasurer(Measurer):
         hosts = {device.endpoint.host_id for device in self._devices(target)}
         # Builds on this host disturb a CPU that times here; a GPU is timed by its own clock.
         measure_all = time_between_builds if target.is_cpu and host_id() in hosts else time_during_builds
-        with untrusted_folder("build-", self._room) as folder:
-            limit_sec = options.build_timeout_sec
-            builds = Builds(self._builders, slots, program, target, folder, limit_sec)
-            timing = DeviceRuns(
-                self._runner,
-                self._settings.tracker,
-                target,
-                program,
-                options,
-                run_timeout_sec(program, options, best_us),
-                best_us,
-                keeps_best=True,
-                like=self._like,
-            )
-            try:
-                results = measure_all(builds, timing, HostLock())
-                for result in TimingDriftDetector(timing, builds).yield_with_drift_checks(results):
-                    yield mark_if_builders_ran(result, target)
-            finally:
-                builds.abort()
-                timing.release_device()
+        runs = DeviceRuns(
+            self._runner,
+            self._settings.tracker,
+            target,
+            program,
+            options,
+            run_timeout_sec(program, options, best_us),
+            best_us,
+            keeps_best=True,
+            like=self._like,
+        )
+        with self._build_for(runs, slots) as builds:
+            results = measure_all(builds, runs, HostLock())
+            for result in TimingDriftDetector(runs, builds).yield_with_drift_checks(results):
+                yield mark_if_builders_ran(result, target)
 
     def measure_in_passes(
         self,
@@ -101,26 +96,29 @@ class TvmMeasurer(Measurer):
         candidate that falls far behind or fails has fewer results. With enough devices of
         one class, each pass uses another device."""
         spread = count_comparable_devices(self._devices(target)) >= max(passes, LEAST_SPREAD)
+        # The job's own limit: a winner must not time out in a busy moment of its device.
+        limit_sec, tracker = options.run_timeout_sec, self._settings.tracker
+        runs = DeviceRuns(
+            self._runner, tracker, target, program, options, limit_sec, purpose="/finish", like=self._like
+        )
+        with self._build_for(runs, slots, any_size=True) as builds:
+            results = time_in_passes(builds, runs, passes, HostLock(), spread)
+            return [mark_if_builders_ran(result, target) for result in results]
+
+    @contextmanager
+    def _build_for(
+        self, runs: DeviceRuns, slots: Sequence[MeasureInput], any_size: bool = False
+    ) -> Iterator[Builds]:
+        """Yield the builds of the candidates to time; at the end, stop them and release the
+        device."""
+        program, target, limit_sec = runs.program, runs.target, runs.options.build_timeout_sec
         with untrusted_folder("build-", self._room) as folder:
-            limit_sec = options.build_timeout_sec
-            builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size=True)
-            # The job's own limit: a winner must not time out in a busy moment of its device.
-            timing = DeviceRuns(
-                self._runner,
-                self._settings.tracker,
-                target,
-                program,
-                options,
-                options.run_timeout_sec,
-                purpose="/finish",
-                like=self._like,
-            )
+            builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size)
             try:
-                results = time_in_passes(builds, timing, passes, HostLock(), spread)
-                return [mark_if_builders_ran(result, target) for result in results]
+                yield builds
             finally:
                 builds.abort()
-                timing.release_device()
+                runs.release_device()
 
     def _devices(self, target: Target) -> list[TrackedDevice]:
         devices = of_class(self._fleet.devices(target), self._like)
@@ -130,8 +128,7 @@ class TvmMeasurer(Measurer):
 
 
 def mark_if_builders_ran(result: MeasureResult, target: Target) -> MeasureResult:
-    """Return `result`; if builders may have run on the device's host meanwhile, mark its
-    time as an upper bound."""
+    """Return `result`; its time is an upper bound if builders may have run on that host."""
     endpoint, trial = result.endpoint, result.trial
     if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
         return result
@@ -162,8 +159,7 @@ def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> I
 
 
 def count_comparable_devices(devices: Sequence[TrackedDevice]) -> int:
-    """Return the number of devices if all have the same class, so that their times are
-    comparable; otherwise 0."""
+    """Return the number of devices if all are of one class (comparable times), else 0."""
     return len(devices) if len({device.endpoint.device_class for device in devices}) == 1 else 0
 
 

@@ -89,7 +89,8 @@ class Heartbeat:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-            self._attempt(self._report_leave)
+            self._info, self._busy_with = self._info.model_copy(update={"stopped": True}), ""
+            self._attempt(self._report_worker)
 
     def report_task(self, task: str) -> None:
         """Report the worker's current task; empty text if it has none."""
@@ -137,11 +138,6 @@ class Heartbeat:
     def _report_worker(self) -> None:
         with self._database.transaction() as session:
             Workers(session).record_seen(self._name, host_id(), self._info, self._busy_with)
-
-    def _report_leave(self) -> None:
-        with self._database.transaction() as session:
-            info = self._info.model_copy(update={"stopped": True})
-            Workers(session).record_seen(self._name, host_id(), info)
 
     def _report_devices(self) -> None:
         devices = self._fleet.devices()

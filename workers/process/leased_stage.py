@@ -44,7 +44,6 @@ class StageFolder:
 
     @property
     def compiler_folder(self) -> Path:
-        """The folder that the model compiler process writes to."""
         return self.path / "graphs"
 
 
@@ -75,8 +74,7 @@ class StageContext:
     def copy_model_files(self, directory: Path) -> Path:
         """Copy the job's model and weight files into `directory`; return the ONNX file's
         path. Raises InvalidModel if the upload is damaged, NotFound if it is missing,
-        StoreAway if the artifact store does not answer, StorageFull if the disk has no
-        room."""
+        StoreAway if the artifact store does not answer, StorageFull if the disk is full."""
         check_disk_space(directory, self._model_bytes)
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
         with open_artifact(uri) as (store, path), store.open(path, "rb") as model:
@@ -88,7 +86,6 @@ class StageContext:
         return self.target.virtual_device or self.options.measurer
 
     def start_model_compiler(self, folder: StageFolder) -> ModelCompiler:
-        """Start a model compiler process for the job's model and return it."""
         # A GPU target has no cores; reference outputs for its checks are computed on this host.
         threads = self.target.num_cores if self.target.is_cpu else len(os.sched_getaffinity(0))
         return self.runtime.start_model_compiler(threads, self._model_bytes, folder.compiler_folder)
@@ -130,7 +127,6 @@ def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Sta
 
 
 def stage_of(work: LeasedWork, state: JobState) -> StageContext:
-    """Return the context of a stage whose lease this process holds."""
     log.info("%s begins", state)
     with work.runtime.database.session() as session:
         job = Jobs(session).get(work.job_id, None)

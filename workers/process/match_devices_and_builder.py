@@ -25,8 +25,7 @@ def class_of(key: MachineKey) -> DeviceClass:
 
 
 def class_of_job(session: Session, job: Job) -> DeviceClass | None:
-    """Return the class of devices that may time for a job; None if it has no measuring
-    context yet."""
+    """Return the class of devices that may time for a job; None without a context."""
     if job.context_id is None:
         return None
     return class_of(machine_key_of(Contexts(session).get(job.context_id)))
@@ -42,8 +41,7 @@ def context_without_builder(
 ) -> Context | None:
     """Return the job's measuring context if no live worker has its builder, so that the job
     must change to another one. None if the builder is `own_builder`, or if there is no
-    context. Raises Unavailable if another live worker has the builder: the job waits for
-    it."""
+    context. Raises Unavailable if another live worker has the builder; the job waits."""
     context_id = Jobs(session).get(job_id, None).context_id
     context = None if context_id is None else Contexts(session).get(context_id)
     if context is None or context.builder == own_builder:

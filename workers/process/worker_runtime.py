@@ -28,9 +28,9 @@ from mallorn.workers.host.host_memory import total_bytes
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Validate
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.measure.build_candidates import validate_in_builders
 from mallorn.workers.measure.measurer_interface import Measurer, Tools
 from mallorn.workers.measure.tracked_devices import Fleet
-from mallorn.workers.measure.validate_candidates import validate_in_builders
 from mallorn.workers.process.heartbeat import Heartbeat
 from mallorn.workers.process.worker_health import Health
 from mallorn.workers.sandbox.landlock import READ, WRITE
@@ -88,25 +88,21 @@ class Runtime:
 
     @property
     def runner_folder(self) -> Path:
-        """The folder that the runner writes to."""
         return self.room / RUNS
 
     @cached_property
     def builders(self) -> ChildPool[Any]:
-        """Processes that compile candidates."""
         size = self.settings.builders or choose_builder_count()
-        memory, room = self.settings.child_memory_bytes, self.builder_folder
-        return ChildPool(
-            CandidateCompiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=room
-        )
+        return ChildPool(partial(self._candidate_compiler, "builder"), size)
 
     @cached_property
     def compiler(self) -> CandidateCompiler:
         """Process that derives design spaces: sketches, validity of candidates, full traces."""
-        memory = self.settings.child_memory_bytes
-        return CandidateCompiler(
-            memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.builder_folder
-        )
+        return self._candidate_compiler("compiler")
+
+    def _candidate_compiler(self, name: str) -> CandidateCompiler:
+        memory, room = self.settings.child_memory_bytes, self.builder_folder
+        return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name=name, room=room)
 
     @cached_property
     def runner(self) -> Runner:

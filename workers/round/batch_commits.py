@@ -29,8 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class Commits:
-    """Collects a round's results and commits them in batches. All methods raise LeaseLost
-    if another attempt has the round."""
+    """Commits a round's results in batches. Raises LeaseLost if another attempt has it."""
 
     def __init__(
         self,
@@ -50,7 +49,6 @@ class Commits:
         self._disturbances: dict[int, Disturbance] = {}
 
     def add(self, result: MeasureResult) -> None:
-        """Add a result, and commit if enough are pending."""
         self._pending[result.slot] = result
         if result.disturbance is not None:
             self._disturbances[result.slot] = result.disturbance

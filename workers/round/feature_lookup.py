@@ -45,8 +45,7 @@ class WorkloadOnTarget:
 
 
 class FeatureRows(NamedTuple):
-    """Feature rows, one per candidate; `known` marks the rows that were computed, the
-    others are zero."""
+    """Feature rows, one per candidate; `known` marks those computed, others are zero."""
 
     rows: Matrix
     known: NDArray[np.bool_]
@@ -91,8 +90,7 @@ class FeatureLookup:
         return FeatureRows(rows, is_known)
 
     def rows(self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]) -> Matrix:
-        """Return the candidates' features in a view; rows that cannot be computed are
-        NaN."""
+        """Return candidates' features in a view; rows that cannot be computed are NaN."""
         features = self.look_up_features(view, work, candidates)
         return np.where(features.known[:, None], features.rows, np.float32(np.nan))
 

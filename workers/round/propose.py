@@ -34,8 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Proposed(NamedTuple):
-    """The candidates to measure, the proposals that they came from, and the searcher's new
-    state, if any."""
+    """The candidates to measure, their proposals, and the searcher's new state, if any."""
 
     slots: list[MeasureInput]
     proposals: list[Proposal]

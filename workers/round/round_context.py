@@ -105,8 +105,7 @@ def program_of(workload: Workload) -> Program:
 
 
 def descriptors_of(workload: Workload) -> tuple[float, ...]:
-    """Return log2 of a workload's FLOPs and loop extents, by which a cost model tells
-    workloads apart."""
+    """Return log2 of FLOPs and loop extents, which tell a cost model workloads apart."""
     return descriptors(workload.flops, workload.features["extents"])
 
 

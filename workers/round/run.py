@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompletedRound:
-    """A round that this process completed."""
-
     job_id: str
     task_id: int
 

@@ -44,8 +44,7 @@ def _load(name: str, blob: bytes) -> CostModel:
 def current_feature_view(name: str) -> str:
     """Return the feature view that a cost-model class reads: its name, its version and, if
     its features need lowered code, this worker's builder. Raises UnknownName if there is no
-    such class, PluginFailed if a plugin fails, MissingPackage if its library is not
-    installed."""
+    such class, PluginFailed if a plugin fails, MissingPackage if its library is missing."""
     kind: type[CostModel] = resolve("cost_model", name)
     view = VIEWS.get(kind.view)
     if view is None:  # a user's own view, which has no version
@@ -56,8 +55,7 @@ def current_feature_view(name: str) -> str:
 def reads_current_view(name: str, view: str) -> bool:
     """Return whether a stored model's feature view (set of features), as recorded in
     training, is the one that its class reads now. A model of an earlier release, which
-    recorded none, reads version 1. True if the class cannot be loaded: loading it reports
-    the reason."""
+    recorded none, reads version 1. True if the class cannot be loaded: loading says why."""
     try:
         with convert_plugin_errors(("cost_model", name)):
             current = current_feature_view(name)
@@ -116,7 +114,6 @@ def own_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
 
 
 def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """Return the usable base models of the nearest target that has any."""
     target = Target(Targets(session).get(target_id).text)
     candidates = [
         (gap, base.head)

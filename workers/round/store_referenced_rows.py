@@ -72,6 +72,5 @@ def store_sites(
 
 
 def store_sketches(session: Session, sketches: Iterable[Sketch], imported: bool = False) -> dict[str, int]:
-    """Store sketches that are new, and return the ids of all by key."""
     distinct = {sketch.key: NewSketch(sketch, SPACE, TVM_VERSION) for sketch in sketches}
     return Sketches(session).ensure_many(distinct.values(), imported=imported)

@@ -51,8 +51,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def version() -> int:
-    """Return the kernel's version of Landlock. Raises OSError if it has none or denies
-    the query."""
+    """Return the kernel's version of Landlock. Raises OSError if missing or denied."""
     return syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
 
 

@@ -34,8 +34,7 @@ class TamperedFile(MallornError):
 
 @contextmanager
 def untrusted_folder(prefix: str, place: Path | None = None) -> Iterator[Path]:
-    """Yield a new folder for a child to write; remove it at the end, whatever the child
-    left in it."""
+    """Yield a new folder for a child to write; remove it at the end, whatever it holds."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     try:
         yield folder

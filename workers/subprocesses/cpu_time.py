@@ -19,8 +19,7 @@ def used_cpu_sec(pid: int, proc: Path = PROC) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorShare:
-    """Seconds that a process's threads ran and waited for a CPU; throttling counts as
-    waiting."""
+    """Seconds that a process's threads ran and waited (or were throttled)."""
 
     ran_sec: float = 0.0
     waited_sec: float = 0.0
@@ -35,5 +34,4 @@ class ProcessorShare:
         return cls(*(sum(int(values[column]) for values in threads) / 1e9 for column in (0, 1)))
 
     def waited_more_than_ran(self, reference: "ProcessorShare") -> bool:
-        """Return whether the process waited longer than it ran since `reference`."""
         return self.waited_sec - reference.waited_sec > self.ran_sec - reference.ran_sec

@@ -31,8 +31,7 @@ class FrameTooLarge(Exception):
 
 class Channel:
     """Sends and receives frames on a socket. `put` and `receive_frame` never block; `wait`
-    sleeps until `receive_frame` can progress. It buffers one incoming frame of at most
-    `limit_bytes`."""
+    sleeps until `receive_frame` can progress. It buffers a frame of up to `limit_bytes`."""
 
     def __init__(self, end: socket.socket, limit_bytes: float = inf) -> None:
         self._socket = end
@@ -51,7 +50,6 @@ class Channel:
 
     @property
     def events(self) -> int:
-        """The `select.poll` events to wait for."""
         return select.POLLIN | (select.POLLOUT if self._outgoing else 0)
 
     def put(self, frame: Frame) -> None:

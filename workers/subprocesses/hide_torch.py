@@ -13,6 +13,5 @@ class _TorchHider(MetaPathFinder):
 
 
 def hide_torch() -> None:
-    """Make `import torch` fail in this process: importing takes seconds, and nothing
-    here needs it."""
+    """Make `import torch` fail in this process: it takes seconds and is not needed."""
     sys.meta_path.insert(0, _TorchHider())

@@ -1,11 +1,9 @@
-"""A pool of child processes that run tasks in parallel; a timeout or crash ends only
-its own task."""
+"""Child processes that run tasks in parallel; a timeout or crash ends only its task."""
 
 import select
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from mallorn.core.errors import MallornError
@@ -27,21 +25,8 @@ class ChildPool(Generic[R]):
     """Runs tasks of one kind in `size` children, which stay alive between tasks. Time
     during which a child starts or is suspended does not count against a timeout."""
 
-    def __init__(
-        self,
-        kind: type[Child],
-        size: int,
-        *,
-        env: Mapping[str, str] | None = None,
-        memory_bytes: int | None = None,
-        max_calls: int | None = None,
-        name: str = "",
-        room: Path | None = None,
-    ) -> None:
-        self._children = [
-            kind(env=env, memory_bytes=memory_bytes, max_calls=max_calls, name=name, room=room)
-            for _ in range(size)
-        ]
+    def __init__(self, make: Callable[[], Child], size: int) -> None:
+        self._children = [make() for _ in range(size)]
         self._running: dict[Child, tuple[Hashable, PendingCall[R]]] = {}  # tags and calls
         self._suspended = False
 
@@ -52,7 +37,6 @@ class ChildPool(Generic[R]):
 
     @property
     def idle(self) -> list[int]:
-        """Places of the children that have no task."""
         return [place for place, child in enumerate(self._children) if child not in self._running]
 
     @property
@@ -65,8 +49,7 @@ class ChildPool(Generic[R]):
             child.start()
 
     def submit(self, call: Call[R], tag: Hashable, place: int | None = None) -> None:
-        """Start a task on the idle child at `place`, or on any idle child if it is None.
-        The pool must not be suspended."""
+        """Start a task on the idle child at `place`, else any; not while suspended."""
         child = self._children[self.idle[0] if place is None else place]
         self._running[child] = tag, child.begin(call)
 

@@ -27,8 +27,7 @@ class ShutdownRequested(LeaseLost):
 
 
 class Shutdown:
-    """Holds the request to stop this worker, and kills the process groups of its
-    children."""
+    """Holds the request to stop this worker, and kills its children's process groups."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -57,8 +56,7 @@ class Shutdown:
             raise ShutdownRequested
 
     def register_child(self, pid: int) -> None:
-        """Register a child's process group `pid`; kill it at once if a stop was
-        requested before."""
+        """Register a child's process group `pid`; kill it at once after a stop request."""
         self._groups.add(pid)
         if self.is_requested:
             _kill_group(pid)

@@ -49,8 +49,7 @@ _CONFIG: Final = ConfigDict(
 
 
 class Handler(NamedTuple):
-    """A method's name, and the function that turns packed parameters into a packed
-    result."""
+    """A method's name, and the function from packed parameters to a packed result."""
 
     name: str
     function: Callable[[bytes], bytes]
@@ -64,7 +63,6 @@ class Fields:
         self._model: Any = create_model(name, __config__=_CONFIG, **required)
 
     def pack(self, values: Mapping[str, object]) -> bytes:
-        """Return the values as one JSON object."""
         text: str = self._model.model_construct(**values).model_dump_json(
             warnings="error", exclude_unset=True
         )
@@ -138,8 +136,6 @@ class Method(Generic[P, R]):
 
 
 class BoundMethod(Generic[P, R]):
-    """A method bound to one process."""
-
     def __init__(self, method: Method[P, R], caller: Asker) -> None:
         self._method = method
         self._caller = caller

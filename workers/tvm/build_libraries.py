@@ -33,7 +33,7 @@ from mallorn.workers.interfaces.candidate_compiler import Library
 from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.linker import link_shared, raise_if_disk_unusable
 from mallorn.workers.tvm.parsed_program_cache import instructions, parse_tvm_target
-from mallorn.workers.tvm.program_arguments import tensor_args
+from mallorn.workers.tvm.program_blocks import tensor_args
 from mallorn.workers.tvm.rebuild_schedule import rebuild
 
 COMPARED_ACCESSES: Final = 200
@@ -74,8 +74,7 @@ SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # b
 
 @pass_instrument
 class Watch:
-    """TVM pass instrument that stops lowering if an unrolled body is too large, and keeps
-    the error in `refused`."""
+    """Pass instrument that refuses too large unrolled bodies; `refused` has the error."""
 
     def __init__(self, sizes: CandidateSizes) -> None:
         self._sizes = sizes
@@ -92,7 +91,6 @@ class Watch:
 
 
 def count_stores(module: Any) -> int:
-    """Return the number of stores in a module, as the measure of its code size."""
     stores: list[None] = []
     tvm_ffi.structural_walk(module, (BufferStore, lambda _: stores.append(None)), order="pre")
     return len(stores)

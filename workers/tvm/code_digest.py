@@ -63,8 +63,7 @@ def store_source_digest() -> None:
 
 
 def have_sources_changed() -> bool:
-    """Return whether our source files have changed since this process or its parent called
-    `store_source_digest`."""
+    """Return whether sources changed since this process (or its parent) stored a digest."""
     digest.cache_clear()
     return VARIABLE in os.environ and os.environ[VARIABLE] != _digest_of_sources()
 

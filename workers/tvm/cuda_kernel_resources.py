@@ -86,8 +86,6 @@ class LaunchWatch:
 
 @dataclass(frozen=True, slots=True)
 class CudaLibrary:
-    """A library compiled for CUDA, with its device code and its kernels' resources."""
-
     library: Any
     codes: Sequence[DeviceCode]
     kernels: Sequence[KernelFigures]

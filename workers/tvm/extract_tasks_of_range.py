@@ -20,7 +20,8 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.export import compile_network as stock
-from mallorn.graphc.export.compare_with_onnxruntime import make_session, relative_error
+from mallorn.graphc.export.compare_with_onnxruntime import make_session
+from mallorn.graphc.export.output_errors import relative_error
 from mallorn.graphc.ranges import dispatch_by_shape
 from mallorn.graphc.ranges.dispatch_by_shape import PLUS, dimension_names_of, growing_dimensions, shapes_at
 from mallorn.workers.interfaces.model_compiler import Extraction, Shapes

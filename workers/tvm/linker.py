@@ -41,7 +41,6 @@ def link_command() -> tuple[str, ...]:
 
 
 def find_c_compiler() -> str | None:
-    """Return the path of a C compiler, or None if none is installed."""
     programs = filter(None, (os.environ.get("CC"), *_DRIVERS))
     return next(filter(None, map(shutil.which, programs)), None)
 

@@ -1,12 +1,26 @@
-"""Main module of the child process that imports and compiles models, and reads schedules."""
+"""Main module of the child process that imports and compiles models, reads schedules, and
+reports passes."""
 
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from mallorn.core.errors import UnknownName
+from mallorn.graphc.core.graph_pass import Report
+from mallorn.graphc.core.pass_registry import OWN_PASSES
+from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.graphc.export import compile_network as stock
-from mallorn.graphc.phases import pass_table
-from mallorn.workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
+from mallorn.graphc.phases import BEFORE_SCHEDULES, pass_table
+from mallorn.workers.interfaces.model_compiler import (
+    ModelCompiler,
+    PassReport,
+    Ranges,
+    RecipeReport,
+    Scripts,
+    Shapes,
+    Signature,
+)
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
 from mallorn.workers.tvm.check_dataset import next_rows, open_dataset
@@ -17,12 +31,54 @@ from mallorn.workers.tvm.compile_model import compile_default, compile_model, im
 from mallorn.workers.tvm.explain_kernels import explain_kernels
 from mallorn.workers.tvm.extract_tasks import extract
 from mallorn.workers.tvm.extract_tasks_of_range import extract_range
+from mallorn.workers.tvm.graph_recipes import step_json
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 from mallorn.workers.tvm.reference_outputs import build_whole_program, write_reference
-from mallorn.workers.tvm.report_passes import report_passes
+from mallorn.workers.tvm.remaining_copies import count_remaining_copies
 from mallorn.workers.tvm.restore_records import read_metaschedule_log, read_schedule_directory
+from mallorn.workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, name_pass_in_errors
 from mallorn.workers.tvm.tuning_database import apply_trace, write_database
+
+
+def report_passes(
+    model_path: str, target: str, recipe: str, input_shapes: Shapes, without: list[str], dump_dir: str | None
+) -> RecipeReport:
+    """Run the recipe's passes that precede tuning, except those in `without`, and report on
+    each. Write the module after each phase to `dump_dir`, if given, as TVMScript. Raises
+    InvalidModel, InvalidRequest; UnknownName if `without` names no pass."""
+    phases = BEFORE_SCHEDULES[recipe]
+    valid_names = {row.name for row in pass_table()} | {step.name for phase in phases for step in phase.steps}
+    if unknown := sorted({*without} - valid_names):
+        raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(valid_names))}")
+
+    tvm_target = as_tvm_target(target)
+    mod = load_network(model_path, input_shapes, tvm_target).mod
+    reports: list[PassReport] = []
+    for number, phase in enumerate(phases, start=1):
+        for step in phase.steps:
+            try:
+                with name_pass_in_errors(step.name):
+                    mod, step_reports = run_passes(mod, [step_json(step)], tvm_target, without)
+            except PassFailed as error:
+                if step.name not in OWN_PASSES:
+                    raise
+                step_reports = [Report(step.name, skipped=error.message)]
+            reports += [
+                PassReport(
+                    phase=phase.name,
+                    name=report.name,
+                    matched=report.matched,
+                    fired=report.fired,
+                    left=dict(report.left.most_common()),
+                    skipped=report.skipped,
+                )
+                for report in step_reports
+                if report.counts or report.skipped
+            ]
+        if dump_dir is not None:
+            Path(dump_dir, f"{number:02}-{phase.name.replace(' ', '-')}.py").write_text(mod.script())
+    return RecipeReport(reports, count_remaining_copies(mod))
 
 
 def make_inputs(

@@ -105,5 +105,4 @@ TILES: Final = ("SamplePerfectTile", "SamplePartitionedTile")  # they sample sev
 
 
 def is_choice(instruction: Any) -> bool:
-    """Return whether an instruction of a trace samples a decision."""
     return str(instruction.kind.name).startswith("Sample")

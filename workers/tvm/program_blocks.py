@@ -1,4 +1,6 @@
-"""Find out what a tensor program computes from its blocks, not from the importer's names."""
+"""Find out what a tensor program computes from its blocks, not from the importer's names, and
+its arguments: shapes, outputs, and ranges of index values.
+"""
 
 from dataclasses import dataclass
 from math import prod
@@ -6,9 +8,11 @@ from typing import Any
 
 from tvm.ir import Call, Op, TensorLoad
 from tvm.s_tir import SBlock
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
 from mallorn.graphc.core.graph_rewriting import OPERATOR, TERMS, collect_nodes
+from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Range, Tensor
 
 Names = frozenset[int]
 _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
@@ -106,7 +110,6 @@ def extent(axis: Any) -> int:
 
 
 def variables(*expressions: Any) -> Names:
-    """Return the hashes of all variables in the expressions."""
     return frozenset(hash(var) for expression in expressions for var in collect_nodes(expression, Var))
 
 
@@ -141,3 +144,52 @@ def _classify_pointwise(blocks: list[ProgramBlock]) -> str:
 
 def _without_casts(value: Any) -> Any:
     return _without_casts(value.value) if isinstance(value, Cast) else value
+
+
+def arguments(mod: Any) -> Arguments:
+    """Return a program's tensors, the indices of outputs, and ranges of integer inputs."""
+    params = [hash(param) for param in mod["main"].params]
+    infos = tensor_args(mod)
+    blocks = blocks_of(mod)
+    # Declared writes, since a block may store through an alias of a part of a buffer.
+    written_buffers = {hash(w.source) for block in collect_nodes(mod["main"], SBlock) for w in block.writes}
+    bounds = index_bounds(blocks)
+    # A byte that looks up one of two values takes only the first: (0, 2) means FREE_RANGE.
+    pairs = zip(params, infos, strict=True)
+    byte_params = {param for param, (_, dtype, _) in pairs if dtype in ("int8", "uint8")}
+    bounds |= {param: (0, 1) for param in byte_params if bounds.get(param) == FREE_RANGE}
+    ranges = {
+        str(i): bounds.get(param, FREE_RANGE)
+        for i, (param, (_, dtype, _)) in enumerate(zip(params, infos, strict=True))
+        if dtype.startswith(("int", "uint", "bool")) and param not in written_buffers
+    }
+    outputs = tuple(i for i, param in enumerate(params) if param in written_buffers)
+    return Arguments(infos, outputs, ranges)
+
+
+def tensor_args(mod: Any) -> tuple[Tensor, ...]:
+    """Return the tensors that a module's entry function takes."""
+    infos = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
+    return tuple(Tensor(str(kind), str(dtype), tuple(map(int, shape))) for kind, dtype, shape in infos)
+
+
+def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
+    """Return the range of values of each buffer whose values index other buffers, so that
+    the indices stay in bounds. Keys are hashes of buffers."""
+    bounds: dict[int, Range] = {}
+    for load in (load for block in blocks for load in block.loads):
+        for index, size in zip(load.indices, load.source.shape, strict=True):
+            for inner in collect_nodes(index, TensorLoad):
+                for source in _with_sources(hash(inner.source), blocks):
+                    bounds[source] = (0, min(int(size), bounds.get(source, (0, int(size)))[1]))
+    return bounds
+
+
+def _with_sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
+    sources, pending = set(), {buffer}
+    while pending:
+        name = pending.pop()
+        sources.add(name)
+        makers = [block for block in blocks if any(hash(store.buffer) == name for store in block.stores)]
+        pending |= {hash(load.source) for block in makers for load in block.loads} - sources
+    return sources

@@ -26,7 +26,7 @@ from tvm.s_tir import Schedule, ScheduleError
 from tvm.tirx import Add, AttrStmt, Cast, Div, IterVar, Mul, Sub, Var
 
 from mallorn.graphc.core.graph_rewriting import collect_nodes
-from mallorn.graphc.export.compare_with_onnxruntime import relative_error
+from mallorn.graphc.export.output_errors import relative_error
 from mallorn.graphc.quant.llvm_byte_dot_products import make_portable
 from mallorn.graphc.quant.tile_instructions import without_tiles
 from mallorn.workers.device.random_and_saved_arrays import dtype_of, save_arrays
@@ -36,8 +36,7 @@ from mallorn.workers.tvm.compare_outputs import Array
 from mallorn.workers.tvm.compile_cuda import collect_device_code
 from mallorn.workers.tvm.linker import link_shared
 from mallorn.workers.tvm.parsed_program_cache import parse_module
-from mallorn.workers.tvm.program_arguments import tensor_args
-from mallorn.workers.tvm.program_blocks import blocks_of
+from mallorn.workers.tvm.program_blocks import blocks_of, tensor_args
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.tuning_database import apply_trace
 
@@ -172,7 +171,6 @@ def reduction_length(mod: Any) -> int:
 
 
 def rounds_to_integers(mod: Any) -> bool:
-    """Return whether the program rounds real numbers to integers."""
     return any(block.calls & _ROUNDING for block in blocks_of(mod))
 
 

@@ -155,8 +155,7 @@ class RemoteDevice:
             return _LOAD.validate_json(self.call("mallorn.load"))
 
     def reserve_host(self, wait_sec: float) -> None:
-        """Reserve the device's host for the next timing. Raises Unavailable if other jobs
-        keep it for `wait_sec`."""
+        """Reserve the host for a timing. Raises Unavailable if kept for `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with _raise_device_lost():
             while not self.call("mallorn.hold", _HOLD_SEC):
@@ -167,11 +166,9 @@ class RemoteDevice:
                     )
 
     def is_session_alive(self) -> bool:
-        """Return whether the session still works."""
         return self._find_session_error() is None
 
     def _find_session_error(self) -> str | None:
-        """Return the error if the session no longer works, else None."""
         try:
             self.call("mallorn.end")
         except _BROKEN as error:
@@ -223,7 +220,6 @@ class RemoteDevice:
         return times
 
     def close(self) -> None:
-        """Release the device and end the session."""
         self._args.clear()
         self._functions.clear()
         del self.session
@@ -280,7 +276,6 @@ class RemoteModel:
         self._kernel_vm: Any = None
 
     def outputs(self) -> list[Any]:
-        """Run the model once and return its outputs in order."""
         self._machine.invoke_stateful(RemoteDevice.entry)
         return [tensor.numpy() for tensor in self._outputs()]
 

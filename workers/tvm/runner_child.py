@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,7 +25,6 @@ from mallorn.workers.interfaces.device_runner import DEVICE_WAIT_SEC, DeviceMode
 from mallorn.workers.interfaces.hardware_probes import Probe
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.interfaces.whole_model_engine import LoadedEngine
-from mallorn.workers.measure.check_reported_times import ImpossibleTime, check_times
 from mallorn.workers.measure.stopping import time_until_rule_stops
 from mallorn.workers.measure.stopping.incremental_timing import SEC_US, CandidateTimes
 from mallorn.workers.measure.stopping.stopping_rule import NamedRule
@@ -32,6 +32,22 @@ from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
 from mallorn.workers.tvm.code_digest import refuse_if_code_changed
 from mallorn.workers.tvm.time_probes import shortest
+
+
+class ImpossibleTime(Exception):
+    """The device reported a time that no run can have taken."""
+
+
+def check_times(run_us: Sequence[float], elapsed_us: float) -> None:
+    """Raise ImpossibleTime unless all times are finite, positive and at most
+    `elapsed_us`."""
+    for time_us in run_us:
+        if not isfinite(time_us) or time_us <= 0:
+            raise ImpossibleTime(f"the device reports that a run took {time_us:g} us")
+        if time_us > elapsed_us:
+            words = f"the device reports that a run took {time_us:g} us"
+            raise ImpossibleTime(f"{words}, but the answer came after {elapsed_us:g} us")
+
 
 if TYPE_CHECKING:
     from mallorn.workers.tvm.remote_device import RemoteDevice, RemoteModel

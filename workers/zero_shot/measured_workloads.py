@@ -29,8 +29,7 @@ Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which i
 
 class SameWorkload(AnswerSource):
     """Proposes the fastest trials of the same workload: first those in the job's conditions
-    (host, threads, versions), then those in other conditions, then those on similar
-    targets."""
+    (host, threads, versions), then those in other conditions, then on similar targets."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         trials, workload_id = Trials(session, question.job), question.workload.id

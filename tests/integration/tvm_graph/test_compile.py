@@ -15,7 +15,7 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from mallorn.core.values.manifest import RECORDS
 from mallorn.graphc.export import compile_network
-from mallorn.graphc.export.compare_with_onnxruntime import relative_error
+from mallorn.graphc.export.output_errors import relative_error
 from mallorn.workers.tvm.compile_model import compile_default, compile_model
 from mallorn.workers.tvm.graph_recipes import TUNED
 from mallorn.workers.tvm.import_onnx_to_relax import load_network

@@ -4,8 +4,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from mallorn.core.targets import parse_target
-from mallorn.research.generate.draw_tasks import Drawn, draw
-from mallorn.research.generate.task_rule_file import OURS, read_rules
+from mallorn.research.generate.task_rule_file import OURS, Drawn, draw, read_rules
 from mallorn.research.generate.tasks_as_onnx import DIMENSIONS, network, only_patterns
 from mallorn.workers.tvm.extract_tasks import extract
 from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe

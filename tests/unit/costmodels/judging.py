@@ -2,9 +2,23 @@
 
 from collections.abc import Callable
 
-from mallorn.costmodels.base import CostModel
-from mallorn.costmodels.evaluation import Evaluation, evaluate, within_task
+from mallorn.costmodels.base import CostModel, Groups, Matrix, Vector
+from mallorn.costmodels.evaluation import Evaluation, Split, compute_metrics, fit_on_split, within_task
 from mallorn.costmodels.testing import Data
+
+
+def evaluate(
+    make_model: Callable[[], CostModel],
+    features: Matrix,
+    labels: Vector,
+    groups: Groups,
+    split: Split,
+    *,
+    seed: int,
+) -> Evaluation:
+    model = fit_on_split(make_model, features, labels, groups, split, seed=seed)
+    mean, std = model.predict(features[split.test])
+    return compute_metrics(mean, std, labels[split.test], groups[split.test])
 
 
 def within_tasks(make: Callable[[], CostModel], data: Data) -> Evaluation:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.costmodels.select_training_rows import select_evenly, select_uncertain_diverse_rows
 from mallorn.costmodels.testing import easy_data
+from mallorn.research.pretraining.pretrain import select_evenly, select_uncertain_diverse_rows
 
 ROWS, LABELS, GROUPS = easy_data(400, seed=0)
 

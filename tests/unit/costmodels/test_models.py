@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.costmodels.evaluation import Split, evaluate
+from mallorn.costmodels.evaluation import Split
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.testing import easy_data
 from mallorn.costmodels.xgboost_models import XGBoost
-from tests.unit.costmodels.judging import within_tasks
+from tests.unit.costmodels.judging import evaluate, within_tasks
 
 
 def test_the_spread_of_boosters_covers_what_they_miss() -> None:

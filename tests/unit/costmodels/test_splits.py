@@ -12,7 +12,6 @@ from mallorn.costmodels.evaluation import (
     by_host,
     by_network,
     by_task,
-    evaluate,
     hold_out_newest,
     rebase_labels,
     scramble_labels,
@@ -25,6 +24,7 @@ from mallorn.costmodels.mlp import MLP
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.testing import easy_data
 from mallorn.costmodels.xgboost_models import XGBoost
+from tests.unit.costmodels.judging import evaluate
 
 
 def ids(*values: int) -> np.ndarray:

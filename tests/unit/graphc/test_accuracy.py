@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mallorn.graphc.export.compare_with_onnxruntime import relative_error
+from mallorn.graphc.export.output_errors import relative_error, rounded_outputs_error
 from mallorn.workers.interfaces.model_compiler import Reference
 from mallorn.workers.tvm.compare_outputs import (
     compare_models,
     compare_outputs,
-    rounded_outputs_error,
     tolerance,
 )
 

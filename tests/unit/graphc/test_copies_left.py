@@ -8,7 +8,7 @@ import pytest
 from onnx import NodeProto, helper
 
 from mallorn.core.values.graph_report import RemainingCopy
-from mallorn.workers.tvm.report_passes import report_passes
+from mallorn.workers.tvm.model_compiler_child import report_passes
 from tests.fixtures.onnx_network import Shapes, saved
 from tests.unit.graphc.networks import HASWELL, random
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
-from mallorn.graphc.convert.import_activations import CONVERTERS
+from mallorn.graphc.convert.register_converters import CONVERTERS
 from mallorn.graphc.core import pass_runner
 from mallorn.graphc.export import compile_network
 from mallorn.workers.tvm.graph_recipes import TUNED, step_json

@@ -11,8 +11,7 @@ from tvm import relax
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.quant.int8_depthwise_conv import Int8DepthwiseConv
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.tvm.program_arguments import tensor_args
-from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
+from mallorn.workers.tvm.program_blocks import blocks_of, operator_of, tensor_args
 from mallorn.workers.tvm.rebuild_schedule import rebuild
 from mallorn.workers.tvm.sketches import design_space
 from mallorn.workers.tvm.workload_key import rename_blocks_canonically

@@ -12,12 +12,9 @@ from onnx import numpy_helper
 
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.graphc.export import compile_network
-from mallorn.graphc.export.compare_with_onnxruntime import (
-    errors_against_onnxruntime,
-    relative_error,
-    run_onnxruntime,
-)
+from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime, run_onnxruntime
 from mallorn.graphc.export.export_checks import Refused, check_error, largest_allowed_error
+from mallorn.graphc.export.output_errors import relative_error
 from mallorn.workers.tvm import engine_child
 from tests.unit.graphc import networks
 

@@ -10,7 +10,7 @@ from onnx import ModelProto, helper, numpy_helper
 from mallorn.core.errors import UnknownName
 from mallorn.graphc.phases import pass_table
 from mallorn.workers.interfaces.model_compiler import PassReport
-from mallorn.workers.tvm.report_passes import report_passes
+from mallorn.workers.tvm.model_compiler_child import report_passes
 from tests.unit.graphc.networks import HASWELL
 
 PAD = "pad_matmul_to_tiles"

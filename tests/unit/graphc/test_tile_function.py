@@ -24,8 +24,7 @@ from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.searchers.roller.rank_candidates import ranked
 from mallorn.workers.device.target_support import find_unsupported_reason
 from mallorn.workers.tvm.loop_nests import nests
-from mallorn.workers.tvm.program_arguments import arguments
-from mallorn.workers.tvm.program_blocks import blocks_of, operator_of
+from mallorn.workers.tvm.program_blocks import arguments, blocks_of, operator_of
 from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
 from mallorn.workers.tvm.reference_outputs import reduction_length, replace_special_instructions
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target

@@ -14,9 +14,8 @@ from mallorn.core.values.trial import Trial
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.interfaces.candidate_compiler import Library
 from mallorn.workers.interfaces.tensor_arguments import Arguments, Tensor
-from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate
+from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate, choose_builder
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
-from mallorn.workers.measure.validate_candidates import choose_builder
 from mallorn.workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,

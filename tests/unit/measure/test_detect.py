@@ -9,7 +9,8 @@ import pytest
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.workers.device import detect_host
-from mallorn.workers.device.detect_host import available_cores, cpu_info, detect_target, read_host_facts
+from mallorn.workers.device.cpu_speed_limits import cpu_info
+from mallorn.workers.device.detect_host import available_cores, detect_target, read_host_facts
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
 
 CPUINFO = """processor\t: 0

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from mallorn.workers.measure.check_reported_times import ImpossibleTime, check_times
 from mallorn.workers.tvm import runner_child
+from mallorn.workers.tvm.runner_child import ImpossibleTime, check_times
 
 
 def told(times: list[float]) -> Any:

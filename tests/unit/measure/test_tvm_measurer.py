@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -28,7 +29,7 @@ PROGRAM = Program("p" * 64, "", Arguments(()), 1.0)
 
 @pytest.fixture(scope="module")
 def builders() -> Iterator[ChildPool[Library]]:
-    with ChildPool(OddBuilder, 2, name="builder") as pool:
+    with ChildPool(partial(OddBuilder, name="builder"), 2) as pool:
         yield pool
 
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from mallorn.workers.device import detect_host, target_support
-from mallorn.workers.device.detect_host import cpu_info, detect_target
+from mallorn.workers.device.cpu_speed_limits import cpu_info
+from mallorn.workers.device.detect_host import detect_target
 from mallorn.workers.device.target_support import find_unsupported_reason
 from mallorn.workers.sandbox.seccomp import CONVERSATIONS, NEVER, PROGRAMS, SOCKETS, SPECIAL
 

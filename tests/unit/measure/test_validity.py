@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from mallorn.core.errors import MallornError
-from mallorn.workers.measure.validate_candidates import choose_builder, validate_in_builders
+from mallorn.workers.measure.build_candidates import choose_builder, validate_in_builders
 from mallorn.workers.subprocesses.errors import ChildCrashed
 from mallorn.workers.subprocesses.pending_call import Call
 from mallorn.workers.subprocesses.process_pool import ChildPool, Finished

@@ -10,7 +10,7 @@ from tvm import te, topi
 
 from mallorn.workers.interfaces.model_compiler import Agreement
 from mallorn.workers.tvm.compare_outputs import compare_outputs
-from mallorn.workers.tvm.program_arguments import arguments
+from mallorn.workers.tvm.program_blocks import arguments
 from mallorn.workers.tvm.reference_outputs import write_reference
 
 ROWS, COLUMNS = 64, 128

@@ -10,7 +10,7 @@ import tvm
 from tvm import te, topi
 
 from mallorn.workers.tvm import reference_outputs
-from mallorn.workers.tvm.program_arguments import tensor_args
+from mallorn.workers.tvm.program_blocks import tensor_args
 from mallorn.workers.tvm.reference_outputs import _HOST, _build, call, parallelize
 
 

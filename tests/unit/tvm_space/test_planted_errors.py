@@ -13,7 +13,7 @@ from tvm import te
 from mallorn.workers.device.random_and_saved_arrays import load_arrays, save_arrays
 from mallorn.workers.interfaces.model_compiler import Agreement
 from mallorn.workers.tvm.compare_outputs import compare_outputs
-from mallorn.workers.tvm.program_arguments import arguments
+from mallorn.workers.tvm.program_blocks import arguments
 from mallorn.workers.tvm.reference_outputs import write_reference
 
 ROWS, COLUMNS, TERMS = 256, 256, 1024

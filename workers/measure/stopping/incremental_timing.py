@@ -154,8 +154,7 @@ class _PartialMean:
         self._disturbed: list[Piece] = []
 
     def estimate_missing_runs(self) -> tuple[int, int]:
-        """Return how many runs per piece, and how many pieces, will likely complete the
-        mean."""
+        """Return how many runs per piece, and how many pieces, likely complete the mean."""
         runs, sec = _sums(self.quiet)
         samples = self.quiet or self._disturbed
         if not samples:
@@ -168,7 +167,6 @@ class _PartialMean:
         return ceil(self._last_runs / pieces), pieces
 
     def add(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Add pieces, and return those that were disturbed."""
         disturbed = [piece for piece in pieces if is_disturbed(piece.disturbed)]
         self.quiet += (piece for piece in pieces if not is_disturbed(piece.disturbed))
         self._disturbed += disturbed

@@ -69,8 +69,7 @@ def interval(run_us: Sequence[float]) -> Interval:
 
 
 def remove_outliers(run_us: Sequence[float]) -> list[float]:
-    """Return the times of slices without outliers; all times if there are fewer than
-    JURY."""
+    """Return the slices' times without outliers; all if there are fewer than JURY."""
     if len(run_us) < JURY:
         return list(run_us)
     middle_us = median(run_us)
@@ -97,8 +96,7 @@ def is_known_slower(
 
 def next_slice_options(evaluator: T, run_us: Sequence[float], make: Callable[[int, int, int], T]) -> T | None:
     """Return the options of the slice (series of runs) to time after those in `run_us`;
-    None if they make up a full timing. `make` builds options from runs, repeats and
-    milliseconds."""
+    None if they make up a full timing. `make` builds options from runs, repeats and ms."""
     total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
     count = min(max(SLICES, evaluator.repeat), total_ms // SHORTEST_MS)
     if count < max(2, evaluator.repeat):
