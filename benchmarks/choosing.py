@@ -25,7 +25,7 @@ from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.costmodels.select_training_rows import select_evenly, select_uncertain_diverse_rows
 from mallorn.db.bundled.load_bundled import FOLDER
 from mallorn.research.pretraining.feature_rows import rows_for
-from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.pretraining.read_measurements import read_training_data
 from mallorn.research.pretraining.training_data import Rows
 
 FOLDS: Final = 5

@@ -18,7 +18,7 @@ from mallorn.costmodels.views import DECISIONS, STATEMENTS
 from mallorn.research.generate.draw_tasks import GENERATED
 from mallorn.research.pretraining.evaluate_splits import Fold, folds
 from mallorn.research.pretraining.feature_rows import rows_for
-from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.pretraining.read_measurements import read_training_data
 from mallorn.research.pretraining.training_data import Rows, TaskData, TrainingData, Weights
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureRows
 

@@ -10,7 +10,7 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.research.pretraining.feature_rows import rows_for
-from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.pretraining.read_measurements import read_training_data
 from mallorn.research.replay.recorded_tasks_from_dataset import recorded_tasks
 from mallorn.research.replay.recording_file import write_tasks
 from tests.integration.dataset.conftest import Filled
