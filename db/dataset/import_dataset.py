@@ -1,5 +1,4 @@
-"""Import an exported dataset. Cost models and searchers learn from its rows; none becomes a
-schedule.
+"""Import an exported dataset. Cost models and searchers learn from its rows; none becomes a schedule.
 
 Each batch is one transaction, and rows that exist already are skipped: an interrupted
 import leaves complete batches, and the same command finishes it.

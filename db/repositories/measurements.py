@@ -194,8 +194,7 @@ class Records(Repository):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Record]:
-        """Return a page of an owner's measurements, newest first; `workload` and `target`
-        are keys."""
+        """Return a page of an owner's measurements, newest first; `workload` and `target` are keys."""
         names = Workload.key, Workload.name, TargetRow.text, SketchRow.key, Device.name
         query = (
             select(Measurement, *names)
