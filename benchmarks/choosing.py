@@ -23,8 +23,8 @@ from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.evaluation import by_task
 from mallorn.costmodels.metrics import pairwise_accuracy
 from mallorn.db.bundled.load_bundled import FOLDER
-from mallorn.research.pretraining.from_parquet import read_training_data
 from mallorn.research.pretraining.pretrain import select_evenly, select_uncertain_diverse_rows
+from mallorn.research.pretraining.read_measurements import read_training_data
 from mallorn.research.pretraining.training_data import Rows, rows_for
 
 FOLDS: Final = 5

@@ -33,8 +33,8 @@ from mallorn.db.dataset.export import export
 from mallorn.db.dataset.import_dataset import import_dataset
 from mallorn.db.dataset.take_snapshots import take_snapshot
 from mallorn.db.repositories.snapshots import Selection
-from mallorn.research.pretraining.from_database import read_measurements
 from mallorn.research.pretraining.pretrain import pretrain
+from mallorn.research.pretraining.read_measurements import read_measurements
 from mallorn.workers.device.detect_host import detect_target
 
 RAW: Final = Path("docs/results/known")

@@ -83,7 +83,7 @@ def read_database_measurements(
     database: "Database", snapshot: str | None, target: str | None, op: str | None
 ) -> "TrainingData":
     """Return a database's measurements: a snapshot's, or those that match the filters."""
-    from mallorn.research.pretraining.from_database import read_measurements
+    from mallorn.research.pretraining.read_measurements import read_measurements
 
     if snapshot is not None and (target or op):
         raise InvalidRequest("a snapshot has its own filter", hint=f"--snapshot {snapshot}   (alone)")
@@ -94,7 +94,7 @@ def read_database_measurements(
 
 def read_parquet(path: Path) -> "TrainingData":
     """Read measurements from Parquet files, with a progress bar."""
-    from mallorn.research.pretraining.from_parquet import read_training_data
+    from mallorn.research.pretraining.read_measurements import read_training_data
 
     with bar(f"reading {path.name}") as progress:
         return read_training_data(path, progress)

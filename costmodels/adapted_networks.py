@@ -114,8 +114,7 @@ ONLY: Final = ""  # the domain of rows without one
 
 
 class MTLTLP(TLP, ManyDomains):
-    """TLP with a shared trunk and an output head per domain (a target, or a class of
-    hosts).
+    """TLP with a shared trunk and an output head per domain (a target, or a class of hosts).
 
     `fit_domains` takes the domain of each row; all rows of a group must have the same.
     `fit` treats all rows as one domain. `predict` uses the home domain's head, unless `at`

@@ -1,5 +1,4 @@
-"""Columns of the feature view `decisions`: tile sizes, categorical choices, derived
-columns.
+"""Columns of the feature view `decisions`: tile sizes, categorical choices, derived columns.
 
 A test compares the columns with the features of a real sketch. In the row of a partial
 schedule, open decisions are NaN. Decisions have the same order in all workloads: first the
@@ -173,8 +172,7 @@ def mask_undecided_columns(rows: Matrix, steps: Steps | int) -> Matrix:
 def continue_prefixes(
     rows: Matrix, donors: Matrix, steps: Steps, end_steps: Steps, rests: Steps
 ) -> tuple[Matrix, NDArray[np.bool_]]:
-    """Return partial schedules continued: decisions from `steps` to `end_steps` are
-    donors'.
+    """Return partial schedules continued: decisions from `steps` to `end_steps` are donors'.
 
     All rows belong to one sketch. The outermost levels (columns `rests`) get what remains
     of their axis's extent. The mask marks valid rows, in which the decided levels of each
@@ -216,8 +214,7 @@ def _log_extents(rows: Matrix) -> NDArray[np.float64]:
 
 
 class ProposesDecisions(CostModel):
-    """A model of the view `decisions` from which schedules can be sampled decision by
-    decision.
+    """A model of the view `decisions` from which schedules can be sampled decision by decision.
 
     Contract, in addition to that of CostModel
     - `rate_last_decision` takes rows whose open decisions are NaN, and rates the last decision of

@@ -59,8 +59,7 @@ def _just_above(label: float) -> np.float32:
 
 
 def bounded_sample(label: Vector, limit: int, *, seed: int) -> Indices:
-    """Return at most `limit` row indices to train on: the newest, the best, and random
-    others.
+    """Return at most `limit` row indices to train on: the newest, the best, and random others.
 
     Each kind gets a third. `label` and the result are ordered from oldest to newest. The
     limit bounds the time of a refit.

@@ -1,5 +1,4 @@
-"""LightGBM's boosted trees: by regression, by ranking, and with hyperparameters found by
-FLAML."""
+"""LightGBM's boosted trees: by regression, by ranking, and with hyperparameters found by FLAML."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Self
@@ -112,8 +111,7 @@ class LightGBM(CostModel):
 
 
 class LightGBMRank(LightGBM):
-    """LightGBM with LambdaRank, which gives pairs near the top of their group a larger
-    weight.
+    """LightGBM with LambdaRank, which gives pairs near the top of their group a larger weight.
 
     Its raw scores only rank; a monotone curve fit on left-out rows maps them to labels.
     """

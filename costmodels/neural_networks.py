@@ -64,8 +64,7 @@ PARTS: Final = 1 + len(QUANTILES)  # the features themselves, and their excess o
 
 
 class PaCM(Neural):
-    """Sums up a cost per statement, and applies self-attention to the statements' data
-    flow.
+    """Sums up a cost per statement, and applies self-attention to the statements' data flow.
 
     The first branch reads all features of a statement. The second reads the features of its
     reads and writes (bytes, cache lines, reuse), in program order.

@@ -13,8 +13,7 @@ _FORMAT = "<q"
 
 
 class RandomModel(CostModel):
-    """Scores a row by a hash of its bytes and the seed: reproducible, but unrelated to
-    speed."""
+    """Scores a row by a hash of its bytes and the seed: reproducible, but unrelated to speed."""
 
     def __init__(self) -> None:
         self._seed = 0

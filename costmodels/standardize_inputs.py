@@ -18,8 +18,7 @@ WIDEST: Final = 4.0  # features are clipped at so many deviations
 
 
 class HingeFeatures(NamedTuple):
-    """Transforms rows: standardises varying columns, and appends their excess over
-    quantiles.
+    """Transforms rows: standardises varying columns, and appends their excess over quantiles.
 
     These hinges let a small model fit the sharp limits of caches and unrolling.
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mallorn.costmodels.base import Column, Indices
+from mallorn.costmodels.base import Column
 from mallorn.searchers.base import Trial
 from mallorn.searchers.space import Candidate
 
@@ -35,27 +35,17 @@ class TimedCandidates:
 
 def fastest(history: Sequence[Trial], count: int) -> TimedCandidates:
     """Return the fastest `count` candidates of the history that have a time."""
-    lines, latencies = _timed(history)
-    order = np.argsort(latencies, kind="stable")[:count]
-    return _make_timed_candidates(history, lines[order], latencies[order], latencies)
+    return _timed(sorted(history, key=lambda trial: trial.time_us or np.inf)[:count], history)
 
 
 def latest(history: Sequence[Trial], count: int) -> TimedCandidates:
     """Return the timed candidates among the last `count` trials, oldest first. Their
     slowdown is relative to the best of the entire history."""
-    lines, latencies = _timed(history)
-    recent = lines >= len(history) - count
-    return _make_timed_candidates(history, lines[recent], latencies[recent], latencies)
+    return _timed(history[max(0, len(history) - count) :], history)
 
 
-def _timed(history: Sequence[Trial]) -> tuple[Indices, Column]:
-    times = [(index, trial.time_us) for index, trial in enumerate(history) if trial.time_us is not None]
-    lines = np.array([index for index, _ in times], dtype=np.int64)
-    return lines, np.array([latency for _, latency in times], dtype=np.float64)
-
-
-def _make_timed_candidates(
-    history: Sequence[Trial], lines: Indices, latencies: Column, all_latencies: Column
-) -> TimedCandidates:
-    best = all_latencies.min(initial=np.inf)
-    return TimedCandidates([history[index].candidate for index in lines], np.log(latencies / best))
+def _timed(trials: Sequence[Trial], history: Sequence[Trial]) -> TimedCandidates:
+    best = min((trial.time_us for trial in history if trial.time_us is not None), default=np.inf)
+    pairs = [(trial.candidate, trial.time_us) for trial in trials if trial.time_us is not None]
+    times = np.array([time_us for _, time_us in pairs], dtype=np.float64)
+    return TimedCandidates([candidate for candidate, _ in pairs], np.log(times / best))

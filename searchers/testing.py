@@ -86,9 +86,6 @@ class PartitionedSpace(DecisionSpace):
         return self.well_formed(candidates)
 
 
-# ruff: noqa: S101
-
-
 class SearcherTestCase:
     """Tests of the contract on small spaces. Subclasses define the fixture `searcher`."""
 

@@ -28,7 +28,7 @@ from mallorn.db.repositories.snapshots import Selection, Snapshots
 from mallorn.db.repositories.workloads import Networks
 from mallorn.db.session import Database
 from mallorn.db.tables import Snapshot
-from mallorn.research.pretraining.from_database import read_measurements
+from mallorn.research.pretraining.read_measurements import read_measurements
 from mallorn.research.pretraining.training_data import Lowering, TaskData, TrainingData
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureRows
 

@@ -17,7 +17,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.costmodels.views import DECISIONS, STATEMENTS
 from mallorn.research.generate.task_rule_file import GENERATED
 from mallorn.research.pretraining.evaluate_splits import Fold, folds
-from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.pretraining.read_measurements import read_training_data
 from mallorn.research.pretraining.training_data import Rows, TaskData, TrainingData, Weights, rows_for
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureRows
 

@@ -26,7 +26,7 @@ from mallorn.db.paging import decode_cursor
 from mallorn.db.tables import CostModelRow
 from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import find_model_file
-from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.pretraining.read_measurements import read_training_data
 from mallorn.research.pretraining.training_data import rows_for
 from mallorn.research.shared_schedules.target_folders import PROVENANCE, iterate_databases, read_provenance
 from mallorn.research.shared_schedules.target_folders import TARGET as TARGET_FILE

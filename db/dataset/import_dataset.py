@@ -1,5 +1,4 @@
-"""Import an exported dataset. Cost models and searchers learn from its rows; none becomes a
-schedule.
+"""Import an exported dataset. Cost models and searchers learn from its rows; none becomes a schedule.
 
 Each batch is one transaction, and rows that exist already are skipped: an interrupted
 import leaves complete batches, and the same command finishes it.
@@ -9,14 +8,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Protocol
-
-from sqlalchemy.orm import Session
+from typing import Final, Protocol
 
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import unpack_sketch
+from mallorn.core.values.manifest import MeasuredOn
 from mallorn.db.dataset.dataset_reader import BATCH_ROWS, open_export
 from mallorn.db.dataset.export_schema import (
     CONTEXT,
@@ -30,10 +29,7 @@ from mallorn.db.dataset.export_schema import (
 from mallorn.db.dataset.take_snapshots import Progress, ignore_progress
 from mallorn.db.measurement_codec import pack_decisions, pack_times
 from mallorn.db.repositories.measurements import ForeignRows
-from mallorn.db.repositories.measuring_contexts import Contexts
 from mallorn.db.repositories.sketches import NewSketch, Sketches
-from mallorn.db.repositories.snapshots import Sources
-from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workloads import NewWorkload, Workloads
 from mallorn.db.session import Database
 
@@ -68,17 +64,6 @@ class Imported:
     skipped: Counter[str] = field(default_factory=Counter)  # by reason
 
 
-@dataclass(slots=True)
-class Names:
-    """Ids of an export's targets, workloads and so on in this database, by their keys."""
-
-    workloads: dict[str, int] = field(default_factory=dict)
-    sketches: dict[str, int] = field(default_factory=dict)
-    targets: dict[str, int] = field(default_factory=dict)
-    contexts: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    sources: dict[str, int] = field(default_factory=dict)
-
-
 def import_dataset(database: Database, directory: Path, progress: Progress = ignore_progress) -> Imported:
     """Import the rows of a Mallorn export that are not stored yet.
 
@@ -95,16 +80,17 @@ def import_export(
 
     Faulty rows, and rows whose workload or sketch the export refuses, are skipped.
     """
-    names = Names()
+    workload_ids: dict[str, int] = {}
+    sketch_ids: dict[str, int] = {}
     for batch in export.batches(WORKLOAD_TABLE, TEXTS):
         workloads = [NewWorkload(**_parse_json_columns(row, "args", "features")) for row in batch]
         with database.transaction() as session:
-            names.workloads |= Workloads(session).ensure_many(workloads)
+            workload_ids |= Workloads(session).ensure_many(workloads)
     for batch in export.batches(SKETCH_TABLE, TEXTS):
         rows = [_parse_json_columns(row, "choices") for row in batch]
         sketches = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
         with database.transaction() as session:
-            names.sketches |= Sketches(session).ensure_many(sketches, imported=True)
+            sketch_ids |= Sketches(session).ensure_many(sketches, imported=True)
     result, rows_done = Imported(), 0
     for batch in export.batches(MEASUREMENT_TABLE):
         good_rows: list[Row] = []
@@ -117,8 +103,16 @@ def import_export(
             else:
                 result.skipped[reason] += 1
         with database.transaction() as session:
-            count = ForeignRows(session).add(
-                [_to_measurement_columns(session, row, names) for row in good_rows]
+            foreign_rows = ForeignRows(session)
+            count = foreign_rows.add(
+                [
+                    _to_measurement_columns(row, foreign_rows)
+                    | {
+                        "workload_id": workload_ids[row["workload"]],
+                        "sketch_id": sketch_ids[row["sketch"]],
+                    }
+                    for row in good_rows
+                ]
             )
         result.added += count
         result.known += len(good_rows) - count
@@ -131,31 +125,19 @@ def _parse_json_columns(row: Row, *json_columns: str) -> Row:
     return row | {name: json.loads(row[name]) for name in json_columns}
 
 
-def _to_measurement_columns(session: Session, row: Row, names: Names) -> dict[str, object]:
-    target, source, times = row["target"], row["dataset"], row["run_us"]
-    if target not in names.targets:
-        names.targets[target] = Targets(session).ensure(parse_target(target)).id
-    if source not in names.sources:
-        names.sources[source] = Sources(session).ensure(source)
-    target_id = names.targets[target]
-    context_id = None  # of a candidate that failed before it reached a device
-    host_class, tvm_version, threads, evaluator = (row[name] for name in CONTEXT)
-    if None not in (host_class, tvm_version, threads, evaluator):
-        key = target_id, host_class, tvm_version, threads, evaluator
-        if key not in names.contexts:
-            context = Contexts(session).ensure(
-                target_id, host_class, tvm_version, threads, json.loads(evaluator)
-            )
-            names.contexts[key] = context.id
-        context_id = names.contexts[key]
-    return {name: row[name] for name in COPIED} | {
-        "source_id": names.sources[source],
+def _to_measurement_columns(row: Row, foreign_rows: ForeignRows) -> dict[str, object]:
+    times, context = row["run_us"], {name: row[name] for name in CONTEXT}
+    measured_on = None  # of a candidate that failed before it reached a device
+    if None not in context.values():
+        measured_on = MeasuredOn(**_parse_json_columns(context, "evaluator"))
+    return {
+        **{name: row[name] for name in COPIED},
+        **foreign_rows.references(_parse_target(row["target"]), row["dataset"], measured_on),
         "source_row": row["row"],
         "kind": MeasurementKind(row["kind"]).kind_after_import,
-        "workload_id": names.workloads[row["workload"]],
-        "target_id": target_id,
-        "context_id": context_id,
-        "sketch_id": names.sketches[row["sketch"]],
         "decisions": pack_decisions(row["decisions"]),
         "run_us": pack_times(times) if times else None,
     }
+
+
+_parse_target = lru_cache(parse_target)

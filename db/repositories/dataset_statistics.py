@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -19,9 +19,6 @@ from sqlalchemy import (
     select,
     union_all,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
 from mallorn.core.outcomes import LEFT_UNBUILT
 from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
@@ -111,7 +108,7 @@ def _facets() -> dict[str, ColumnElement[str]]:
         "workload": cast(Measurement.workload_id, String),
         OUTCOME: case((was_left_unbuilt(), LEFT_UNBUILT), else_=Measurement.outcome),
         "kind": Measurement.kind.expression,
-        "day": cast(days_since_epoch(Measurement.created_at), String),
+        "day": cast(cast(func.floor(Measurement.created_at / DAY_SEC), Integer), String),
     }
 
 
@@ -120,23 +117,6 @@ def _select_grouped_counts(facet: str, sign: int) -> Select[str, str, str, int]:
     name = _facets()[facet].label("name")
     rows = (literal(sign) * func.count()).label("rows")
     return select(job, literal(facet).label("facet"), name, rows).group_by(job, name)
-
-
-class days_since_epoch(FunctionElement[int]):
-    """SQL function: the number of full days since the epoch."""
-
-    type = Integer()
-    inherit_cache = True
-
-
-@compiles(days_since_epoch, "postgresql")
-def _postgres_days(element: days_since_epoch, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"floor({compiler.process(element.clauses, **kw)} / {DAY_SEC})::integer"
-
-
-@compiles(days_since_epoch, "sqlite")
-def _sqlite_days(element: days_since_epoch, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"cast({compiler.process(element.clauses, **kw)} / {DAY_SEC} as integer)"
 
 
 class Statistics(Repository):

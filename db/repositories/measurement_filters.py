@@ -1,5 +1,4 @@
-"""SQL conditions on measurements that queries share, such as for valid times and for
-failures."""
+"""SQL conditions on measurements that queries share, such as for valid times and for failures."""
 
 from dataclasses import dataclass
 from typing import Final

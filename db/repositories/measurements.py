@@ -5,17 +5,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, select, update
+from sqlalchemy.orm import Session
 
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, WorkKind
+from mallorn.core.targets import Target
 from mallorn.core.values.dataset import Record
+from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
 from mallorn.db.repositories.base import Repository, is_owned_by
 from mallorn.db.repositories.leases import LeaseToken, Token, WorkItem, is_still_held
 from mallorn.db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
+from mallorn.db.repositories.measuring_contexts import Contexts
+from mallorn.db.repositories.snapshots import Sources
+from mallorn.db.repositories.targets import Targets
 from mallorn.db.tables import Device, Job, Measurement, Round, SketchRow, SourceDataset, TargetRow, Workload
 
 
@@ -135,6 +141,28 @@ IDENTITY: Final = ("source_id", "source_row", "created_at")
 class ForeignRows(Repository):
     """Rows of other datasets, identified by their dataset, their id there and their date."""
 
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._references: dict[tuple[Target, str, str | None], dict[str, object]] = {}
+
+    def references(self, target: Target, dataset: str, measured_on: MeasuredOn | None) -> dict[str, object]:
+        """Return a row's columns for its target, dataset and context; insert what is new.
+
+        `measured_on` is None for a candidate that failed before it reached a device.
+        """
+        key = target, dataset, None if measured_on is None else measured_on.model_dump_json()
+        if key not in self._references:
+            target_id, context_id = Targets(self.session).ensure(target).id, None
+            if measured_on is not None:
+                context_id = Contexts(self.session).ensure(target_id, **measured_on.model_dump()).id
+            source_id = Sources(self.session).ensure(dataset)
+            self._references[key] = {
+                "source_id": source_id,
+                "target_id": target_id,
+                "context_id": context_id,
+            }
+        return self._references[key]
+
     def add(self, rows: Sequence[Mapping[str, object]]) -> int:
         """Store rows that are not stored yet; return their number."""
         # Leave out rows that were measured here. Compare dates, too: a copy of this database reuses ids.
@@ -166,8 +194,7 @@ class Records(Repository):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Record]:
-        """Return a page of an owner's measurements, newest first; `workload` and `target`
-        are keys."""
+        """Return a page of an owner's measurements, newest first; `workload` and `target` are keys."""
         names = Workload.key, Workload.name, TargetRow.text, SketchRow.key, Device.name
         query = (
             select(Measurement, *names)

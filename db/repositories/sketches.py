@@ -27,8 +27,7 @@ class Sketches(Repository):
     """Sketches by the hash of their trace."""
 
     def ensure_many(self, sketches: Collection[NewSketch], *, imported: bool = False) -> dict[str, int]:
-        """Insert new sketches and return all ids by key. A sketch generated here replaces
-        an imported one."""
+        """Insert new sketches; return all ids by key. One generated here replaces an imported one."""
         values = [
             {
                 "key": new.sketch.key,

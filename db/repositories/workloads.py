@@ -38,8 +38,7 @@ class Workloads(Repository):
     def ensure_many(
         self, workloads: Collection[NewWorkload], *, private: bool = False, code: str | None = None
     ) -> dict[str, int]:
-        """Insert new workloads, in the order of keys, to avoid deadlocks; return all ids by
-        key.
+        """Insert new workloads, in the order of keys, to avoid deadlocks; return all ids by key.
 
         A workload extracted here, by `code`, replaces one that was imported or extracted by
         other code. An imported one (`code` None) replaces nothing. A workload of private

@@ -23,7 +23,7 @@ from mallorn.costmodels.labels import UNINFORMATIVE
 from mallorn.costmodels.views import PRIMITIVES
 from mallorn.db.repositories.tuner_log_records import ForeignRecords, ForeignTrial
 from mallorn.db.session import Database
-from mallorn.research.pretraining.sample_rows_per_task import MOST_ROWS
+from mallorn.research.pretraining.read_measurements import MOST_ROWS
 from mallorn.research.pretraining.training_data import TaskData, TrainingData
 from mallorn.research.tuner_logs.auto_scheduler_steps import ReadSteps, read_steps
 from mallorn.research.tuner_logs.tenset import FORMAT

@@ -24,15 +24,18 @@ from mallorn.workers.subprocesses.typed_method import method
 REPLAY: Final = "replay"
 READ_SEC: Final = 300.0
 MEMORY_BYTES: Final = 8 << 30
-Trials = Mapping[Candidate, Trial]
 
 
 @dataclass(frozen=True, slots=True)
-class TargetTrials:
+class RecordedTrials:
     """The device of a recording, and its trials for one target, keyed by workload."""
 
     endpoint: Endpoint
     tasks: Mapping[str, Sequence[Trial]]
+
+    def trials(self, workload: str) -> Mapping[Candidate, Trial]:
+        """Return the recorded trials of a workload; empty if there are none."""
+        return {trial.candidate: trial for trial in self.tasks.get(workload, ())}
 
 
 class RecordingReader(Child):
@@ -41,23 +44,11 @@ class RecordingReader(Child):
     MODULE = "mallorn.research.replay.recording_child"
 
     @method(limit_sec=READ_SEC)
-    def read_target_trials(self, path: str, name: str, target: str) -> TargetTrials:
+    def read_target_trials(self, path: str, name: str, target: str) -> RecordedTrials:
         """Return the trials for `target` in the measuring context with most tasks.
 
         Raises InvalidRequest, naming the file `name`, if it is invalid or lacks the target.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedTrials:
-    """The device of a recording, and each workload's trials, keyed by candidate."""
-
-    endpoint: Endpoint
-    tasks: Mapping[str, Trials]
-
-    def trials(self, workload: str) -> Trials:
-        """Return the recorded trials of a workload; empty if there are none."""
-        return self.tasks.get(workload, {})
 
 
 def load_recording(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
@@ -103,6 +94,4 @@ def _load_cached(
             store, path = fsspec.url_to_fs(url)
             store.get_file(path, str(copy))
         with RecordingReader(name="recording reader", room=Path(folder), memory_bytes=MEMORY_BYTES) as reader:
-            recorded = reader.read_target_trials(str(copy), name, target.text)
-    tasks = {key: {trial.candidate: trial for trial in trials} for key, trials in recorded.tasks.items()}
-    return RecordedTrials(recorded.endpoint, tasks)
+            return reader.read_target_trials(str(copy), name, target.text)

@@ -7,13 +7,13 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.virtual_devices import remove_virtual_device
-from mallorn.research.replay.recorded_trials import REPLAY, RecordingReader, TargetTrials
+from mallorn.research.replay.recorded_trials import REPLAY, RecordedTrials, RecordingReader
 from mallorn.workers.device.device_class import Endpoint
 from mallorn.workers.subprocesses.serve_calls import serve
 from mallorn.workers.subprocesses.typed_method import collect_handlers
 
 
-def read_target_trials(path: str, name: str, target: str) -> TargetTrials:
+def read_target_trials(path: str, name: str, target: str) -> RecordedTrials:
     """Return the trials of a target in its measuring context with most tasks."""
     from mallorn.research.replay.recording_file import read_tasks  # raises if pyarrow is missing
 
@@ -33,7 +33,7 @@ def read_target_trials(path: str, name: str, target: str) -> TargetTrials:
     host = MeasuredOn.model_validate(comparable[0].context)
     name_of_device = f"{REPLAY}-{Target(target).key}"
     endpoint = Endpoint(name_of_device, REPLAY, host.host_class, host.threads, host.tvm_version)
-    return TargetTrials(endpoint, {task.workload: task.trials for task in comparable})
+    return RecordedTrials(endpoint, {task.workload: task.trials for task in comparable})
 
 
 if __name__ == "__main__":

@@ -15,9 +15,6 @@ from mallorn.core.targets import Target
 from mallorn.core.values.manifest import MeasuredOn
 from mallorn.db.measurement_codec import pack_decisions, pack_times
 from mallorn.db.repositories.measurements import ForeignRows
-from mallorn.db.repositories.measuring_contexts import Contexts
-from mallorn.db.repositories.snapshots import Sources
-from mallorn.db.repositories.targets import Targets
 from mallorn.db.repositories.workloads import Workloads
 from mallorn.workers.interfaces.model_compiler import Restored, RestoredLog
 from mallorn.workers.model_import.run import new_workload
@@ -54,33 +51,15 @@ def store_records(
     workloads = [new_workload(task, log.tvm_version) for task in renamed]
     workload_ids = Workloads(session).ensure_many(list({new.key: new for new in workloads}.values()))
     sketch_ids = store_sketches(session, [record.sketch for record in log.records], imported=True)
-    references = _References(session)
-    rows = [
-        references.reference_columns(record.target, provenance_of(record))
-        | _row(record, provenance_of(record))
-        | {"workload_id": workload_ids[record.task.key], "sketch_id": sketch_ids[record.sketch.key]}
-        for record in log.records
-    ]
-    return ForeignRows(session).add(rows)
-
-
-class _References:
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._known: dict[tuple[str, str, str], dict[str, object]] = {}
-
-    def reference_columns(self, target: str, provenance: Provenance) -> dict[str, object]:
-        key = target, provenance.dataset, provenance.measured_on.model_dump_json()
-        if key not in self._known:
-            target_id = Targets(self._session).ensure(Target(target)).id
-            context = Contexts(self._session).ensure(target_id, **provenance.measured_on.model_dump())
-            self._known[key] = {
-                "kind": MeasurementKind.TRIAL.kind_after_import,
-                "source_id": Sources(self._session).ensure(provenance.dataset),
-                "target_id": target_id,
-                "context_id": context.id,
-            }
-        return self._known[key]
+    foreign_rows = ForeignRows(session)
+    rows: list[dict[str, object]] = []
+    for record in log.records:
+        provenance = provenance_of(record)
+        target, dataset = Target(record.target), provenance.dataset
+        row = _row(record, provenance) | foreign_rows.references(target, dataset, provenance.measured_on)
+        ids = {"workload_id": workload_ids[record.task.key], "sketch_id": sketch_ids[record.sketch.key]}
+        rows.append(row | ids)
+    return foreign_rows.add(rows)
 
 
 def _row(record: Restored, provenance: Provenance) -> dict[str, object]:
@@ -89,6 +68,7 @@ def _row(record: Restored, provenance: Provenance) -> dict[str, object]:
     digest = int.from_bytes(hashlib.sha256(repr(content).encode()).digest()[:ID_BYTES])
     return {
         "slot": 0,
+        "kind": MeasurementKind.TRIAL.kind_after_import,
         "outcome": Outcome.OK if run_us else Outcome.RUN_ERROR,
         "origin": provenance.origin,
         "source_row": digest if provenance.row is None else provenance.row,

@@ -76,8 +76,7 @@ Setting = tuple[int, ...]
 
 
 def combine_frequent_settings(sketch: Sketch, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidate with each knob's (choice's) most frequent setting in
-    `candidates`.
+    """Yield the candidate with each knob's (choice's) most frequent setting in `candidates`.
 
     Then yield it with one knob at its second most frequent setting, the most frequent of
     these first. A tile with all its factors is one knob, so the candidates are well-formed.
@@ -98,8 +97,7 @@ def _joined(sketch: Sketch, settings: Sequence[Setting]) -> Candidate:
 
 
 class Clustered(Synthesiser):
-    """Clusters candidates of high score and takes each cluster's medoid; fills up with the
-    best.
+    """Clusters candidates of high score and takes each cluster's medoid; fills up with the best.
 
     Chameleon measures the centroids of all visited candidates, including measured ones. The
     number of clusters doubles while that reduces the loss by a factor `worth` (the knee).

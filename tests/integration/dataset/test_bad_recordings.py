@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.pretraining.read_measurements import read_training_data
 from mallorn.research.pretraining.training_data import rows_for
 from mallorn.research.replay.recorded_tasks_from_dataset import recorded_tasks
 from mallorn.research.replay.recording_file import write_tasks

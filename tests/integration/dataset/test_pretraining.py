@@ -21,8 +21,8 @@ from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.repositories.targets import Targets
 from mallorn.db.session import Database
 from mallorn.research.pretraining import pretrain as bases
-from mallorn.research.pretraining.from_database import read_measurements
 from mallorn.research.pretraining.pretrain import PretrainedBase, pretrain
+from mallorn.research.pretraining.read_measurements import read_measurements
 from mallorn.research.pretraining.training_data import TaskData, TrainingData, rows_for
 from tests.fixtures.database import BOTH
 from tests.integration.dataset.conftest import Filled

@@ -19,8 +19,8 @@ from mallorn.db.repositories.sketches import NewSketch, Sketches
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.repositories.tuner_log_records import ForeignRecords
 from mallorn.db.session import Database
-from mallorn.research.pretraining.from_database import read_measurements
 from mallorn.research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, add_tuner_log_records
+from mallorn.research.pretraining.read_measurements import read_measurements
 from mallorn.research.pretraining.training_data import TrainingData, rows_for
 from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
 from mallorn.research.tuner_logs.tenset import FORMAT

@@ -11,8 +11,7 @@ from mallorn.costmodels.views import VIEWS
 from mallorn.db.dataset.take_snapshots import take_snapshot
 from mallorn.db.repositories.snapshots import Selection
 from mallorn.db.session import Database
-from mallorn.research.pretraining.from_database import read_measurements
-from mallorn.research.pretraining.from_parquet import read_training_data
+from mallorn.research.pretraining.read_measurements import read_measurements, read_training_data
 from mallorn.research.pretraining.training_data import Lowering, TaskData, TrainingData, rows_for
 from mallorn.research.replay.recorded_tasks_from_dataset import recorded_tasks
 from mallorn.research.replay.recording_file import write_tasks

@@ -18,7 +18,7 @@ from mallorn.db.repositories.trials import Trials
 from mallorn.db.repositories.tuner_log_records import STOCK
 from mallorn.db.session import Database
 from mallorn.db.tables import Context, Measurement, SourceDataset, Workload
-from mallorn.research.pretraining.from_database import read_measurements
+from mallorn.research.pretraining.read_measurements import read_measurements
 from mallorn.research.tuner_logs.read_json_lines import LoadedLog, Problem
 from mallorn.research.tuner_logs.store_tuner_logs import find_logs, load_log
 from mallorn.workers.tvm.restore_records import plain_target, read_metaschedule_log

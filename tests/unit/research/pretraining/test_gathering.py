@@ -4,7 +4,7 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from mallorn.db.measurement_codec import pack_decisions
-from mallorn.research.pretraining.sample_rows_per_task import NOWHERE, TaskKey, TaskSample, WorkloadFacts
+from mallorn.research.pretraining.read_measurements import NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from mallorn.research.pretraining.training_data import TaskData
 from mallorn.searchers.space import Sketch
 
