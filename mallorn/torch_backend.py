@@ -61,7 +61,8 @@ def _fall_back(graph: fx.GraphModule, reason: str) -> Callable[..., Any]:
     if reason not in _reasons:
         _reasons.add(reason)
         warnings.warn(f"mallorn: this graph runs eagerly: {reason}", EagerFallback, stacklevel=2)
-    return graph.forward
+    eager: Callable[..., Any] = graph.forward
+    return eager
 
 
 class FrozenGraph(torch.nn.Module):

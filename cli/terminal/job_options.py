@@ -81,7 +81,7 @@ AutoOption = Annotated[
 # Options that would have no effect on a job without trials.
 SEARCH_OPTIONS: Final = {
     *("mode", "search", "cost_model", "sampler", "stopping", "policy", "families", "contention"),
-    *("measurer", "recording", "simulated", "round_size", "task_trials", "wait_for_quiet"),
+    *("measurer", "round_size", "task_trials", "wait_for_quiet"),
 }
 
 
