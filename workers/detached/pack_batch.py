@@ -429,7 +429,8 @@ def target_requirements(target: Target) -> run_batch.Json:
 def describe_random_arguments(
     args: Arguments, ints: tuple[int, int], floats: tuple[float, float]
 ) -> list[list[Any]]:
-    """Return each argument's type, shape and range, from which run_batch.py draws values."""
+    """Return each argument's type, shape and range, from which run_batch.py draws
+    values."""
     draws: list[list[Any]] = []
     for index, (_, dtype, shape) in enumerate(args.args):
         default_range = ints if dtype.startswith(("int", "uint", "bool")) else floats

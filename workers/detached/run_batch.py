@@ -279,7 +279,8 @@ class ChildSession:
         return line
 
     def kill_child(self) -> int | None:
-        """Kill the child; return its exit status if it had already ended, otherwise None."""
+        """Kill the child; return its exit status if it had already ended, otherwise
+        None."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -302,7 +303,8 @@ def call_timeout_sec(call: Json) -> float:
 
 
 def serve_calls(folder: Path) -> int:
-    """Run as the child process: read calls from stdin, as lines of JSON, and answer them."""
+    """Run as the child process: read calls from stdin, as lines of JSON, and answer
+    them."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of libraries must not mix with answers
@@ -330,7 +332,8 @@ def serve_calls(folder: Path) -> int:
 
 
 class TargetDevice:
-    """The device of this machine in TVM. Raises BatchRefused if it does not fit the batch."""
+    """The device of this machine in TVM. Raises BatchRefused if it does not fit the
+    batch."""
 
     def __init__(self, batch: Json) -> None:
         self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])
@@ -475,7 +478,8 @@ def _check_processor(needs: Json, cores: int) -> None:
 
 
 def _load_cuda(needs: Json) -> tuple[Any, str]:
-    """Load CUDA for the first visible GPU. Return its meter and a suffix of `host_class`."""
+    """Load CUDA for the first visible GPU. Return its meter and a suffix of
+    `host_class`."""
     from mallorn.core.errors import MallornError
     from mallorn.workers.device.cuda_driver import CudaDriver, load_cuda_runtime
     from mallorn.workers.device.gpu_meter import GpuMeter

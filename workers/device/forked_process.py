@@ -43,7 +43,8 @@ def ask_in_fork(question: Callable[[], A]) -> A:
 
 
 def fork(work: Callable[[], object]) -> int:
-    """Run `work` in a child that is killed when this process dies; return the child's pid."""
+    """Run `work` in a child that is killed when this process dies; return the child's
+    pid."""
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:

@@ -24,7 +24,8 @@ PREPACKED: Final = "_prepacked"
 
 
 class HostClock:
-    """The host's clock with the methods of a CudaClock; it waits for the device at each mark."""
+    """The host's clock with the methods of a CudaClock; it waits for the device at each
+    mark."""
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self._sync = sync
@@ -49,7 +50,8 @@ Clock = HostClock | CudaClock
 
 
 def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
-    """Return the clock for the kernels of a device of this kind; `sync` waits for the device."""
+    """Return the clock for the kernels of a device of this kind; `sync` waits for the
+    device."""
     return CudaClock.for_first_gpu() if kind == "cuda" else HostClock(sync)
 
 
@@ -99,7 +101,8 @@ class Kernels:
 
 
 def enable_cuda_graphs(enabled: int) -> None:
-    """Turn CUDA graphs on or off for virtual machines created from now on, if there is CUDA."""
+    """Turn CUDA graphs on or off for virtual machines created from now on, if there is
+    CUDA."""
     if (capture := _original_graph_function()) is not None:
         tvm_ffi.register_global_func(
             RUN_OR_CAPTURE, capture if enabled else _run_without_graph, override=True

@@ -166,7 +166,8 @@ class RpcSession:
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
 
     def cancel_deadline(self) -> None:
-        """Cancel the deadline of a candidate that returned or failed, and unlock the cores."""
+        """Cancel the deadline of a candidate that returned or failed, and unlock the
+        cores."""
         if self._on_cuda:
             self._exit_if_gpu_failed()
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -26,7 +26,8 @@ class MachineInstruction:
 
 @dataclass(frozen=True, slots=True)
 class MachineFunction:
-    """A function's instructions, and its loops as indices of first and last instructions."""
+    """A function's instructions, and its loops as indices of first and last
+    instructions."""
 
     name: str
     instructions: tuple[MachineInstruction, ...]

@@ -67,7 +67,8 @@ class TracedBlock:
 
 @dataclass(slots=True)
 class TracedNest:
-    """A program's blocks in order, and limits on parallel, vectorised and unrolled loops."""
+    """A program's blocks in order, and limits on parallel, vectorised and unrolled
+    loops."""
 
     blocks: list[TracedBlock] = field(default_factory=list)
     parallel: Number = ONE
@@ -319,7 +320,8 @@ def _follow_loop_nest(sketch: Sketch, descriptors: tuple[float, ...], depths: tu
 
 
 def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...], rows: Rows) -> Matrix:
-    """Return the rows of candidates of a sketch whose compute locations are all `depths`."""
+    """Return the rows of candidates of a sketch whose compute locations are all
+    `depths`."""
     nest = _follow_loop_nest(sketch, descriptors, depths)
     lines = list_loop_tree_nodes(nest)
     table = np.zeros((len(rows), len(lines), COLUMNS))
@@ -372,7 +374,8 @@ def _flag_parallel_loops(lines: Sequence[Line], reach: Numbers, limit: Numbers) 
 
 
 def _flag_vector_loops(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
-    """Flag the inner spatial loops that are vectorised, up to `limit` (log2) iterations in all."""
+    """Flag the inner spatial loops that are vectorised, up to `limit` (log2) iterations in
+    all."""
     flags = np.zeros(extents.shape, dtype=np.bool_)
     for line in lines:
         fits, total, node = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line

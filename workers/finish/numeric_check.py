@@ -50,7 +50,8 @@ class Checker(ABC):
 
     @abstractmethod
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
-        """Check one candidate. Raises Unavailable if the device is lost during the check."""
+        """Check one candidate. Raises Unavailable if the device is lost during the
+        check."""
 
     def complete_trace(self, program: Program, slot: MeasureInput) -> str | None:
         """Return the candidate's complete trace; None if it can no longer be rebuilt."""
@@ -75,7 +76,8 @@ class Unchecked(Checker):
 
 
 class Verifier(Checker):
-    """Runs winners on a device with random inputs, and compares with the unscheduled program."""
+    """Runs winners on a device with random inputs, and compares with the unscheduled
+    program."""
 
     def __init__(
         self,

@@ -226,7 +226,8 @@ class FinishRun:
             report.contention = contention
 
     def explain_missing_build(self) -> str:
-        """Return why the finish has no compiled model that it could store, as a sentence."""
+        """Return why the finish has no compiled model that it could store, as a
+        sentence."""
         options = self.stage.options
         if not options.library:
             return NO_LIBRARY
@@ -361,7 +362,8 @@ def time_again(stage: StageContext) -> None:
 
 
 def compile_export(model: JobModel) -> TunedModel:
-    """Compile the model with the job's exported schedules; the cache of libraries has none of them."""
+    """Compile the model with the job's exported schedules; the cache of libraries has none
+    of them."""
     directory = model.whole_model.folder / "bench"
     directory.mkdir()
     with open_artifact(model.stage.job.export_uri or "") as (store, root):

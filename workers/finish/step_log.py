@@ -24,14 +24,16 @@ T = TypeVar("T")
 
 
 class ReportDraft(FinishReport):
-    """A report whose fields a finish sets step by step; fields that no step sets are not stored."""
+    """A report whose fields a finish sets step by step; fields that no step sets are not
+    stored."""
 
     model_config = ConfigDict(frozen=False)
 
 
 @dataclass(frozen=True, slots=True)
 class StepLog:
-    """The steps of a finish that were not done, with reasons and hints; seconds per step."""
+    """The steps of a finish that were not done, with reasons and hints; seconds per
+    step."""
 
     stage: StageContext
     entries: list[SkippedStep] = field(default_factory=list)
@@ -39,7 +41,8 @@ class StepLog:
 
     @contextmanager
     def time_step(self, name: str) -> Iterator[None]:
-        """Add the wall and CPU seconds of the `with` block to a step. Steps must not nest."""
+        """Add the wall and CPU seconds of the `with` block to a step. Steps must not
+        nest."""
         start = time.monotonic(), STOP.children_cpu_sec() + time.process_time()
         try:
             yield

@@ -132,7 +132,8 @@ class ContentionReading:
 
     @classmethod
     def read_counters(cls, proc: Path = PROC) -> "ContentionReading":
-        """Read the counters; those of threads are missing if the kernel lacks CONFIG_SCHED_INFO."""
+        """Read the counters; those of threads are missing if the kernel lacks
+        CONFIG_SCHED_INFO."""
         waited, running = {}, 0
         for thread in (proc / "self" / "task").iterdir():
             try:

@@ -56,7 +56,8 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=_limit_per_candidate(20.0, 1.0))
     def validate(self, tir: str, target: str, candidates: Candidates) -> list[bool]:
-        """Return for each candidate whether its trace and decisions yield a valid program."""
+        """Return for each candidate whether its trace and decisions yield a valid
+        program."""
 
     @method(limit_sec=120.0)
     def full_trace(self, tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:

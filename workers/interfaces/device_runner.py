@@ -41,7 +41,8 @@ class LibraryRun:
 
 @dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """A compiled model to load on a device: paths of its library and inputs on this host."""
+    """A compiled model to load on a device: paths of its library and inputs on this
+    host."""
 
     tracker: str
     target: str
@@ -151,7 +152,8 @@ class Runner(Child):
 
     @method(limit_sec=_limit_with_device_wait)
     def time_model(self, model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
-        """Time `number` runs with exclusive use of the host; return microseconds per run."""
+        """Time `number` runs with exclusive use of the host; return microseconds per
+        run."""
 
     @method(limit_sec=_limit_with_device_wait)
     def time_model_kernels(self, model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
@@ -163,7 +165,8 @@ class Runner(Child):
 
     @method(limit_sec=_limit_with_device_wait)
     def host_load(self, tracker: str, target: str, timeout_sec: float) -> Load:
-        """Return the load by other processes on the device's host since the previous call."""
+        """Return the load by other processes on the device's host since the previous
+        call."""
 
     @method(limit_sec=60.0)
     def release_devices(self) -> None:

@@ -96,7 +96,8 @@ class Untuned:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The result of compiling with schedules: `found` of the model's `of` tasks have one."""
+    """The result of compiling with schedules: `found` of the model's `of` tasks have
+    one."""
 
     found: int
     of: int
@@ -203,7 +204,8 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def warm_up(self, target: str) -> None:
-        """Load TVM, and everything else that compiling for this target needs, in advance."""
+        """Load TVM, and everything else that compiling for this target needs, in
+        advance."""
 
     @method(limit_sec=600.0)
     def read_signature(self, model_path: str, input_shapes: Shapes) -> Signature:
@@ -241,7 +243,8 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> None:
-        """Import a model in advance, so that the next `compile_model` call finds it ready."""
+        """Import a model in advance, so that the next `compile_model` call finds it
+        ready."""
 
     @method(limit_sec=3600.0)
     def compile_model(
@@ -321,7 +324,8 @@ class ModelCompiler(Child):
 
     @method(limit_sec=120.0)
     def build_whole_program(self, tir: str, trace: str, target: str, out_so: str) -> None:
-        """Build a scheduled program that takes the same arguments as the unscheduled one."""
+        """Build a scheduled program that takes the same arguments as the unscheduled
+        one."""
 
     @method(limit_sec=300.0)
     def write_reference(

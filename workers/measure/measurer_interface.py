@@ -55,7 +55,8 @@ class MeasureResult:
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevice:
-    """A device without hardware; `lacks` names what it cannot do for a job, `hint` the remedy."""
+    """A device without hardware; `lacks` names what it cannot do for a job, `hint` the
+    remedy."""
 
     endpoint: Endpoint
     lacks: str = ""
@@ -64,7 +65,8 @@ class VirtualDevice:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Resources that a worker keeps between rounds; child processes start when first used."""
+    """Resources that a worker keeps between rounds; child processes start when first
+    used."""
 
     settings: Settings
     builders: ChildPool[Library]
@@ -107,7 +109,8 @@ class Measurer(ABC):
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
-        """Return a worker's measurer. Raises Unavailable if a setting that it needs is missing."""
+        """Return a worker's measurer. Raises Unavailable if a setting that it needs is
+        missing."""
         return cls()
 
     @abstractmethod
@@ -130,7 +133,8 @@ class Measurer(ABC):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Measure every slot up to `passes` times, in turn, so that all see the same conditions."""
+        """Measure every slot up to `passes` times, in turn, so that all see the same
+        conditions."""
 
     def virtual_device_for(
         self, tasks: Mapping[str, str], target: Target, options: JobOptions
@@ -143,5 +147,6 @@ class Measurer(ABC):
         return None
 
     def require(self, need: Need) -> bool:
-        """Return True if this step of a finish is possible; otherwise raise MallornError."""
+        """Return True if this step of a finish is possible; otherwise raise
+        MallornError."""
         return True

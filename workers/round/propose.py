@@ -159,7 +159,8 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Preselect with an analytic model, and lower the best for the cost model to choose from."""
+    """Preselect with an analytic model, and lower the best for the cost model to choose
+    from."""
     drafts, state = _search(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafts]
     rows, is_known = lookup.look_up_features(model.view, context.work(space.by_key), candidates)

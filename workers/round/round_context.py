@@ -110,7 +110,8 @@ def descriptors_of(workload: Workload) -> tuple[float, ...]:
 
 
 def descriptors(flops: float, extents: Sequence[int]) -> tuple[float, ...]:
-    """Return the features of a workload that is not in the database; see `descriptors_of`."""
+    """Return the features of a workload that is not in the database; see
+    `descriptors_of`."""
     return (log2(1 + flops), *(log2(1 + extent) for extent in extents))
 
 

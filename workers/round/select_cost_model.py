@@ -104,7 +104,8 @@ def select_ranking_model(session: Session, row: Round, family: str, options: Job
 
 
 def bases_for(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """Return the target's base models that this worker can use, or else the nearest target's."""
+    """Return the target's base models that this worker can use, or else the nearest
+    target's."""
     return own_bases(session, op, target_id) or _nearest_bases(session, op, target_id)
 
 
@@ -125,7 +126,8 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
 
 
 def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
-    """Return the base models whose class loads here and reads the view of their training."""
+    """Return the base models whose class loads here and reads the view of their
+    training."""
     usable = []
     for head in bases:
         name = head.name.name

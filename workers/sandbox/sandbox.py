@@ -94,7 +94,8 @@ def enter_sandbox(spec: SandboxSpec) -> str:
 
 
 def allowed_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables on the allow-list: no keys, no credentials, no addresses of services."""
+    """Return the variables on the allow-list: no keys, no credentials, no addresses of
+    services."""
     return {
         name: value
         for name, value in environ.items()

@@ -19,7 +19,8 @@ HINT: Final = "MALLORN_SANDBOX=best-effort takes what there is   (docs/security.
 
 
 class NoSandbox(HostFault):
-    """Raised with MALLORN_SANDBOX=require if this host cannot sandbox processes for untrusted models."""
+    """Raised with MALLORN_SANDBOX=require if this host cannot sandbox processes for
+    untrusted models."""
 
 
 @lru_cache
@@ -39,7 +40,8 @@ def probe_sandbox_support(mode: str) -> str:
 
 
 def require_sandbox_mode(report: str, mode: str) -> str:
-    """Return `report`, which describes the sandbox. Raises NoSandbox unless it satisfies `mode`."""
+    """Return `report`, which describes the sandbox. Raises NoSandbox unless it satisfies
+    `mode`."""
     if mode == REQUIRE and report != WHOLE:
         raise NoSandbox(
             f"the sandbox of this host is {report}; all of it is required by MALLORN_SANDBOX=require, "
