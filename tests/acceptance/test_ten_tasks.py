@@ -14,8 +14,8 @@ PRINTED: Final = {
     "Call it from Python": "array(",
     "Call it from C++": "numbers",
     "Use the team's fleet": "model.onnx",
-    "Check schedules in CI": "verified",
-    "Upgrade TVM": "nothing to tune",
+    "Check schedules in CI": "3 of 3 workloads of the compiled model come from a record",
+    "Upgrade TVM": "there is nothing to tune",
     "Take your data away": "schedules",
     "Get help": "Tune a model:",
 }
