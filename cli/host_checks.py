@@ -1,7 +1,6 @@
 """Independent checks of what this machine needs to tune a model."""
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ LEAST_FREE_BYTES: Final = 256 << 20
 CPUS: Final = Path("/sys/devices/system/cpu")
 SLOW: Final = 0.85  # share of the fastest core's clock; a CPU's preferred cores differ by less
 NATIVE: Final = ("tvm", "onnx", "onnxruntime", "xgboost")  # packages that load shared libraries
-MISSING_LIBRARY: Final = re.compile(r"([\w.+-]+\.so[\w.]*): cannot open shared object file")
+MISSING_LIBRARY: Final = ": cannot open shared object file"  # after the name that the loader looked for
 #: Packages of Debian and Ubuntu by shared library.
 DEBIAN_PACKAGES: Final = {
     "libgcc_s.so.1": "libgcc-s1",
@@ -67,10 +66,11 @@ def check_shared_libraries() -> str:
     imports = {name: Popen(command, stderr=PIPE, text=True) for name, command in commands.items()}
     errors = {name: process.communicate()[1] for name, process in imports.items()}
     for name, error in errors.items():
-        if match := MISSING_LIBRARY.search(error):
-            package = DEBIAN_PACKAGES.get(match[1])
-            hint = f"apt-get install {package}" if package else f"apt-file search {match[1]}"
-            raise HostFault(f"{name} does not load: this machine lacks {match[1]}", hint=hint)
+        if MISSING_LIBRARY in error:
+            library = error.partition(MISSING_LIBRARY)[0].rpartition(" ")[2]
+            package = DEBIAN_PACKAGES.get(library)
+            hint = f"apt-get install {package}" if package else f"apt-file search {library}"
+            raise HostFault(f"{name} does not load: this machine lacks {library}", hint=hint)
         if imports[name].returncode:
             reason = (error.strip() or "killed").splitlines()[-1]
             raise HostFault(f"{name} does not load: {reason}", hint=f"python -c 'import {name}'")

@@ -41,7 +41,7 @@ TABLES: Final = {
 #: What never sees a stranger's text, and why.
 OWN: Final = {
     "workers/features/instruction_sets.py: pattern": "mnemonics out of LLVM's tables: a few letters",
-    "workers/device/detect_host.py: '[^a-z0-9]+'": "the kernel's name of this processor",
+    "workers/device/cpu_speed_limits.py: '[^a-z0-9]+'": "the kernel's name of this processor",
     "graphc/norm/vectorize_softmax_and_layer_norm.py: "
     "'for c in range\\\\(\\\\{chunks\\\\}\\\\):\\\\n((?: .*\\\\n)+)'": "a template of our own source",
     "graphc/quant/tile_function.py: '\\\\bv\\\\w+'": "index expressions that our own templates hold",
