@@ -332,8 +332,7 @@ def serve_calls(folder: Path) -> int:
 
 
 class TargetDevice:
-    """The device of this machine in TVM. Raises BatchRefused if it does not fit the
-    batch."""
+    """The device of this machine in TVM. Raises BatchRefused if it does not fit."""
 
     def __init__(self, batch: Json) -> None:
         self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])

@@ -40,8 +40,7 @@ class CudaClock:
 
     @classmethod
     def for_first_gpu(cls) -> "CudaClock":
-        """Return a clock for the first GPU; it uses the CUDA runtime that TVM has
-        loaded."""
+        """Return a clock for the first GPU, by the CUDA runtime that TVM has loaded."""
         return cls(ctypes.CDLL(None), int(tvm.runtime.device("cuda", 0).l2_cache_size_bytes or 0))
 
     def begin_run(self) -> None:

@@ -108,9 +108,7 @@ class Compiled:
     bytes: int
     seconds: float
     cpu_features: list[str] = field(default_factory=list)  # that it needs, as Linux names them
-    applied: list[str] = field(
-        default_factory=list
-    )  # tasks whose functions in the compiled module come from a record
+    applied: list[str] = field(default_factory=list)  # tasks whose compiled functions come from a record
 
 
 @dataclass(frozen=True, slots=True)
