@@ -282,8 +282,9 @@ def retune(
     unwrap(tune)(
         model,
         effort._replace(target=target),
-        directory,
-        True,  # the directory may be of an earlier version of the model
+        auto=effort.trials is None and effort.minutes is None,
+        out=directory,
+        force=True,  # the directory may be of an earlier version of the model
         options=options_of(exported.manifest, tasks),
         as_json=as_json,
         place=place,

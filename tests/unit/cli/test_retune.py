@@ -29,8 +29,10 @@ def tuned(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What is given to `tune`."""
     given: list[dict[str, Any]] = []
 
-    def tune(model: Path, effort: Any, out: Path, force: bool, **more: Any) -> None:
-        given.append({"model": model, "target": effort.target, "out": out, "force": force, **more})
+    def tune(model: Path, effort: Any, *, auto: bool, out: Path, force: bool, **more: Any) -> None:
+        given.append(
+            {"model": model, "target": effort.target, "auto": auto, "out": out, "force": force, **more}
+        )
 
     monkeypatch.setattr("mallorn.cli.verify_and_retune.tune", tune)
     return given
@@ -57,7 +59,7 @@ def test_only_what_has_no_schedule_is_tuned_for_the_directorys_target(
     assert result.exit_code == 0, result.stderr
     [given] = tuned
     assert json.loads(given["target"]) == TARGET
-    assert (given["out"], given["force"]) == (tmp_path, True)
+    assert (given["auto"], given["out"], given["force"]) == (False, tmp_path, True)
     assert given["options"] == {"only": ["fused[[]0]", "new"]}
     assert imported == [tmp_path]
 
@@ -77,7 +79,7 @@ def test_a_service_elsewhere_gets_no_records_from_here(
     monkeypatch.setattr("mallorn.cli.verify_and_retune.import_logs", lambda *_: pytest.fail("imported"))
     result = mallorn("retune", write(tmp_path), model, "--url", "https://tuner.example")
     assert result.exit_code == 0, result.stderr
-    assert len(tuned) == 1
+    assert [given["auto"] for given in tuned] == [True], "without a budget while trials are worth their time"
 
 
 def test_the_shapes_are_those_of_the_manifest_and_many_workloads_are_not_named(tmp_path: Path) -> None:
