@@ -66,13 +66,13 @@ def check_shared_libraries() -> str:
     imports = {name: Popen(command, stderr=PIPE, text=True) for name, command in commands.items()}
     errors = {name: process.communicate()[1] for name, process in imports.items()}
     for name, error in errors.items():
-        if MISSING_LIBRARY in error:
-            library = error.partition(MISSING_LIBRARY)[0].rpartition(" ")[2]
+        reason = (error.strip() or "killed").splitlines()[-1]
+        if MISSING_LIBRARY in reason:
+            library = reason.partition(MISSING_LIBRARY)[0].rpartition(" ")[2]
             package = DEBIAN_PACKAGES.get(library)
             hint = f"apt-get install {package}" if package else f"apt-file search {library}"
             raise HostFault(f"{name} does not load: this machine lacks {library}", hint=hint)
         if imports[name].returncode:
-            reason = (error.strip() or "killed").splitlines()[-1]
             raise HostFault(f"{name} does not load: {reason}", hint=f"python -c 'import {name}'")
     return f"those of {', '.join(errors)} load" if errors else f"none of {', '.join(NATIVE)} is installed"
 
