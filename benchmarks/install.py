@@ -91,9 +91,14 @@ def install(wheel: Path, python: str, tools: Path, folder: Path) -> list[dict[st
     return rows
 
 
+def newcomer_environment(home: Path) -> dict[str, str]:
+    """Return the variables of a user with this home, who finds packages as this process does."""
+    return {name: text for name, text in os.environ.items() if name.startswith(KEPT)} | {"HOME": str(home)}
+
+
 def _run(command: Sequence[str], home: Path) -> str:
     """Run a command with an empty home; return what it printed. Raises CalledProcessError."""
-    env = {name: text for name, text in os.environ.items() if name.startswith(KEPT)} | {"HOME": str(home)}
+    env = newcomer_environment(home)
     return subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 

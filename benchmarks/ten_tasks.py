@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.hosts import describe_host
+from benchmarks.install import newcomer_environment
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "ten-tasks.md"
 FLEET: Final = "http://tuner.example:8000"  # as the page writes it
@@ -87,11 +88,8 @@ def main() -> None:
             shutil.copy(wheel, folder)
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         venv.create(home / "env", with_pip=True)
-        names = ("LANG", *(name for name in os.environ if name.startswith(("PIP_", "UV_", "SSL_"))))
-        env = {name: os.environ[name] for name in names if name in os.environ}
-        env |= {
+        env = newcomer_environment(home) | {
             "CHECKOUT": str(PAGE.parents[1]),
-            "HOME": str(home),
             "PATH": f"{home}/env/bin{os.pathsep}{os.environ['PATH']}",
         }
         for task in read_tasks(args.page.read_text()):
