@@ -31,14 +31,14 @@ PIECE_SEC: Final = 0.05  # calls are repeated until a piece takes so long
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*NETWORKS])
+    parser.add_argument("names", nargs="*", default=list(DEFAULT), help=f"of {', '.join(NETWORKS)}")
     parser.add_argument("--trials", type=int, default=0, help="trials a network; default: known schedules")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     warnings.simplefilter("error", EagerFallback)  # a time of eager mode must not pass for ours
-    rows = [measure(name, args.trials, args.rounds) for name in args.names or DEFAULT]
+    rows = [measure(name, args.trials, args.rounds) for name in args.names]
     for row in rows:
         print(json.dumps(row))
     ratios = [row["us"]["mallorn"] / row["us"].get("inductor", row["us"]["eager"]) for row in rows]
