@@ -129,10 +129,6 @@ def _apply(product: Product, variant: Variant) -> Any:
     sums = schedule.cache_write(fragment_block, 0, "warp")
     for copy in (sums, result):
         schedule.reverse_compute_at(copy, warp_columns, preserve_unit_loops=True)
-    bytes_of_sums = int(element_bytes(product.sums))
-    schedule.storage_align(
-        sums, 0, axis=-2, factor=_BANKS_BYTES // bytes_of_sums, offset=_BANKS_BYTES // 4 // bytes_of_sums
-    )
 
     for index, operand in enumerate(product.operands):
         shared = schedule.cache_read(fragment_block, index, _SHARED)
@@ -166,8 +162,10 @@ def _apply(product: Product, variant: Variant) -> Any:
     zeros = schedule.decompose_reduction(fragment_block, steps)
     schedule.tensorize(schedule.get_loops(schedule.get_child_blocks(zeros)[0])[-2], instructions["init"])
     schedule.tensorize(fragment_block, instructions["compute"])
-    outer = _split_into_fragments(schedule, sums, _SIDE, _SIDE)
-    schedule.tensorize(outer, instructions["store"])
+    store = schedule.blockize(_split_into_fragments(schedule, sums, _SIDE, _SIDE))
+    banks = _BANKS_BYTES // int(element_bytes(product.sums))
+    schedule.storage_align(store, 0, axis=-2, factor=banks, offset=banks // 4)
+    schedule.tensorize(store, instructions["store"])
     if final is None:
         auto_inline_consumer_chain(schedule, result)
     _store_in_vectors(schedule, result, product.sums if final else product.result)
@@ -205,6 +203,7 @@ def _instructions(product: Product) -> dict[str, str]:
         product.sums,
         trans_a=not left.is_depth_innermost,
         trans_b=right.is_depth_innermost,
+        not_use_mma_store_intrinic=False,
     )
     if left.dtype == "bfloat16":
         names |= {step: names[step].replace("f16", "bf16") for step in ("load_a", "load_b", "compute")}
