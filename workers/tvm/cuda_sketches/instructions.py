@@ -27,10 +27,9 @@ for _operand, _is_transposed in (("A", False), ("B", False), ("B", True)):
         f"mma_ldmatrix_i8_{_operand.lower()}{_suffix}_dyn",
         *get_ldmatrix_intrin(32, "int8", _operand, _is_transposed, _DYNAMIC),
     )
-for _sums, _short_name in (("int32", "i32"), ("float16", "f16")):
-    TensorIntrin.register(
-        f"mma_store_16x16_{_short_name}_shared_dyn_", *get_mma_store_intrin(_sums, 8, _DYNAMIC)
-    )
+TensorIntrin.register(
+    "mma_store_16x16_i32_shared_dyn_simple_", *get_mma_store_intrin("int32", 8, _DYNAMIC, False)
+)
 for _name in (
     *(f"mma_ldmatrix_f16_{operand}{suffix}_dyn" for operand in "ab" for suffix in ("", "_trans")),
     *(f"mma_f16f16f32{a}{b}" for a in ("", "_trans_a") for b in ("", "_trans_b")),

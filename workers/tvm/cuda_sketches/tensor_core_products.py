@@ -168,7 +168,12 @@ def _apply(product: Product, variant: Variant) -> Any:
     schedule.tensorize(store, instructions["store"])
     if final is None:
         auto_inline_consumer_chain(schedule, result)
-    _store_in_vectors(schedule, result, product.sums if final else product.result)
+    copy = schedule.fuse(*schedule.get_loops(result)[-2:])
+    stored_types = {product.sums, product.sums if final is not None else product.result}
+    elements = _VECTOR_BYTES // max(int(element_bytes(stored)) for stored in stored_types)
+    _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
+    schedule.bind(lanes, "threadIdx.x")
+    schedule.vectorize(vector)
     if final is not None:
         _add_partial_sums(schedule, final, product.result)
     schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
@@ -203,7 +208,8 @@ def _instructions(product: Product) -> dict[str, str]:
         product.sums,
         trans_a=not left.is_depth_innermost,
         trans_b=right.is_depth_innermost,
-        not_use_mma_store_intrinic=False,
+        # The other form of the store fails where TVM reuses the operands' shared memory for sums.
+        not_use_mma_store_intrinic=True,
     )
     if left.dtype == "bfloat16":
         names |= {step: names[step].replace("f16", "bf16") for step in ("load_a", "load_b", "compute")}
@@ -242,15 +248,6 @@ def _in_fragments(rows: int, columns: int, layout: _Layout) -> Callable[..., tup
         return (*outer, row // rows, column // columns, *layout(row % rows, column % columns))
 
     return index_map
-
-
-def _store_in_vectors(schedule: Any, result: Any, dtype: str) -> None:
-    """Copy a warp's tile from shared memory to memory by vectors."""
-    copy = schedule.fuse(*schedule.get_loops(result)[-2:])
-    elements = min(_VECTOR_BYTES // int(element_bytes(dtype)), _SIDE * _SIDE // WARP_SIZE)
-    _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
-    schedule.bind(lanes, "threadIdx.x")
-    schedule.vectorize(vector)
 
 
 def _add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
