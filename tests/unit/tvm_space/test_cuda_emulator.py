@@ -86,6 +86,7 @@ def error(arrays: list[Array]) -> float:
         ("mma", (128, 128, 128), "float16", "float32", 1e-4),
         ("mma", (128, 128, 128), "float16", "float16", 0.3),
         ("dlight", (128, 128, 64), "float16", "float32", 1e-4),
+        ("dlight", (64, 64, 64), "bfloat16", "float32", 1e-4),
         ("wmma", (64, 64, 64), "int8", "int32", 0),
         ("dlight", (64, 64, 64), "int8", "int32", 0),
     ],
