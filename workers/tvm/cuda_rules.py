@@ -30,6 +30,7 @@ DYNAMIC: Final = "shared.dyn"
 MMA: Final = "mma_sync_m16n8k8"  # prefix of the names of the second space's instructions
 _SHARED_LIMIT: Final = "max_shared_memory_per_block"
 _WIDEST_GATHER: Final = 4
+_WAIT: Final = "async_wait_inflight_count"  # copies to shared memory that may still be on their way
 _OLDEST_ASYNC_COPY: Final = 80
 _STRUCTURE: Final = "SSSRRSRS"
 _BINDS: Final = ("blockIdx.y", "blockIdx.x", "threadIdx.y")
@@ -116,25 +117,34 @@ def can_launch(module: Any, target: Any) -> bool:
         static, dynamic = _shared_bytes(function)
         if static > target.attrs[_SHARED_LIMIT] or not gpu.can_share(static, dynamic):
             return False
-        if not verify_gpu_code(function, limits) or _gathers_wide_vectors(function):
+        if not verify_gpu_code(function, limits) or _nvcc_refuses(function):
             return False
     return True
 
 
-def _gathers_wide_vectors(function: Any) -> bool:
-    """Return whether a kernel computes the places of more than four elements one by one: TVM
-    writes a `longlong4` of eight numbers for them, which nvcc refuses."""
-    gathers: list[None] = []
+def _nvcc_refuses(function: Any) -> bool:
+    """Return whether TVM lowers a kernel to text that is not CUDA.
 
-    def note(access: Any) -> None:
+    It writes a `longlong4` of eight numbers for the places of eight elements that do not
+    follow each other, and an expression for the number of copies to wait for where it does
+    not fold that to a constant.
+    """
+    found: list[Any] = []
+
+    def note_gather(access: Any) -> None:
         for index in access.indices:
             lanes = tvm.DataType(str(index.ty.dtype)).lanes
             if lanes > _WIDEST_GATHER and not isinstance(index, tvm.tirx.Ramp):
-                gathers.append(None)
+                found.append(access)
+
+    def note_wait(attribute: Any) -> None:
+        if attribute.attr_key == _WAIT and not isinstance(attribute.value, tvm.tirx.IntImm):
+            found.append(attribute)
 
     for kind in (TensorLoad, tvm.tirx.BufferStore):
-        tvm_ffi.structural_walk(function.body, (kind, note), order="pre")
-    return bool(gathers)
+        tvm_ffi.structural_walk(function.body, (kind, note_gather), order="pre")
+    tvm_ffi.structural_walk(function.body, (tvm.tirx.AttrStmt, note_wait), order="pre")
+    return bool(found)
 
 
 def threads_per_block(module: Any) -> int:

@@ -38,7 +38,7 @@ from mallorn.workers.tvm.run_recipe_passes import run_steps
 from mallorn.workers.tvm.sketches import design_space, to_plain_value
 from mallorn.workers.tvm.tvm_space import TvmSpace
 from tests.fixtures.cuda_emulator import run_kernel
-from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, SMALL_PROGRAMS, target
+from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, SMALL_PROGRAMS, product, target
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = target("sm_90a")
@@ -168,6 +168,18 @@ def test_sums_wider_than_their_operands_lower_whatever_the_tiles(name: str) -> N
             compile_module(schedule.mod, HERE)
         lowered += 1
     assert lowered == 3
+
+
+def test_a_pipeline_of_one_step_is_refused_where_tvm_cannot_write_it() -> None:
+    """Its wait for copies has a count that TVM does not fold: "immediate operands must become compile-time
+    constants"."""
+    tir = product(128, 128, 32, "float16", "float32")
+    sketch = next(s for s in design_space(tir, HERE) if cuda_rules.MMA in s.trace)
+    drawn = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(0), 24).tolist())
+    for candidate in drawn:
+        schedule = rebuild(tir, HERE, sketch.trace, candidate.decisions)
+        if schedule is not None:
+            assert compile_module(schedule.mod, HERE).imports
 
 
 def test_a_kernel_that_opts_in_has_more_shared_memory_than_one_that_does_not() -> None:
