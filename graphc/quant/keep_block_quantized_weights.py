@@ -119,25 +119,20 @@ class KeptWeights:
     product: BlockQuantizedMatmul | None
 
 
-class KeepBlockQuantizedWeights(Pass[KeptWeights]):
+class KeepBlockQuantizedWeights(Pass[Any]):
     """Lets products and look-ups read 8- or 4-bit weights as they are stored."""
 
     name, match = "keep_block_quantized_weights", ("relax.matmul", "relax.take")
 
-    def check(self, call: Any, g: Graph) -> KeptWeights:
+    def check(self, call: Any, g: Graph) -> Any:
         instruction = llvm_byte_dot_products.best_instruction()
         if instruction is None:
             raise Leave("the target has no instruction for 8-bit dot products")
         if operator_name(call) == "relax.matmul":
             return _product(call, instruction, g)
-        if call.args[0].ty.ndim != 2 or call.attrs.axis is None or int(call.attrs.axis) % 2:
-            raise Leave("the operator does not look up rows of a table")
-        weights = block_quantized_weights(call.args[0], g).narrowed
-        if weights.axis == 0 and len(weights.scale) > 1:
-            raise Leave("the blocks of the weights span several rows")
-        return KeptWeights(weights, None)
+        return stored_table(call, g)
 
-    def rewrite(self, call: Any, facts: KeptWeights, g: Graph) -> Any:
+    def rewrite(self, call: Any, facts: Any, g: Graph) -> Any:
         if facts.product is None:
             places = call.args[1]
             op, columns, sizes = relax.op, facts.weights.data.shape[1], sizes_of(places)
@@ -172,6 +167,16 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
         function = block_quantized_matmul_function.build_function(product)
         arguments = [data, *map(relax.const, constants)]
         return g.call_function(f"int{product.bits}_blocks", function, arguments, call.ty)
+
+
+def stored_table(call: Any, g: Graph) -> KeptWeights:
+    """Return the table that a look-up of rows reads as stored. Raises Leave for others."""
+    if call.args[0].ty.ndim != 2 or call.attrs.axis is None or int(call.attrs.axis) % 2:
+        raise Leave("the operator does not look up rows of a table")
+    weights = block_quantized_weights(call.args[0], g).narrowed
+    if weights.axis == 0 and len(weights.scale) > 1:
+        raise Leave("the blocks of the weights span several rows")
+    return KeptWeights(weights, None)
 
 
 def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Graph) -> KeptWeights:
