@@ -11,7 +11,13 @@ import numpy as np
 from tvm import relax
 
 from mallorn.graphc.core.graph_pass import Graph, Leave, operator_name
-from mallorn.graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, numbers, parse_tvmscript, sizes_of
+from mallorn.graphc.core.graph_rewriting import (
+    OUT_ELEMENTWISE_FUSABLE,
+    WORK,
+    numbers,
+    parse_tvmscript,
+    sizes_of,
+)
 from mallorn.graphc.quant.keep_block_quantized_weights import (
     FEW,
     BlockQuantizedWeights,
@@ -100,6 +106,7 @@ def main(
     for j, k in T.grid({numbers((outputs, inputs))}):
         with T.sblock("decoded"):
             vj, vk = T.axis.remap("SS", [j, k])
+            T.sblock_attr({{"{WORK}": 0}})
             w[vj, vk] = {number}
     for {loops} in T.grid({numbers((*product.rows, outputs, inputs))}):
         with T.sblock("product"):

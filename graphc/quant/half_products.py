@@ -34,63 +34,66 @@ class HalfProducts(Pass[Build]):
     def __init__(self, dtype: str = "float16") -> None:
         super().__init__()
         self.half = dtype
-        self.largest = float(ml_dtypes.finfo(dtype).max)
 
     def check(self, call: Any, g: Graph) -> Build:
-        if operator_name(call) not in PRODUCTS:
-            if call.ty.dtype != WIDE or not any(self._is_stored_in_half(value, g) for value in call.args):
-                raise Leave
-            values = [
-                relax.op.astype(relax.op.astype(value, self.half), WIDE)
-                if self._is_stored_in_half(value, g)
-                else value
-                for value in call.args
-            ]
-            return partial(relax.Call, call.op, values, call.attrs)
-        self._check_product(call, g)
-        return partial(self._product, call, g)
+        if operator_name(call) in PRODUCTS:
+            _check_product(call, self.half, g)
+            return partial(_product, call, self.half, g)
+        is_stored = [_is_stored_in_half(value, self.half, g) for value in call.args]
+        if call.ty.dtype != WIDE or not any(is_stored):
+            raise Leave
+        values = [
+            relax.op.astype(relax.op.astype(value, self.half), WIDE) if is_half else value
+            for value, is_half in zip(call.args, is_stored, strict=True)
+        ]
+        return partial(relax.Call, call.op, values, call.attrs)
 
     def rewrite(self, call: Any, facts: Build, g: Graph) -> Any:
         return facts()
 
-    def _check_product(self, call: Any, g: Graph) -> None:
-        """Raise Leave unless a product's factors are float32 or 16 bits, and fit 16 bits."""
-        types = {str(value.ty.dtype) for value in call.args}
-        if types == {self.half} and call.ty.dtype == WIDE:
-            raise Leave("the factors have 16 bits already")
-        if types not in ({WIDE}, {self.half}):
-            raise Leave(f"the factors are neither float32 nor {self.half}")
-        arrays = [g.array(value) for value in call.args if g.is_constant(value)]
-        if any(np.abs(array).max(initial=0) > self.largest for array in arrays):
-            raise Leave(f"a weight is over {self.largest:,.0f}, the largest {self.half}")
 
-    def _product(self, call: Any, g: Graph) -> Any:
-        factors = [
-            g.constant(g.array(value).astype(self.half))
-            if g.is_constant(value)
-            else value
-            if value.ty.dtype == self.half
-            else relax.op.astype(value, self.half)
-            for value in call.args
-        ]
-        if operator_name(call) == MATMUL:
-            product = relax.op.matmul(*factors, out_dtype=WIDE)
-        else:
-            product = copy_convolution(call, *factors, out_dtype=WIDE)
-        return product if call.ty.dtype == WIDE else relax.op.astype(product, call.ty.dtype)
+def _check_product(call: Any, half: str, g: Graph) -> None:
+    """Raise Leave unless a product's factors are float32 or have 16 bits, and fit 16 bits."""
+    types = {str(value.ty.dtype) for value in call.args}
+    if types == {half} and call.ty.dtype == WIDE:
+        raise Leave("the factors have 16 bits already")
+    if types not in ({WIDE}, {half}):
+        raise Leave(f"the factors are neither float32 nor {half}")
+    largest = float(ml_dtypes.finfo(half).max)
+    arrays = [g.array(value) for value in call.args if g.is_constant(value)]
+    if any(np.abs(array).max(initial=0) > largest for array in arrays):
+        raise Leave(f"a weight is over {largest:,.0f}, the largest {half}")
 
-    def _is_stored_in_half(self, value: Any, g: Graph) -> bool:
-        """Return whether a kernel computes this float32 value and a 16-bit product reads it."""
-        if g.producer(value) is None or value.ty.dtype != WIDE:
-            return False
-        for reader in g.readers(value):
-            if reader is not None and operator_name(reader) in PRODUCTS:
-                try:
-                    self._check_product(reader, g)
-                except Leave:
-                    continue
-                return True
+
+def _product(call: Any, half: str, g: Graph) -> Any:
+    """Return a product of factors rounded to 16 bits, with float32 sums."""
+    factors = [
+        g.constant(g.array(value).astype(half))
+        if g.is_constant(value)
+        else value
+        if value.ty.dtype == half
+        else relax.op.astype(value, half)
+        for value in call.args
+    ]
+    if operator_name(call) == MATMUL:
+        product = relax.op.matmul(*factors, out_dtype=WIDE)
+    else:
+        product = copy_convolution(call, *factors, out_dtype=WIDE)
+    return product if call.ty.dtype == WIDE else relax.op.astype(product, call.ty.dtype)
+
+
+def _is_stored_in_half(value: Any, half: str, g: Graph) -> bool:
+    """Return whether a kernel computes this float32 value and a 16-bit product reads it."""
+    if g.producer(value) is None or value.ty.dtype != WIDE:
         return False
+    for reader in g.readers(value):
+        if reader is not None and operator_name(reader) in PRODUCTS:
+            try:
+                _check_product(reader, half, g)
+            except Leave:
+                continue
+            return True
+    return False
 
 
 # Operators that move numbers without computing, or choose the largest ones.

@@ -71,7 +71,7 @@ def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> Recipe:
         hint = f"--recipe tuned --precision {precision}"
         raise InvalidRequest(f"the {recipe.name} recipe computes in float32", hint=hint)
     if target.is_cpu:
-        if precision not in _IN_BF16[recipe.name].name:
+        if precision != BF16.name:
             raise InvalidRequest(f"{precision} is for GPUs", hint="--precision bf16 or --precision float32")
         return _IN_BF16[recipe.name]
     dtype, on_gpu = _IN_16_BITS[precision]
