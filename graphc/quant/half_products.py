@@ -59,7 +59,7 @@ def _check_product(call: Any, half: str, g: Graph) -> None:
         raise Leave("the factors have 16 bits already")
     if types not in ({WIDE}, {half}):
         raise Leave(f"the factors are neither float32 nor {half}")
-    largest = float(ml_dtypes.finfo(half).max)
+    largest = float(ml_dtypes.finfo(half).max)  # type: ignore[no-untyped-call]
     arrays = [g.array(value) for value in call.args if g.is_constant(value)]
     if any(np.abs(array).max(initial=0) > largest for array in arrays):
         raise Leave(f"a weight is over {largest:,.0f}, the largest {half}")
