@@ -15,11 +15,13 @@ from tvm import relax
 from mallorn.core.targets import parse_target
 from mallorn.graphc.export.compare_with_onnxruntime import run_onnxruntime, worst_error
 from mallorn.graphc.export.export_checks import LARGEST_ERROR_16_BITS
-from mallorn.workers.tvm.graph_recipes import recipe_for
+from mallorn.workers.device.model_kernel_times import RUN_OR_CAPTURE
+from mallorn.workers.interfaces.model_compiler import ModelCompiler
+from mallorn.workers.tvm.graph_recipes import recipe_for, stored_recipe
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from mallorn.workers.whole_model.compiled_model import LARGEST_ERROR
-from tests.fixtures.cuda import cuda_target
+from tests.fixtures.cuda import cuda_target, needs_nvcc
 from tests.unit.graphc import networks
 from zoo import MODELS
 from zoo.graph import GraphBuilder
@@ -128,7 +130,7 @@ def test_a_network_is_right_within_its_precision(name: str, precision: str, tmp_
     assert precision == "float32" or error > LARGEST_ERROR_16_BITS[precision] / 1000
 
 
-# Kernels by precision. The recipe "tuned-gpu" 2 had 3, 64, 55 and 24. In 16 bits, the first kernel rounds the input.
+# By precision. The recipe "tuned-gpu" 2 had 3, 64, 55 and 24. In 16 bits, the first kernel rounds the input.
 KERNELS = {
     "mlp": (3, 4, 4),
     "bert-small": (48, 48, 48),
@@ -146,3 +148,18 @@ def test_networks_have_no_transposes_inside_and_as_few_kernels_as_products_and_n
     assert tuple(map(len, by_precision)) == KERNELS[name]
     for names in by_precision:
         assert not [kernel for kernel in names[1:] if "transpose" in kernel]
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("name", "precision"), [("residual", "fp16"), ("few-bits", "bf16")])
+def test_a_network_becomes_device_code_that_launches_as_a_graph(
+    name: str, precision: str, tmp_path: Path
+) -> None:
+    path, library = saved(NETWORKS[name], tmp_path), tmp_path / "model.so"
+    recipe = stored_recipe(recipe_for("tuned", parse_target(GPU), precision))
+    with ModelCompiler(room=tmp_path) as graphs:
+        built = graphs.compile_model(str(path), None, GPU, recipe, str(library), {})
+    assert built.of > 0
+    content = library.read_bytes()
+    assert content.count(b".nv.info.") >= len(set(kernels(lowered(path, precision))))
+    assert RUN_OR_CAPTURE.encode() in content
