@@ -197,15 +197,19 @@ PLAIN_LOWER = Phase(
 _GPU_CHANNELS_LAST = {name: CHANNELS_LAST[name] for name in ("relax.nn.conv1d", "relax.nn.conv2d")}
 _GPU_LAYOUT_STEPS = {
     "relax.transform.ConvertLayout": PassStep("relax.transform.ConvertLayout", (_GPU_CHANNELS_LAST,), True),
+    "move_elementwise_before_reshape": PassStep("move_transposes_after_elementwise"),
     "cancel_transposes": PassStep("cancel_transposes", (True,)),
 }
 GPU_LAYOUT = Phase(
     LAYOUT.name,
     "Puts channels last, because tensor cores sum over them; folding re-lays their weights.",
-    tuple(
-        _GPU_LAYOUT_STEPS.get(step.name, step)
-        for step in LAYOUT.steps
-        if step.name != "split_conv_transpose_by_phase"
+    (
+        *(
+            _GPU_LAYOUT_STEPS.get(step.name, step)
+            for step in LAYOUT.steps
+            if step.name != "split_conv_transpose_by_phase"
+        ),
+        *_relax_steps("CanonicalizeBindings"),
     ),
 )
 GPU_ATTENTION = Phase(

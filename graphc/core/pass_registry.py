@@ -51,6 +51,7 @@ OWN_PASSES = {
     "mark_reductions": "tasks.mark_reductions",
     "move_elementwise_before_reshape": "layout.move_elementwise_before_reshape",
     "move_pool_before_pointwise": "conv.move_pool_before_pointwise",
+    "move_transposes_after_elementwise": "layout.move_transposes_after_elementwise",
     "pad_conv_to_vectors": "conv.pad_conv_to_vectors",
     "pad_matmul_to_tiles": "matmul.pad_matmul_to_tiles",
     "prepare_convert_layout": "layout.prepare_convert_layout",

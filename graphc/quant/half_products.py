@@ -13,13 +13,11 @@ from tvm import relax
 
 from mallorn.graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
 from mallorn.graphc.core.graph_rewriting import copy_convolution
+from mallorn.graphc.layout.move_elementwise_before_reshape import ELEMENTWISE
 
 WIDE = "float32"
 CAST, MATMUL = "relax.astype", "relax.matmul"
 PRODUCTS = (MATMUL, "relax.nn.conv1d", "relax.nn.conv2d")
-_BINARY = ("add", "divide", "maximum", "minimum", "multiply", "subtract")
-_UNARY = ("clip", "erf", "exp", "nn.gelu", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh")
-_ELEMENTWISE = tuple(f"relax.{name}" for name in (*_BINARY, *_UNARY))
 
 
 class HalfProducts(Pass[Build]):
@@ -28,7 +26,7 @@ class HalfProducts(Pass[Build]):
     Products of `dtype` factors, as of models that are stored so, get float32 sums as well.
     """
 
-    name, match = "half_products", (*PRODUCTS, *_ELEMENTWISE)
+    name, match = "half_products", (*PRODUCTS, *ELEMENTWISE, "relax.erf")
     dtype = ""
 
     def __init__(self, dtype: str = "float16") -> None:
