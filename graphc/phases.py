@@ -233,15 +233,17 @@ def _cpu_phases(*products: Phase) -> tuple[Phase, ...]:
 def _gpu_phases(dtype: str) -> tuple[Phase, ...]:
     """Return the phases of networks on GPUs whose products multiply numbers of type `dtype`."""
     step = PassStep("decode_weights_in_products", (dtype,))
-    kept = Phase("kept weights", "Keeps weights of few bits, which products decode.", (step, *_CLEAN))
+    few_bits = Phase(
+        "weights of few bits", "Keeps weights of few bits, which products decode.", (step, *_CLEAN)
+    )
     if dtype == "float32":
-        return kept, FOLD, MOVES, GPU_ATTENTION, GPU_LOWER
+        return few_bits, FOLD, MOVES, GPU_ATTENTION, GPU_LOWER
     products = Phase(
         "16-bit products",
         "Rounds the factors of products to 16 bits; stores what products read in 16 bits.",
         (PassStep("half_products", (dtype,)), PassStep("round_before_moves"), *_CLEAN),
     )
-    return kept, FOLD, GPU_LAYOUT, MOVES, products, GPU_ATTENTION, GPU_LOWER
+    return few_bits, FOLD, GPU_LAYOUT, MOVES, products, GPU_ATTENTION, GPU_LOWER
 
 
 # By recipe name: the phases before schedules are applied. In float32, CUDA's

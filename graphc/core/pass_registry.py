@@ -27,7 +27,7 @@ OWN_PASSES = {
     "concat_to_copies": "layout.concat_to_copies",
     "conv3x3_to_winograd": "conv.conv3x3_to_winograd",
     "copy_channel_runs": "layout.join_rows",
-    "decode_weights_in_products": "quant.decode_weights_in_products",
+    "decode_weights_in_products": "quant.keep_block_quantized_weights",
     "find_group_norms": "norm.find_group_norms",
     "fold_batch_norm": "fold.fold_batch_norm",
     "fold_channel_shuffles": "layout.fold_channel_shuffles",

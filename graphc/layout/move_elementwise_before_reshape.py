@@ -7,12 +7,9 @@ import numpy as np
 from tvm import relax
 
 from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
-from mallorn.graphc.core.graph_rewriting import has_known_sizes, sizes_of
+from mallorn.graphc.core.graph_rewriting import ELEMENTWISE, has_known_sizes, sizes_of
 
 RESHAPE, FUNCTION = "relax.reshape", "relax.call_tir"
-_UNARY = {"clip", "exp", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh"}
-_BINARY = {"add", "divide", "maximum", "minimum", "multiply", "subtract"}
-ELEMENTWISE = tuple(sorted(f"relax.{name}" for name in _UNARY | _BINARY))
 
 
 class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):

@@ -10,8 +10,7 @@ import numpy as np
 from tvm import relax
 
 from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
-from mallorn.graphc.core.graph_rewriting import permutation
-from mallorn.graphc.layout.move_elementwise_before_reshape import ELEMENTWISE
+from mallorn.graphc.core.graph_rewriting import ELEMENTWISE, permutation
 
 _TRANSPOSE = "relax.permute_dims"
 

@@ -4,23 +4,21 @@ Only factors are rounded. Biases, activations, residual sums, norms and softmax 
 float32. A value that a product reads is stored in 16 bits, for its other readers too.
 """
 
-from functools import partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 from tvm import relax
 
-from mallorn.graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
-from mallorn.graphc.core.graph_rewriting import copy_convolution
-from mallorn.graphc.layout.move_elementwise_before_reshape import ELEMENTWISE
+from mallorn.graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from mallorn.graphc.core.graph_rewriting import ELEMENTWISE, copy_convolution
 
 WIDE = "float32"
 CAST, MATMUL = "relax.astype", "relax.matmul"
 PRODUCTS = (MATMUL, "relax.nn.conv1d", "relax.nn.conv2d")
 
 
-class HalfProducts(Pass[Build]):
+class HalfProducts(Pass[list[bool]]):
     """Rounds the factors of products and convolutions to 16 bits; sums stay float32.
 
     Products of `dtype` factors, as of models that are stored so, get float32 sums as well.
@@ -33,21 +31,36 @@ class HalfProducts(Pass[Build]):
         super().__init__()
         self.half = dtype
 
-    def check(self, call: Any, g: Graph) -> Build:
+    def check(self, call: Any, g: Graph) -> list[bool]:
+        """Return for each argument whether it is rounded."""
         if operator_name(call) in PRODUCTS:
             _check_product(call, self.half, g)
-            return partial(_product, call, self.half, g)
+            return [value.ty.dtype == WIDE for value in call.args]
         is_stored = [_is_stored_in_half(value, self.half, g) for value in call.args]
         if call.ty.dtype != WIDE or not any(is_stored):
             raise Leave
-        values = [
-            relax.op.astype(relax.op.astype(value, self.half), WIDE) if is_half else value
-            for value, is_half in zip(call.args, is_stored, strict=True)
-        ]
-        return partial(relax.Call, call.op, values, call.attrs)
+        return is_stored
 
-    def rewrite(self, call: Any, facts: Build, g: Graph) -> Any:
-        return facts()
+    def rewrite(self, call: Any, facts: list[bool], g: Graph) -> Any:
+        values = [
+            relax.op.astype(value, self.half) if is_wide and not g.is_constant(value) else value
+            for value, is_wide in zip(call.args, facts, strict=True)
+        ]
+        if operator_name(call) not in PRODUCTS:
+            widened = [
+                relax.op.astype(value, WIDE) if is_half else value
+                for value, is_half in zip(values, facts, strict=True)
+            ]
+            return relax.Call(call.op, widened, call.attrs)
+        factors = [
+            g.constant(g.array(value).astype(self.half)) if g.is_constant(value) else value
+            for value in values
+        ]
+        if operator_name(call) == MATMUL:
+            product = relax.op.matmul(*factors, out_dtype=WIDE)
+        else:
+            product = copy_convolution(call, *factors, out_dtype=WIDE)
+        return product if call.ty.dtype == WIDE else relax.op.astype(product, call.ty.dtype)
 
 
 def _check_product(call: Any, half: str, g: Graph) -> None:
@@ -61,23 +74,6 @@ def _check_product(call: Any, half: str, g: Graph) -> None:
     arrays = [g.array(value) for value in call.args if g.is_constant(value)]
     if any(np.abs(array).max(initial=0) > largest for array in arrays):
         raise Leave(f"a weight is over {largest:,.0f}, the largest {half}")
-
-
-def _product(call: Any, half: str, g: Graph) -> Any:
-    """Return a product of factors rounded to 16 bits, with float32 sums."""
-    factors = [
-        g.constant(g.array(value).astype(half))
-        if g.is_constant(value)
-        else value
-        if value.ty.dtype == half
-        else relax.op.astype(value, half)
-        for value in call.args
-    ]
-    if operator_name(call) == MATMUL:
-        product = relax.op.matmul(*factors, out_dtype=WIDE)
-    else:
-        product = copy_convolution(call, *factors, out_dtype=WIDE)
-    return product if call.ty.dtype == WIDE else relax.op.astype(product, call.ty.dtype)
 
 
 def _is_stored_in_half(value: Any, half: str, g: Graph) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import tvm
 from onnx import TensorProto, helper
 
-from mallorn.graphc.quant.decode_weights_in_products import DecodeWeightsInProducts
+from mallorn.graphc.quant.keep_block_quantized_weights import DecodeWeightsInProducts
 from mallorn.workers.tvm.extract_tasks import describe_task
 from mallorn.workers.tvm.graph_recipes import FP16_GPU, TUNED_GPU, Recipe
 from mallorn.workers.tvm.import_onnx_to_relax import load_network
