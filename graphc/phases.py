@@ -193,6 +193,35 @@ WEIGHTS = Phase(
 PLAIN_LOWER = Phase(
     "plain lowering", "Makes tensor functions of all operators as TVM does.", _DISPATCH + _LEGALIZE
 )
+# NCHW for what TVM cannot legalise channels-last: transposed convolutions.
+_GPU_CHANNELS_LAST = {name: CHANNELS_LAST[name] for name in ("relax.nn.conv1d", "relax.nn.conv2d")}
+_GPU_LAYOUT_STEPS = {
+    "relax.transform.ConvertLayout": PassStep("relax.transform.ConvertLayout", (_GPU_CHANNELS_LAST,), True),
+    "move_elementwise_before_reshape": PassStep("move_transposes_after_elementwise"),
+    "cancel_transposes": PassStep("cancel_transposes", (True,)),
+}
+GPU_LAYOUT = Phase(
+    LAYOUT.name,
+    "Puts channels last, because tensor cores sum over them; folding re-lays their weights.",
+    (
+        *(
+            _GPU_LAYOUT_STEPS.get(step.name, step)
+            for step in LAYOUT.steps
+            if step.name != "split_conv_transpose_by_phase"
+        ),
+        *_relax_steps("CanonicalizeBindings"),
+    ),
+)
+GPU_ATTENTION = Phase(
+    "attention",
+    "Fuses transposes into products of computed factors, which tensor cores read in any order.",
+    (PassStep("fuse_transposes_into_batched_matmul", (0, True)), *_CLEAN),
+)
+GPU_LOWER = Phase(
+    LOWER.name,
+    LOWER.purpose,
+    (*_DISPATCH, *_LEGALIZE, *_relax_steps("RewriteDataflowReshape", "DeadCodeElimination")),
+)
 GPU_SCHEDULES = Phase("default schedules", "Schedules by rules what no record schedules.", (_DLIGHT,))
 
 
@@ -201,8 +230,24 @@ def _cpu_phases(*products: Phase) -> tuple[Phase, ...]:
     return (*first, *products, COPIES, ATTENTION_AND_NORMS, LOWER, MARK_TASKS)
 
 
-# By recipe name: the phases before schedules are applied. CUDA's schedules tile NCHW
-# convolutions and re-lay nothing, and GPUs have fast erf and exp.
+def _gpu_phases(dtype: str) -> tuple[Phase, ...]:
+    """Return the phases of networks on GPUs whose products multiply numbers of type `dtype`."""
+    step = PassStep("decode_weights_in_products", (dtype,))
+    few_bits = Phase(
+        "weights of few bits", "Keeps weights of few bits, which products decode.", (step, *_CLEAN)
+    )
+    if dtype == "float32":
+        return few_bits, FOLD, MOVES, GPU_ATTENTION, GPU_LOWER
+    products = Phase(
+        "16-bit products",
+        "Rounds the factors of products to 16 bits; stores what products read in 16 bits.",
+        (PassStep("half_products", (dtype,)), PassStep("round_before_moves"), *_CLEAN),
+    )
+    return few_bits, FOLD, GPU_LAYOUT, MOVES, products, GPU_ATTENTION, GPU_LOWER
+
+
+# By recipe name: the phases before schedules are applied. In float32, CUDA's
+# schedules tile NCHW convolutions; none re-lays weights, and GPUs have fast erf and exp.
 BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "tuned": _cpu_phases(WINOGRAD, FLOAT_PRODUCTS),
     "direct": _cpu_phases(FLOAT_PRODUCTS),
@@ -210,12 +255,13 @@ BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "direct-bf16": _cpu_phases(DIRECT_BF16_PRODUCTS),
     "plain": (PLAIN_LOWER,),
     "plain-gpu": (PLAIN_LOWER,),
-    "tuned-gpu": (FOLD, PLAIN_LOWER),
+    "tuned-gpu": _gpu_phases("float32"),
+    "fp16-gpu": _gpu_phases("float16"),
+    "bf16-gpu": _gpu_phases("bfloat16"),
 }
 # By recipe name: the phases after schedules are applied, if any.
 AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
-    "plain-gpu": (GPU_SCHEDULES,),
-    "tuned-gpu": (GPU_SCHEDULES,),
+    **dict.fromkeys(("plain-gpu", "tuned-gpu", "fp16-gpu", "bf16-gpu"), (GPU_SCHEDULES,)),
     **dict.fromkeys(("tuned", "direct", "bf16", "direct-bf16"), (WEIGHTS,)),
 }
 

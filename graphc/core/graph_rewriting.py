@@ -22,6 +22,9 @@ MOST_LOADS = 1000  # loads in one expression: about ten times those of usual net
 WIDEST = 64  # most numbers that MetaSchedule vectorises at once
 # TVM's pattern kinds: element-wise operators fuse after the first, nothing with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
+_UNARY = {"clip", "exp", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh"}
+_BINARY = {"add", "divide", "maximum", "minimum", "multiply", "subtract"}
+ELEMENTWISE = tuple(sorted(f"relax.{name}" for name in _UNARY | _BINARY))
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,7 @@
 
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 Step = TypedDict(
@@ -27,6 +27,7 @@ OWN_PASSES = {
     "concat_to_copies": "layout.concat_to_copies",
     "conv3x3_to_winograd": "conv.conv3x3_to_winograd",
     "copy_channel_runs": "layout.join_rows",
+    "decode_weights_in_products": "quant.keep_block_quantized_weights",
     "find_group_norms": "norm.find_group_norms",
     "fold_batch_norm": "fold.fold_batch_norm",
     "fold_channel_shuffles": "layout.fold_channel_shuffles",
@@ -40,6 +41,7 @@ OWN_PASSES = {
     "fuse_transposes_into_batched_matmul": "matmul.fuse_transposes_into_batched_matmul",
     "group_norm_to_partial_sums": "norm.group_norm_to_partial_sums",
     "grouped_conv_to_batched": "conv.grouped_conv_to_batched",
+    "half_products": "quant.half_products",
     "int8_depthwise_conv": "quant.int8_depthwise_conv",
     "int8_dot_products": "quant.int8_dot_products",
     "keep_block_quantized_weights": "quant.keep_block_quantized_weights",
@@ -49,10 +51,12 @@ OWN_PASSES = {
     "mark_reductions": "tasks.mark_reductions",
     "move_elementwise_before_reshape": "layout.move_elementwise_before_reshape",
     "move_pool_before_pointwise": "conv.move_pool_before_pointwise",
+    "move_transposes_after_elementwise": "layout.move_transposes_after_elementwise",
     "pad_conv_to_vectors": "conv.pad_conv_to_vectors",
     "pad_matmul_to_tiles": "matmul.pad_matmul_to_tiles",
     "prepare_convert_layout": "layout.prepare_convert_layout",
     "quantize_to_arithmetic": "quant.quantize_to_arithmetic",
+    "round_before_moves": "quant.half_products",
     "split_conv_transpose_by_phase": "conv.split_conv_transpose_by_phase",
     "tile_transposes": "layout.tile_transposes",
     "trim_weights_on_padding": "conv.trim_weights_on_padding",
@@ -83,11 +87,27 @@ _RENAMED = """
     whole pad_matmul_to_tiles, winograd conv3x3_to_winograd
 """
 OLD_NAMES = {f"mallorn.{old}": name for old, name in map(str.split, _RENAMED.split(","))}
+# Precisions as job options name them, and those of the passes that round factors, by pass and data type.
+FLOAT32, FP16, BF16 = "float32", "fp16", "bf16"
+_ROUNDING = {
+    ("bf16_dot_products", ""): BF16,
+    ("half_products", "bfloat16"): BF16,
+    ("half_products", "float16"): FP16,
+}
 # Passes that run after a pass, as part of the same step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {
     "fold_constant_operators": "fold_remaining_constants",
     "compute_in_integers": "quantize_to_arithmetic",
 }
+
+
+def precision_of_steps(steps: Iterable[tuple[str, Sequence[object]]]) -> str:
+    """Return the precision of a recipe, given the names and arguments of its steps."""
+    for name, args in steps:
+        precision = _ROUNDING.get((OLD_NAMES.get(name, name), str(args[0]) if args else ""))
+        if precision is not None:
+            return precision
+    return FLOAT32
 
 
 def make_passes(step: Step) -> list[Any]:

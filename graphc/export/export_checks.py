@@ -4,6 +4,7 @@ import argparse
 import importlib.metadata
 import importlib.util
 import json
+import math
 import mmap
 import os
 import shlex
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
-from mallorn.graphc.core.pass_registry import OLD_NAMES
+from mallorn.graphc.core.pass_registry import BF16, FP16, Step, precision_of_steps
 from mallorn.graphc.onnx import protobuf_fields
 
 # Other versions of these packages may crash or find no schedule.
@@ -22,9 +23,9 @@ EXACT = ("apache-tvm", "apache-tvm-ffi")
 NEEDED = ("target", "recipe")
 OPTIONAL = ("mallorn", "onnxruntime")
 COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # compilers that TVM looks for
-# A wrong schedule causes far larger errors; products in bfloat16 stay below the second limit.
+# A wrong schedule causes far larger errors. Rounding of factors to 8 or 11 bits stays below these limits.
 LARGEST_ERROR = 1e-3
-LARGEST_ERROR_BF16 = 5e-2
+LARGEST_ERROR_16_BITS = {BF16: 5e-2, FP16: 5e-2 / 8}
 # In a quantised model, numbers near the border between two steps are rounded either way. So
 # the error may be twice that of onnxruntime's fused operators, plus one step.
 LARGEST_SHARE_INT8 = 2.0
@@ -50,7 +51,7 @@ class ManifestFile(TypedDict, total=False):
 
     versions: dict[str, str]
     inputs: list[Spec]
-    recipe: dict[str, list[dict[str, object]]]
+    recipe: dict[str, list[Step]]
     without_schedule: list[str]
 
 
@@ -229,15 +230,21 @@ def _operator_names(view: memoryview) -> set[bytes]:
 
 def check_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:
     """Raise Refused if the error exceeds what the model's operators and recipe allow."""
-    uses_bf16 = any(
-        OLD_NAMES.get(str(step.get("pass")), step.get("pass")) == "bf16_dot_products"
-        for step in manifest["recipe"]["before"]
-    )
+    steps = manifest["recipe"]["before"]
+    precision = precision_of_steps((step["pass"], step.get("args", [])) for step in steps)
     limit = max(
-        LARGEST_ERROR_BF16 if uses_bf16 else LARGEST_ERROR, largest_allowed_error(Path(model), own_error)
+        LARGEST_ERROR_16_BITS.get(precision, LARGEST_ERROR), largest_allowed_error(Path(model), own_error)
     )
     if not error <= limit:
         raise Refused(
             f"the relative error against onnxruntime is {error:.1e}, more than {limit:.0e}",
-            "do not use this library",
+            f"do not use this library{overflow_note(precision, error)}",
         )
+
+
+def overflow_note(precision: str, error: float) -> str:
+    """Return how a model in float16 may have got such an error; empty for other precisions."""
+    if precision != FP16:
+        return ""
+    verb = "became" if math.isinf(error) else "become"
+    return f"; in float16, numbers over 65,504 {verb} infinite: tune with --precision bf16 or float32"

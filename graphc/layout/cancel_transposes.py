@@ -18,18 +18,30 @@ Axes = list[list[Piece]]  # each axis as a list of its parts
 
 
 class CancelTransposes(Pass[Any]):
-    """Replaces transposes and reshapes that together keep the memory order by a reshape."""
+    """Replaces transposes and reshapes that together keep the memory order by a reshape.
 
-    name, match = "cancel_transposes", (_TRANSPOSE,)
+    A chain ends in a transpose and has two of them. With `joins_reshapes`, one transpose or
+    two reshapes are enough: on GPUs each would be a kernel.
+    """
+
+    name, match = "cancel_transposes", (_TRANSPOSE, _RESHAPE)
     dtype = ""
     after = ("fold_channel_shuffles",)
 
+    def __init__(self, joins_reshapes: bool = False) -> None:
+        super().__init__()
+        self.joins_reshapes = joins_reshapes
+
     def check(self, call: Any, g: Graph) -> Any:
         """Return the first value in the chain from which one reshape gives the result."""
-        chain, transposes, reshaped = [call], 1, None
+        is_transpose = operator_name(call) == _TRANSPOSE
+        if not is_transpose and not self.joins_reshapes:
+            raise Leave
+        chain, transposes, reshaped = [call], int(is_transpose), None
         while True:
             source = chain[-1].args[0]
-            if transposes > 1 and _keeps_order(source, chain):
+            is_long = len(chain) + is_transpose > 1 if self.joins_reshapes else transposes > 1
+            if is_long and _keeps_order(source, chain):
                 reshaped = source
             producer = g.producer(source, _TRANSPOSE, _RESHAPE)
             if producer is None or not has_known_sizes(producer):
@@ -37,7 +49,7 @@ class CancelTransposes(Pass[Any]):
             chain.append(producer)
             transposes += operator_name(producer) == _TRANSPOSE
         if reshaped is None:
-            raise Leave("no earlier transpose cancels this one")
+            raise Leave(*["no earlier transpose cancels this one"] * is_transpose)
         return reshaped
 
     def rewrite(self, call: Any, facts: Any, g: Graph) -> Any:

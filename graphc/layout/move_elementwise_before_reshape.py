@@ -7,18 +7,15 @@ import numpy as np
 from tvm import relax
 
 from mallorn.graphc.core.graph_pass import Graph, Leave, Pass
-from mallorn.graphc.core.graph_rewriting import has_known_sizes, sizes_of
+from mallorn.graphc.core.graph_rewriting import ELEMENTWISE, has_known_sizes, sizes_of
 
 RESHAPE, FUNCTION = "relax.reshape", "relax.call_tir"
-_UNARY = {"clip", "exp", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh"}
-_BINARY = {"add", "divide", "maximum", "minimum", "multiply", "subtract"}
-_ELEMENTWISE = tuple(sorted(f"relax.{name}" for name in _UNARY | _BINARY))
 
 
 class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
     """Moves element-wise operators before the reshape of a tensor function's result."""
 
-    name, match = "move_elementwise_before_reshape", _ELEMENTWISE
+    name, match = "move_elementwise_before_reshape", ELEMENTWISE
     dtype, forward = "", True  # forward: whole chains of operators move
     after = ("split_conv_transpose_by_phase",)
 
@@ -47,7 +44,7 @@ def _is_from_function(g: Graph, value: Any) -> bool:
     """Return whether a tensor function, then only element-wise calls, compute the value."""
     if g.producer(value, FUNCTION) is not None:
         return True
-    call = g.producer(value, *_ELEMENTWISE)
+    call = g.producer(value, *ELEMENTWISE)
     return call is not None and _is_from_function(g, call.args[0])
 
 

@@ -1,7 +1,8 @@
 """Fuse batched matrix products with the transposes around them, as in attention.
 
 A transpose that keeps the last axis costs nothing inside a product, because rows stay
-contiguous; as a separate operator it copies everything.
+contiguous; as a separate operator it copies everything. Tensor cores of GPUs read factors
+in any order, so there every transpose of a factor is fused.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from mallorn.graphc.core.graph_rewriting import permutation, sizes_of
 from mallorn.graphc.matmul.pad_matmul_to_tiles import Product, matmul_function, pad_to_tiles
 
 PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
+_FACTORS = tuple((dtype, dtype) for dtype in ("float32", "float16", "bfloat16"))
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,14 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
     """Fuses transposes with matrix products of two computed factors.
 
     If `lanes` (numbers per vector) is not 0, it also pads products to sizes that can be
-    tiled.
+    tiled. With `any_order`, as for GPUs, factors may be transposed in any way.
     """
 
     name, match = "fuse_transposes_into_batched_matmul", (TRANSPOSE, PRODUCT)
 
-    def __init__(self, lanes: int = 0) -> None:
+    def __init__(self, lanes: int = 0, any_order: bool = False) -> None:
         super().__init__(lanes)
+        self.any_order = any_order
 
     def check(self, call: Any, g: Graph) -> PermutedProduct:
         if operator_name(call) == TRANSPOSE:
@@ -56,13 +59,13 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
                 raise Leave("other operators read the product, too")
             _reject_unfit(product)
             return _make_permuted_product(
-                product, [_factor(value, g) for value in product.args], axes, g.lanes
+                product, [_factor(value, g, self.any_order) for value in product.args], axes, g.lanes
             )
         _reject_unfit(call)
         reader = g.only_reader(g.variable, TRANSPOSE)
         if reader is not None and _axes(reader):
             raise Leave("the transpose that reads this product is rewritten together with it")
-        factors = [_factor(value, g) for value in call.args]
+        factors = [_factor(value, g, self.any_order) for value in call.args]
         permuted = _make_permuted_product(call, factors, range(call.ty.ndim), g.lanes)
         is_padded = permuted.product.padded != permuted.product.sizes
         pairs = zip(factors, call.args, strict=True)
@@ -75,11 +78,12 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
 
 
 def _reject_unfit(product: Any) -> None:
-    """Raise Leave unless both factors are computed, float32, and stacks of equal length."""
+    """Raise Leave unless both factors are computed, of a fit type, and stacks of equal length."""
     left, right = product.args
     if not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
         raise Leave("a factor of the product is constant")
-    if not left.ty.dtype == right.ty.dtype == product.ty.dtype == "float32":
+    types = str(left.ty.dtype), str(right.ty.dtype)
+    if product.ty.dtype != "float32" or types not in _FACTORS:
         raise Leave("the product or one of its factors is not float32")
     if not 3 <= left.ty.ndim == right.ty.ndim or sizes_of(left)[:-2] != sizes_of(right)[:-2]:
         raise Leave("the factors are not stacks of equally many matrices")
@@ -91,10 +95,13 @@ def _axes(transpose: Any) -> list[int]:
     return axes if axes[-1] == len(axes) - 1 else []
 
 
-def _factor(value: Any, g: Graph) -> Factor:
-    """Return a factor without its transpose, or as it is if no transpose can be fused."""
+def _factor(value: Any, g: Graph, moves_last: bool) -> Factor:
+    """Return a factor without its transpose, or as it is if no transpose can be fused.
+
+    A transpose that moves the last axis is fused only if `moves_last`.
+    """
     transpose = g.producer(value, TRANSPOSE)
-    if transpose is not None and (axes := _axes(transpose)):
+    if transpose is not None and (axes := list(permutation(transpose)) if moves_last else _axes(transpose)):
         return Factor(transpose.args[0], axes)
     return Factor(value, list(range(value.ty.ndim)))
 
@@ -113,5 +120,5 @@ def _make_permuted_product(
         for factor, names in ((left, "ik"), (right, "kj"))
     )
     y = [[*stack_axes, *"ij"][axis] for axis in result_axes]
-    unpadded = Product(sizes=sizes, x=x, w=w, y=y, padded=sizes)
+    unpadded = Product(sizes=sizes, x=x, w=w, y=y, padded=sizes, factors=str(left.value.ty.dtype))
     return PermutedProduct(pad_to_tiles(unpadded, lanes) if lanes else unpadded, [left.value, right.value])

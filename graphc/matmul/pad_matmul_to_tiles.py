@@ -32,6 +32,7 @@ class Product:
     y: Sequence[str]
     padded: Mapping[str, int]  # size of each axis as computed, padding included
     has_padded_w: bool = False  # whether w is a constant that is already padded
+    factors: str = "float32"  # data type of x and w; sums and y are float32
 
     @property
     def stack(self) -> list[str]:
@@ -64,7 +65,8 @@ def matmul_function(product: Product) -> Any:
             _block(f"{name}_filled", canonical, product.padded, f"{copy} = {value}"),
         ]
         factors.append(copy)
-    x, w = factors
+    is_wide = product.factors == "float32"
+    x, w = (factor if is_wide else f'T.Cast("float32", {factor})' for factor in factors)
     order = [*product.stack, "i", "j"]
     is_result_padded = _has_padded_axis(product, order)
     y = _element("z", order) if is_result_padded else _element("y", product.y)
@@ -77,9 +79,9 @@ def matmul_function(product: Product) -> Any:
     return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    {_parameter("x", product.x, product.sizes)},
-    {_parameter("w", product.w, constant)},
-    {_parameter("y", product.y, product.sizes)},
+    {_parameter("x", product.x, product.sizes, product.factors)},
+    {_parameter("w", product.w, constant, product.factors)},
+    {_parameter("y", product.y, product.sizes, "float32")},
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OUT_ELEMENTWISE_FUSABLE}}})
 {"".join(body)}
@@ -105,8 +107,8 @@ def _buffer(product: Product, name: str, axes: Sequence[str]) -> str:
     return f'    {name} = T.sblock_alloc_buffer(({shape},), "float32")\n'
 
 
-def _parameter(name: str, axes: Sequence[str], sizes: Mapping[str, int]) -> str:
-    return f'{name}: T.Buffer(({numbers(sizes[axis] for axis in axes)},), "float32")'
+def _parameter(name: str, axes: Sequence[str], sizes: Mapping[str, int], dtype: str) -> str:
+    return f'{name}: T.Buffer(({numbers(sizes[axis] for axis in axes)},), "{dtype}")'
 
 
 def _element(name: str, axes: Sequence[str]) -> str:

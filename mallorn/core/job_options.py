@@ -100,10 +100,10 @@ class JobOptions(BaseModel):
         Field(description="Graph passes before tuning. direct: no Winograd; plain: TVM's compile_relax."),
     ] = "tuned"
     precision: Annotated[
-        Literal["float32", "bf16"],
+        Literal["float32", "bf16", "fp16"],
         Field(
-            description="Data type of the factors of products with constant weights; sums stay float32. "
-            "bf16 is for CPUs with AVX512-BF16."
+            description="Data type of the factors of products; sums stay float32. "
+            "bf16 is for CPUs with AVX512-BF16 and GPUs from sm_80 on, fp16 for CUDA GPUs."
         ),
     ] = "float32"
     mode: Annotated[

@@ -156,13 +156,17 @@ def _are_outputs_correct(errors: Mapping[str, float], engines: Engines, step_log
         return True
     if not errors[reference] <= limit:
         step_log.log_skipped_step(
-            CHECK, f"it computes something else than {_error_text(reference, errors, limit)}", HINT
+            CHECK,
+            f"it computes something else than {_error_text(reference, errors, limit)}"
+            f"{engines.overflow_note(errors[reference])}",
+            HINT,
         )
         return False
     if not errors.get(ONNXRUNTIME, 0.0) <= limit:
         step_log.log_skipped_step(
             "agree with onnxruntime",
-            f"TVM computes something else: {_error_text(ONNXRUNTIME, errors, limit)}",
+            f"TVM computes something else: {_error_text(ONNXRUNTIME, errors, limit)}"
+            f"{engines.overflow_note(errors[ONNXRUNTIME])}",
         )
     return True
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from mallorn.core.compute_capability import capability
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
-from mallorn.core.targets import Target
+from mallorn.core.targets import CUDA, Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
-from mallorn.graphc.core.pass_registry import OLD_NAMES, OWN_PASSES, Step
+from mallorn.graphc.core.pass_registry import FLOAT32, FP16, OLD_NAMES, OWN_PASSES, Step, precision_of_steps
 from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 
 
@@ -47,34 +48,46 @@ TUNED: Final = _recipe("tuned", 13)
 DIRECT: Final = _recipe("direct", 12)
 BF16: Final = _recipe("bf16", 9)
 DIRECT_BF16: Final = _recipe("direct-bf16", 8)
-TUNED_GPU: Final = _recipe("tuned-gpu", 2)
-# The pass that makes products compute in bfloat16.
-ROUNDS: Final = "bf16_dot_products"
+TUNED_GPU: Final = _recipe("tuned-gpu", 3)
+FP16_GPU: Final = _recipe("fp16-gpu", 1)
+BF16_GPU: Final = _recipe("bf16-gpu", 1)
 FAST: Final = "relax.transform.FastMathTransform"
 MOST_FAULTY: Final = 3  # faulty parts to search for; if there are more, all parts are left out
 T = TypeVar("T")
 
 _IN_BF16: Final = {TUNED.name: BF16, DIRECT.name: DIRECT_BF16}
 _ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
+_IN_16_BITS: Final = {FP16: ("float16", FP16_GPU), BF16.name: ("bfloat16", BF16_GPU)}
 
 
-def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
-    """Return the recipe of this name, or its variant for GPUs or bfloat16. Raises
-    UnknownName if there is no such recipe, InvalidRequest if it has no bfloat16 variant."""
+def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> Recipe:
+    """Return the recipe of this name, or its variant for GPUs or 16-bit products. Raises
+    UnknownName if there is no such recipe, InvalidRequest if it has no such variant, or if
+    the target's processors do not multiply in this precision."""
     recipe: Recipe = resolve("recipe", name)
-    if precision == "bf16":
-        if not target.is_cpu:
-            raise InvalidRequest("bf16 is for CPUs", hint="--precision float32")
-        if recipe.name not in _IN_BF16:
-            hint = "--recipe tuned --precision bf16"
-            raise InvalidRequest(f"the {recipe.name} recipe computes in float32", hint=hint)
+    if precision == FLOAT32:
+        return recipe if target.is_cpu else _ON_GPU.get(recipe.name, recipe)
+    if recipe.name not in _IN_BF16:
+        hint = f"--recipe tuned --precision {precision}"
+        raise InvalidRequest(f"the {recipe.name} recipe computes in float32", hint=hint)
+    if target.is_cpu:
+        if precision != BF16.name:
+            raise InvalidRequest(f"{precision} is for GPUs", hint="--precision bf16 or --precision float32")
         return _IN_BF16[recipe.name]
-    return recipe if target.is_cpu else _ON_GPU.get(recipe.name, recipe)
+    dtype, on_gpu = _IN_16_BITS[precision]
+    if target.kind != CUDA:
+        message = f"{precision} is for CUDA GPUs, not for {target.kind}"
+        raise InvalidRequest(message, hint="--precision float32")
+    arch = target.attrs["arch"]
+    if dtype not in capability(arch).tensor_core_types:
+        message = f"the tensor cores of {arch} do not multiply {dtype}"
+        raise InvalidRequest(message, hint=f"--precision {FP16}, or a GPU from sm_80 on")
+    return on_gpu
 
 
 def precision_of(recipe: StoredRecipe) -> str:
     """Return the precision in which a recipe's models compute, as named in job options."""
-    return "bf16" if any(OLD_NAMES.get(s.name, s.name) == ROUNDS for s in recipe.before) else "float32"
+    return precision_of_steps((step.name, step.args) for step in recipe.before)
 
 
 def stored_recipe(recipe: Recipe) -> StoredRecipe:

@@ -14,7 +14,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.manifest import Manifest
-from mallorn.graphc.export.export_checks import LARGEST_ERROR_BF16, largest_allowed_error
+from mallorn.graphc.export.export_checks import LARGEST_ERROR_16_BITS, largest_allowed_error
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.load_meter import LoadMeter
 from mallorn.workers.interfaces.model_compiler import (
@@ -34,7 +34,7 @@ from mallorn.workers.whole_model.interleaved_timing import KernelRacer, Meter
 
 # The graph recipe's faster erf and exp cause far smaller errors, a wrong schedule far larger ones.
 # An export's script has another limit: it compares only with onnxruntime, which sums in another order.
-LARGEST_ERROR: Final = {"float32": 1e-4, "bf16": LARGEST_ERROR_BF16}
+LARGEST_ERROR: Final = {"float32": 1e-4, **LARGEST_ERROR_16_BITS}
 SEED: Final = 0
 ONNXRUNTIME: Final = "onnxruntime"  # the only engine that needs no library
 
@@ -224,10 +224,15 @@ class WholeModel:
         """Return the largest relative error of one engine's outputs against another's."""
         return self.graphs.compare_models(str(outputs), str(expected_outputs))
 
+    @property
+    def precision(self) -> str:
+        """Precision of the model's products, as job options name it."""
+        return precision_of(self.recipe)
+
     def accepted_error(self, own_error: float | None = None) -> float:
         """Return the accepted relative error between engines. For a quantised model, the
         error of onnxruntime itself (`own_error`) raises it."""
-        return max(LARGEST_ERROR[precision_of(self.recipe)], largest_allowed_error(self.path, own_error))
+        return max(LARGEST_ERROR[self.precision], largest_allowed_error(self.path, own_error))
 
     def machine(self) -> Machine:
         """Return this host's peak compute and bandwidths. Raises Unavailable, ChildError."""

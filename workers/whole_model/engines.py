@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NoReturn, Protocol, Self, TypeVar
 
 from mallorn.core.values.finish_report import ModelLatency
-from mallorn.graphc.export.export_checks import is_relax_file
+from mallorn.graphc.export.export_checks import is_relax_file, overflow_note
 from mallorn.results import speedup
 from mallorn.workers.host.host_memory import is_large
 from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
@@ -96,6 +96,10 @@ class Engines:
     def accepted_error(self) -> float:
         """Largest relative error between outputs that is accepted."""
         return self._model.accepted_error(self.own_error)
+
+    def overflow_note(self, error: float) -> str:
+        """Return how the tuned model may have got such an error in float16; else empty."""
+        return overflow_note(self._model.precision, error)
 
     def latencies(self, passes: int = PASSES) -> dict[str, ModelLatency]:
         """Time all engines in turn, disturbed or not, and return their latencies."""

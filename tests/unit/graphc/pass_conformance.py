@@ -9,9 +9,11 @@ from tvm import relax
 
 from mallorn.graphc.core.graph_pass import Pass, Report
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
+from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, FP16_GPU, TUNED, TUNED_GPU, Recipe, step_json
 from tests.unit.graphc.networks import HASWELL, difference, random_of, run
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises, step_of
+
+RECIPES = TUNED, DIRECT, BF16, TUNED_GPU, FP16_GPU
 
 
 class PassConformance:
@@ -87,7 +89,7 @@ class PassConformance:
 
     def test_recipes_list_it(self) -> None:
         name = step_of(self.PASS)
-        assert any(step.name == name for recipe in (TUNED, DIRECT, BF16) for step in recipe.before)
+        assert any(step.name == name for recipe in RECIPES for step in recipe.before)
 
     def _recipe(self, mod: Any, without: Any = ()) -> tuple[Any, list[Report]]:
         steps = [step_json(step) for step in self.RECIPE.before]

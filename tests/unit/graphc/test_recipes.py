@@ -14,14 +14,17 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
 from mallorn.workers.tvm.graph_recipes import (
     BF16,
+    BF16_GPU,
     DIRECT,
     DIRECT_BF16,
+    FP16_GPU,
     PLAIN,
     PLAIN_GPU,
     TUNED,
     TUNED_GPU,
     Recipe,
     is_reduced_form_of,
+    precision_of,
     recipe_for,
     recipe_of,
     step_json,
@@ -32,7 +35,9 @@ from tests.unit.graphc.networks import HASWELL, NHWC, network, weights
 
 CPU = parse_target({"kind": "llvm", "num-cores": 2})
 GPU = parse_target("nvidia/nvidia-a100")
-ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, DIRECT, BF16, DIRECT_BF16)
+TURING = parse_target({"kind": "cuda", "arch": "sm_75"})
+METAL = parse_target({"kind": "metal"})
+ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, FP16_GPU, BF16_GPU, DIRECT, BF16, DIRECT_BF16)
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
@@ -66,15 +71,40 @@ def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe
     assert recipe_for(name, target) is expected
 
 
-@pytest.mark.parametrize(("name", "expected"), [("tuned", BF16), ("direct", DIRECT_BF16)])
-def test_a_precision_is_a_recipe_of_its_own(name: str, expected: Recipe) -> None:
-    assert recipe_for(name, CPU, "bf16") is expected
+@pytest.mark.parametrize(
+    ("name", "target", "precision", "expected"),
+    [
+        ("tuned", CPU, "bf16", BF16),
+        ("direct", CPU, "bf16", DIRECT_BF16),
+        ("tuned", GPU, "bf16", BF16_GPU),
+        ("direct", GPU, "fp16", FP16_GPU),
+        ("tuned", TURING, "fp16", FP16_GPU),
+    ],
+)
+def test_a_precision_is_a_recipe_of_its_own(
+    name: str, target: Target, precision: str, expected: Recipe
+) -> None:
+    recipe = recipe_for(name, target, precision)
+    assert recipe is expected
+    assert precision_of(stored_recipe(recipe)) == precision
 
 
-@pytest.mark.parametrize(("name", "target"), [("plain", CPU), ("tuned", GPU)])
-def test_what_cannot_compute_in_bf16_says_so(name: str, target: Target) -> None:
-    with pytest.raises(InvalidRequest, match=r"float32|CPUs"):
-        recipe_for(name, target, "bf16")
+@pytest.mark.parametrize(
+    ("name", "target", "precision", "reason"),
+    [
+        ("plain", CPU, "bf16", "the plain recipe computes in float32"),
+        ("plain", GPU, "fp16", "the plain recipe computes in float32"),
+        ("tuned", CPU, "fp16", "fp16 is for GPUs"),
+        ("tuned", METAL, "fp16", "fp16 is for CUDA GPUs, not for metal"),
+        ("tuned", TURING, "bf16", "the tensor cores of sm_75 do not multiply bfloat16"),
+    ],
+)
+def test_what_cannot_compute_in_16_bits_says_so(
+    name: str, target: Target, precision: str, reason: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        recipe_for(name, target, precision)
+    assert refusal.value.message == reason
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
