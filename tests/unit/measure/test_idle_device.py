@@ -1,0 +1,185 @@
+"""How long a GPU waits for builds, on a virtual clock: sixteen cores, builds of 2 s, runs of 0.2 s."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.decision_log import DeviceUse, RoundStats
+from mallorn.core.values.trial import Trial
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.measure.build_candidates import BuiltCandidate
+from mallorn.workers.measure.device_runs import DeviceClock, DeviceState
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
+from mallorn.workers.measure.tvm_measurer import time_during_builds
+from tests.simulation.loom import Loom, Process
+
+CORES = 16
+BUILD_SEC = 2.0  # of a core: nvcc
+RUN_SEC = 0.2
+PROPOSE_SEC = 3.0  # and training, after a round
+BEGIN_SEC = 1.0  # a session with the GPU
+CANDIDATES = 16
+ROUNDS = 40
+OTHERS_SEC = 1e-3  # a step of the virtual clock
+
+
+class Cores:
+    """Cores that all workers of the host share: a build waits for a free one."""
+
+    def __init__(self, loom: Loom) -> None:
+        self.loom, self.free_at = loom, [loom.now] * CORES
+
+    def build(self, sec: float) -> float:
+        """Return when a build ends that begins as soon as a core is free."""
+        core = min(range(CORES), key=self.free_at.__getitem__)
+        self.free_at[core] = max(self.loom.now, self.free_at[core]) + sec
+        return self.free_at[core]
+
+
+class VirtualBuilds:
+    """The builds of a round, each of which ends at a known moment."""
+
+    def __init__(self, loom: Loom, cores: Cores, build_secs: list[float]) -> None:
+        self._loom = loom
+        self._ends = deque(
+            sorted((cores.build(sec), slot) for slot, sec in enumerate(build_secs))
+        )
+
+    @property
+    def has_unfinished(self) -> bool:
+        return bool(self._ends)
+
+    def poll(self, timeout_sec: float) -> list[BuiltCandidate]:
+        first = self._ends[0][0] if self._ends else self._loom.now + timeout_sec
+        self._loom.sleep(max(OTHERS_SEC, min(timeout_sec, first - self._loom.now)))
+        ready: list[BuiltCandidate] = []
+        while self._ends and self._ends[0][0] <= self._loom.now:
+            slot = self._ends.popleft()[1]
+            place = MeasureInput(slot, Candidate("sketch", (slot,)), Sketch("sketch", "[]", ()))
+            ready.append(BuiltCandidate(place, Path(f"{slot}.so"), (), BUILD_SEC * 1e3))
+        return ready
+
+    def pause(self) -> None:
+        raise AssertionError("a GPU's timings need no pause")
+
+    go_on = pause
+
+
+class Gpu:
+    """The one GPU: which round has it."""
+
+    holder: object = None
+
+
+class VirtualRuns:
+    """The runs of a round's candidates, with the clock of the product."""
+
+    def __init__(self, loom: Loom, gpu: Gpu) -> None:
+        self._loom, self._gpu = loom, gpu
+        self._candidate: BuiltCandidate | None = None
+        self._until = 0.0
+        self.clock = DeviceClock(lambda: loom.now)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._candidate is None
+
+    def start_timing(self, candidate: BuiltCandidate) -> None:
+        self._candidate, self._until = candidate, 0.0
+        self.clock.enter(DeviceState.TAKING)
+        self._try_to_run()
+
+    def _try_to_run(self) -> None:
+        if self._gpu.holder not in (None, self):
+            return
+        begins_sec = BEGIN_SEC if self._gpu.holder is None else 0.0
+        self._gpu.holder = self
+        self._until = self._loom.now + begins_sec + RUN_SEC
+        self.clock.enter(DeviceState.RUNNING)
+
+    def wait(self) -> None:
+        self._loom.sleep(max(OTHERS_SEC, self._until - self._loom.now))
+
+    def poll(self) -> MeasureResult | None:
+        candidate = self._candidate
+        if candidate is not None and not self._until:
+            self._try_to_run()
+        if candidate is None or not self._until or self._loom.now < self._until:
+            return None
+        self._candidate = None
+        self.clock.enter(DeviceState.HELD)
+        trial = Trial(candidate.slot.candidate, Outcome.OK, run_us=(1.0,))
+        return MeasureResult(candidate.slot.slot, trial)
+
+    def release_device(self) -> None:
+        self.clock.enter(DeviceState.AWAY)
+        self._gpu.holder = None
+
+
+class Quiet:
+    """A host on which nobody asks others to pause."""
+
+    @contextmanager
+    def hold_shared(self) -> Iterator["Quiet"]:
+        yield self
+
+    def pause_if_requested(self, *_calls: Any) -> None:
+        return
+
+
+def use_of(workers: int, slow_build_sec: float = BUILD_SEC) -> DeviceUse:
+    """Let workers do rounds of one GPU, as many at once as there are workers."""
+    loom, gpu = Loom(Random(0)), Gpu()
+    cores, rounds = Cores(loom), iter(range(ROUNDS))
+    done: list[tuple[RoundStats, float, float]] = []
+
+    def work() -> None:
+        for _ in rounds:
+            start = loom.now
+            loom.sleep(PROPOSE_SEC)
+            builds = VirtualBuilds(loom, cores, [BUILD_SEC] * (CANDIDATES - 1) + [slow_build_sec])
+            runs = VirtualRuns(loom, gpu)
+            results = list(time_during_builds(cast(Any, builds), cast(Any, runs), cast(Any, Quiet())))
+            runs.release_device()
+            assert sorted(result.slot for result in results) == list(range(CANDIDATES))
+            seconds = runs.clock.seconds("gpu")
+            stats = RoundStats(
+                device=seconds.device,
+                device_sec=seconds.device_sec,
+                build_wait_sec=seconds.build_wait_sec,
+                device_wait_sec=seconds.device_wait_sec,
+            )
+            done.append((stats, start, loom.now))
+
+    for number in range(workers):
+        loom.spawn(Process(f"worker-{number}"), work)
+    loom.run(1e6)
+    assert loom.broken is None and len(done) == ROUNDS
+    use = DeviceUse.of_rounds(done)
+    assert use is not None
+    return use
+
+
+def test_one_worker_leaves_the_gpu_idle_and_three_do_not() -> None:
+    shares = {workers: use_of(workers).idle_share for workers in (1, 2, 3)}
+    print(shares)
+    assert shares[1] > 0.4
+    assert shares[1] > shares[2] > shares[3]
+    assert shares[3] <= 0.1
+
+
+def test_a_round_that_waits_for_one_slow_build_lets_others_have_the_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = use_of(3, slow_build_sec=25.0)
+    monkeypatch.setattr("mallorn.workers.measure.tvm_measurer.RELEASE_SEC", float("inf"))
+    held = use_of(3, slow_build_sec=25.0)
+    print(released, held)
+    assert released.build_wait_sec < held.build_wait_sec / 5
+    assert released.seconds < 0.8 * held.seconds
