@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import tvm
 from numpy.typing import NDArray
+from tvm.s_tir.schedule import Trace
 
 from benchmarks.gpu.programs import module_of
 from benchmarks.gpu.tasks import BY_NAME
@@ -32,7 +33,6 @@ from mallorn.costmodels.labels import labels
 from mallorn.costmodels.lightgbm_models import LightGBM
 from mallorn.costmodels.metrics import spearman
 from mallorn.costmodels.ridge_on_code_counts import RidgeOnCodeCounts
-from mallorn.costmodels.views import VIEWS
 from mallorn.costmodels.xgboost_models import XGBoost
 from mallorn.searchers.space import Candidate, Matrix, Sketch
 from mallorn.workers.round.round_context import descriptors
@@ -40,7 +40,6 @@ from mallorn.workers.tvm.parsed_program_cache import instructions, parse_module
 from mallorn.workers.tvm.program_blocks import blocks_of, find_main_block
 from mallorn.workers.tvm.rebuild_schedule import map_choices_to_decisions, rebuild
 from mallorn.workers.tvm.sketches import choices_of
-from tvm.s_tir.schedule import Trace
 
 RESULTS: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu"
 SEEN: Final = ("decisions", "statements", "launch", "kernels")
@@ -135,7 +134,7 @@ def _features(stored: Any, cells: list[str], cache: Path | None) -> tuple[dict[s
             describe = resolve("lowered_features", view)
             try:
                 views[view][cell] = describe(tir, stored["target"], schedule)[0]
-            except Exception as error:  # noqa: BLE001 # named, and the row is left out
+            except Exception as error:  # named, and the row is left out
                 print(f"{cell}: no {view}: {error}")
             spent[view].append(time.process_time() - started_sec)
     seconds = {view: median(each) for view, each in spent.items() if each}

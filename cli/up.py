@@ -70,7 +70,9 @@ def up(
             tracker_port = check_or_choose_port(tracker_host, requested_port)
         else:
             tracker_host, tracker_port = LOOPBACK, free_port(excluded=(api_port,))
-        layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers or default_workers())
+        layout = StackLayout(
+            directory, host, api_port, f"{tracker_host}:{tracker_port}", workers or default_workers()
+        )
         announce(layout.url)
         run_stack(layout, config, until_unused, print_note, partial(app, prog_name="mallorn"))
     if until_unused:  # a command waits, and Python's shutdown takes half a second

@@ -38,4 +38,4 @@ class KernelTime(XGBoost):
 
 def _modelled_scores(features: Matrix) -> Column:
     """Return log(time at the machine's peaks / modelled time) of each row."""
-    return -np.log(2.0) * replace_nonfinite(features)[:, MODELLED].astype(np.float64)
+    return np.asarray(-np.log(2.0) * replace_nonfinite(features)[:, MODELLED], dtype=np.float64)

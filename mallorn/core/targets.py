@@ -113,6 +113,11 @@ class Target:
         return self.kind in CPU_KINDS
 
     @property
+    def is_gpu(self) -> bool:
+        """Return whether a GPU measures, and neither a CPU nor a virtual device."""
+        return not self.is_cpu and not self.virtual_device
+
+    @property
     def num_cores(self) -> int:
         return self.attrs.get("num-cores", 1)
 

@@ -54,7 +54,7 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     claims = FairShares(session).claims(target_id)
     workers = len(Workers(session).list_tuning_worker_ids())
     target = Target(Targets(session).get(target_id).text)
-    rounds_per_device = 1 if target.is_cpu or target.virtual_device else ROUNDS_PER_GPU
+    rounds_per_device = ROUNDS_PER_GPU if target.is_gpu else 1
     slots = _slots(workers if target.virtual_device else len(devices) * rounds_per_device, workers)
     return TargetSurvey(
         devices=tuple(devices),
