@@ -29,6 +29,7 @@ from mallorn.workers.tvm.tvm_space import TvmSpace
 
 SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
 WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses
+WIDER_ON_GPU: Final = 6
 SearcherResult = tuple[list[Proposal], State]
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,9 @@ def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundC
             with runtime.database.session() as session:
                 context = load_round(session, round_id)
             validate = runtime.validator(context.target)
-            return context, propose(FeatureLookup(runtime.database, runtime.compiler), context, validate)
+            return context, propose(
+                FeatureLookup(runtime.database, runtime.compiler, runtime.lower), context, validate
+            )
         except PluginFailed as error:
             log.warning("round %s: %s", round_id, error.message, exc_info=error)
             with runtime.database.transaction() as session:
@@ -159,9 +162,11 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Preselect with an analytic model, and lower the best for the cost model to choose
-    from."""
-    drafts, state = _search(context, space, Draft(space.machine), WIDER * context.row.size)
+    """Preselect with an analytic model of CPUs or, on a GPU, let the searcher propose without
+    a model; then lower these candidates for the cost model to choose from."""
+    is_gpu = context.target.is_gpu
+    draft, factor = (None, WIDER_ON_GPU) if is_gpu else (Draft(space.machine), WIDER)
+    drafts, state = _search(context, space, draft, factor * context.row.size)
     candidates = [proposal.candidate for proposal in drafts]
     rows, is_known = lookup.look_up_features(model.view, context.work(space.by_key), candidates)
     scores = model.predict(rows).mean
