@@ -19,6 +19,7 @@ class KernelTime(XGBoost):
     by the modelled time alone before there are measurements."""
 
     view: ClassVar[str] = KERNELS.name
+    orders_unfitted: ClassVar[bool] = True
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)

@@ -121,9 +121,12 @@ class Rounds(Repository):
 
     def device_use(self, job_id: str) -> DeviceUse | None:
         """Return how a job's done rounds used their devices; None if no device is known."""
-        query = select(Round.stats, Round.started_at, Round.finished_at)
-        query = query.where(Round.job_id == job_id, Round.stats.is_not(None))
-        return DeviceUse.of_rounds(row for row in self.session.execute(query).tuples() if None not in row)  # type: ignore[misc]
+        query = select(Round.stats, Round.started_at, Round.finished_at).where(Round.job_id == job_id)
+        return DeviceUse.of_rounds(
+            (stats, started_at, finished_at)
+            for stats, started_at, finished_at in self.session.execute(query)
+            if stats is not None and started_at is not None and finished_at is not None
+        )
 
     def cancel_open(self, job_id: str) -> int:
         """Cancel a job's open rounds; workers notice when they next renew their leases."""
