@@ -38,7 +38,7 @@ LARGEST_DRIFT: Final = 0.06
 SURPRISE: Final = 1.15
 
 
-class DeviceState(StrEnum):
+class DeviceUseState(StrEnum):
     """What the device of a round does; the values name fields of DeviceSeconds."""
 
     AWAY = "away_sec"  # the round neither holds a device nor waits for one
@@ -52,22 +52,22 @@ class DeviceClock:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._since_sec = clock, clock()
-        self._seconds = dict.fromkeys(DeviceState, 0.0)
-        self.state = DeviceState.AWAY
+        self._seconds = dict.fromkeys(DeviceUseState, 0.0)
+        self.state = DeviceUseState.AWAY
 
-    def enter(self, state: DeviceState) -> None:
+    def enter(self, state: DeviceUseState) -> None:
         now_sec = self._clock()
         self._seconds[self.state] += now_sec - self._since_sec
         self._since_sec, self.state = now_sec, state
 
     def idle_sec(self) -> float:
         """Return for how long the device has been held without a candidate to run."""
-        return self._clock() - self._since_sec if self.state is DeviceState.HELD else 0.0
+        return self._clock() - self._since_sec if self.state is DeviceUseState.HELD else 0.0
 
     def seconds(self, device: str) -> DeviceSeconds:
         self.enter(self.state)
         totals = {str(state): round(sec, 3) for state, sec in self._seconds.items()}
-        del totals[DeviceState.AWAY]
+        del totals[DeviceUseState.AWAY]
         return DeviceSeconds(device, **totals)
 
 
@@ -154,7 +154,7 @@ class DeviceRuns:
         try:
             if self._taking is not None and self._taking.poll():
                 self._endpoint, self._taking = self._taking.result(), None
-                self.clock.enter(DeviceState.HELD if self._candidate is None else DeviceState.RUNNING)
+                self.clock.enter(DeviceUseState.HELD if self._candidate is None else DeviceUseState.RUNNING)
                 if self._candidate is not None:
                     self._running = self._start_run(self._candidate)
             elif self._running is not None and self._candidate is not None and self._running.poll():
@@ -164,7 +164,7 @@ class DeviceRuns:
             candidate = self._candidate
             if candidate is None or self._running is None:
                 self._taking = self._candidate = None
-                self.clock.enter(DeviceState.AWAY)
+                self.clock.enter(DeviceUseState.AWAY)
                 kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
                 raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
             # The device itself ends slow candidates: a timeout means that it failed.
@@ -180,7 +180,7 @@ class DeviceRuns:
 
     def release_device(self) -> None:
         """Release the device; kill the session if a candidate is still running in it."""
-        self.clock.enter(DeviceState.AWAY)
+        self.clock.enter(DeviceUseState.AWAY)
         if not self.runner.alive:
             return
         if self.is_idle:
@@ -189,7 +189,7 @@ class DeviceRuns:
             self.runner.kill()
 
     def _take(self, hold: bool) -> None:
-        self.clock.enter(DeviceState.TAKING)
+        self.clock.enter(DeviceUseState.TAKING)
         self._taking = self.runner.take_device.begin(
             self.tracker, self.target.text, DEVICE_WAIT_SEC, hold, self.like
         )
@@ -214,7 +214,7 @@ class DeviceRuns:
 
     def _convert_finished_run(self, candidate: BuiltCandidate, run: LibraryRun) -> MeasureResult:
         self._candidate = self._running = None
-        self.clock.enter(DeviceState.HELD)
+        self.clock.enter(DeviceUseState.HELD)
         self._retakes.charge_lost_time(run.disturbance.repeated_sec if run.disturbance else 0.0)
         trial = Trial(
             candidate.slot.candidate,

@@ -117,7 +117,7 @@ class KernelWork:
         return self.blocks * -(-self.threads // 32)
 
 
-class _Reader:
+class _KernelReader:
     """Reads a kernel statement by statement; `values` are variables' values in a warp."""
 
     def __init__(self) -> None:
@@ -381,6 +381,6 @@ def kernel_features(functions: Sequence[Any], arch: str) -> Matrix:
 
 
 def _read(function: Any) -> KernelWork:
-    reader = _Reader()
+    reader = _KernelReader()
     reader.visit(function.body, 1.0)
     return reader.work

@@ -17,7 +17,7 @@ from mallorn.core.values.trial import Trial
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.services.planner.planner_values import GPU_ROUND_SIZE, ROUND_SIZE
 from mallorn.workers.measure.build_candidates import BuiltCandidate
-from mallorn.workers.measure.device_runs import DeviceClock, DeviceState
+from mallorn.workers.measure.device_runs import DeviceClock, DeviceUseState
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult
 from mallorn.workers.measure.tvm_measurer import time_during_builds
 from tests.simulation.loom import Loom, Process
@@ -95,7 +95,7 @@ class VirtualRuns:
 
     def start_timing(self, candidate: BuiltCandidate) -> None:
         self._candidate, self._until = candidate, 0.0
-        self.clock.enter(DeviceState.TAKING)
+        self.clock.enter(DeviceUseState.TAKING)
         self._try_to_run()
 
     def _try_to_run(self) -> None:
@@ -107,8 +107,8 @@ class VirtualRuns:
         self._note_begin()
 
     def _note_begin(self) -> None:
-        if self.clock.state is DeviceState.TAKING and self._until and self._loom.now >= self._begun:
-            self.clock.enter(DeviceState.RUNNING)
+        if self.clock.state is DeviceUseState.TAKING and self._until and self._loom.now >= self._begun:
+            self.clock.enter(DeviceUseState.RUNNING)
 
     def wait(self) -> None:
         moment = self._begun if self._loom.now < self._begun else self._until
@@ -125,12 +125,12 @@ class VirtualRuns:
         if self._loom.now < self._until:
             return None
         self._candidate = None
-        self.clock.enter(DeviceState.HELD)
+        self.clock.enter(DeviceUseState.HELD)
         trial = Trial(candidate.slot.candidate, Outcome.OK, run_us=(1.0,))
         return MeasureResult(candidate.slot.slot, trial)
 
     def release_device(self) -> None:
-        self.clock.enter(DeviceState.AWAY)
+        self.clock.enter(DeviceUseState.AWAY)
         self._gpu.holder = None
 
 
