@@ -14,7 +14,7 @@ from mallorn.core.address_checks import LAST_PORT, check_binding, host_and_port,
 from mallorn.core.settings import Settings, unknown_variables
 from mallorn.services.coordinator.sign_in.allow_list import AllowList
 from mallorn.stack.data_directory import DataDir
-from mallorn.stack.process_specs import LOOPBACK, StackLayout
+from mallorn.stack.process_specs import LOOPBACK, StackLayout, default_workers
 from mallorn.stack.tcp_ports import check_or_choose_port, free_port
 
 
@@ -28,7 +28,14 @@ def up(
     data: Annotated[
         Path | None, typer.Option(help="Where database, models and logs are kept.  [MALLORN_DATA_DIR]")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker slots that tune; one more imports.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Worker slots that tune; one more imports. Default: 1, or 3 if this machine has an NVIDIA "
+            "GPU, which then need not wait for builds.",
+        ),
+    ] = None,
     tracker: Annotated[
         str,
         typer.Option(
@@ -63,7 +70,9 @@ def up(
             tracker_port = check_or_choose_port(tracker_host, requested_port)
         else:
             tracker_host, tracker_port = LOOPBACK, free_port(excluded=(api_port,))
-        layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
+        layout = StackLayout(
+            directory, host, api_port, f"{tracker_host}:{tracker_port}", workers or default_workers()
+        )
         announce(layout.url)
         run_stack(layout, config, until_unused, print_note, partial(app, prog_name="mallorn"))
     if until_unused:  # a command waits, and Python's shutdown takes half a second

@@ -42,6 +42,9 @@ class CostModel(ABC):
     untaught: ClassVar[bool] = False
     """Whether the model can rank candidates without training, from its machine's constants."""
 
+    orders_unfitted: ClassVar[bool] = False
+    """Whether the model ranks a family's first candidates before it was ever fitted."""
+
     @classmethod
     def made_for(cls, machine: Machine | None) -> "CostModel":
         """Return an untrained model for a machine; `machine` is None if none was probed."""

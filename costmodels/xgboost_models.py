@@ -116,16 +116,18 @@ class XGBoost(CostModel):
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
+        self._fit_boosters(features, labels, weight_fast_rows(labels), seed)
+
+    def _fit_boosters(self, features: Matrix, targets: Vector, weight: Weights, seed: int) -> None:
         self._boosters, self._noise = [], UNKNOWN
-        if not len(labels):
+        if not len(targets):
             return
-        rng = np.random.default_rng(seed)
-        rows, weight = replace_nonfinite(features), weight_fast_rows(labels)
-        data = make_quantile_matrix(rows, labels)
-        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
+        rng, rows = np.random.default_rng(seed), replace_nonfinite(features)
+        data = make_quantile_matrix(rows, targets)
+        bootstraps = bootstrap_counts(rng, len(targets), MEMBERS)
         self._boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
         self._noise = unexplained_error(
-            member_scores(self._boosters, rows), labels, weight * (bootstraps == 0)
+            member_scores(self._boosters, rows), targets, weight * (bootstraps == 0)
         )
 
     def predict(self, features: Matrix) -> Prediction:

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Select, func, select, text, update
 
 from mallorn.core.job_options import DETACHED
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
-from mallorn.core.values.decision_log import PlannedRound, RoundStats
+from mallorn.core.values.decision_log import DeviceUse, PlannedRound, RoundStats
 from mallorn.db.database_clock import now
 from mallorn.db.repositories.base import Repository
 from mallorn.db.repositories.leases import Leases, LeaseToken, Token, WorkItem, is_still_held
@@ -118,6 +118,15 @@ class Rounds(Repository):
         """Return the statistics of a job's rounds that have any, in planning order."""
         query = select(Round.stats).where(Round.job_id == job_id, Round.stats.is_not(None))
         return [stats for stats in self.session.scalars(query.order_by(Round.index)) if stats is not None]
+
+    def device_use(self, job_id: str) -> DeviceUse | None:
+        """Return how a job's done rounds used their devices; None if no device is known."""
+        query = select(Round.stats, Round.started_at, Round.finished_at).where(Round.job_id == job_id)
+        return DeviceUse.of_rounds(
+            (stats, started_at, finished_at)
+            for stats, started_at, finished_at in self.session.execute(query)
+            if stats is not None and started_at is not None and finished_at is not None
+        )
 
     def cancel_open(self, job_id: str) -> int:
         """Cancel a job's open rounds; workers notice when they next renew their leases."""

@@ -53,6 +53,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "statements": "mallorn.costmodels.statement_boosters:Statements",
         "statements-rank": "mallorn.costmodels.statement_boosters:StatementsRank",
         "pacm": "mallorn.costmodels.neural_networks:PaCM",
+        "kernel-time": "mallorn.costmodels.kernel_time_boosters:KernelTime",
         "residual": "mallorn.costmodels.residual:Residual",
         "value": "mallorn.costmodels.prefix_boosters:ValueModel",
         "generator": "mallorn.costmodels.prefix_boosters:GeneratorModel",
@@ -75,6 +76,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "code": "mallorn.workers.tvm.lowered_views:describe_code",
         "executed": "mallorn.workers.tvm.lowered_views:describe_executed",
         "launch": "mallorn.workers.tvm.lowered_views:describe_launch",
+        "kernels": "mallorn.workers.tvm.lowered_views:describe_kernels",
     },
     "cuda_sketch": {  # our own kinds of schedules for CUDA, in the order of their sketches
         "tensor core product": "mallorn.workers.tvm.cuda_sketches.tensor_core_products:schedules",
@@ -208,6 +210,7 @@ LIBRARIES: Final[dict[str, frozenset[str]]] = {
     "gnn": frozenset({"torch"}),
     "tree-lstm": frozenset({"torch"}),
     "pacm": frozenset({"torch"}),
+    "kernel-time": frozenset({"xgboost"}),
     "statements": frozenset({"xgboost"}),
     "statements-rank": frozenset({"xgboost"}),
     "residual": frozenset({"xgboost"}),

@@ -25,6 +25,8 @@ from mallorn.core.registry import VIRTUAL_DEVICES
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 
 LOCAL = "local"
+#: Rounds that are open for each GPU: while one's candidates run, others propose and build theirs.
+ROUNDS_PER_GPU: Final = 3
 CUDA: Final = "cuda"  # like `local`, resolved on a machine with such a device
 TargetAttrs = TypedDict(
     "TargetAttrs",
@@ -109,6 +111,11 @@ class Target:
     @property
     def is_cpu(self) -> bool:
         return self.kind in CPU_KINDS
+
+    @property
+    def is_gpu(self) -> bool:
+        """Return whether a GPU measures, and neither a CPU nor a virtual device."""
+        return not self.is_cpu and not self.virtual_device
 
     @property
     def num_cores(self) -> int:

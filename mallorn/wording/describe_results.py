@@ -223,6 +223,16 @@ def describe_result(job: JobStatus) -> list[str]:
     return [*lines, *_on_busy_host(report), *describe_skipped_steps(report), *describe_warnings(job)]
 
 
+def describe_device_use(job: JobStatus) -> str | None:
+    """Describe how long the job's devices ran candidates; None if it is not known."""
+    use = job.device_use
+    if use is None:
+        return None
+    devices = "1 device" if use.devices == 1 else f"{use.devices} devices"
+    waits = f"{format_duration(use.build_wait_sec)} of that for builds"
+    return f"{devices}, idle {percent(use.idle_share)} of {format_duration(use.seconds)}, {waits}"
+
+
 def describe_failures(progress: JobProgress) -> str:
     """Return a text on failed candidates by outcome, and on candidates left unbuilt."""
     failed = ", ".join(f"{count} {outcome}" for outcome, count in progress.failures.items()) or "none"

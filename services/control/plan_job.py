@@ -36,7 +36,14 @@ from mallorn.services.control.wait_for_device import WaitLimit, wait_for_device
 from mallorn.services.control.wake_messages import Message
 from mallorn.services.planner.families.base import Families, Member, Ranking
 from mallorn.services.planner.plan_rounds import plan_rounds
-from mallorn.services.planner.planner_values import JobPlan, JobView, Point, TaskView
+from mallorn.services.planner.planner_values import (
+    GPU_ROUND_SIZE,
+    ROUND_SIZE,
+    JobPlan,
+    JobView,
+    Point,
+    TaskView,
+)
 
 
 def iterate_curve_points(job: Job, task: TaskHistory) -> Iterator[Point]:
@@ -96,6 +103,7 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Ta
     """Return the planner's input for a job; `slots`, still 0, is to be set by the caller."""
     own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
     all_rounds = [row for task in tasks for row in task.rounds]
+    target = Target(Targets(session).get(job.target_id).text)
     return JobView(
         id=job.id,
         seed=job.seed,
@@ -108,6 +116,7 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Ta
         seconds_left=FairShares(session).seconds_left(job.id),
         seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(all_rounds),
         task_trials=options.task_trials,
+        usual_size=GPU_ROUND_SIZE if target.is_gpu else ROUND_SIZE,
     )
 
 

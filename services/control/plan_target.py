@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.log_setup import Turn, log_context, log_survived_error
 from mallorn.core.os_errors import explain_os_error
-from mallorn.core.targets import Target
+from mallorn.core.targets import ROUNDS_PER_GPU, Target
 from mallorn.db.repositories.devices import Devices
 from mallorn.db.repositories.fair_shares import FairShares
 from mallorn.db.repositories.job_transitions import pause_job
@@ -54,7 +54,8 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     claims = FairShares(session).claims(target_id)
     workers = len(Workers(session).list_tuning_worker_ids())
     target = Target(Targets(session).get(target_id).text)
-    slots = _slots(workers if target.virtual_device else len(devices), workers)
+    rounds_per_device = ROUNDS_PER_GPU if target.is_gpu else 1
+    slots = _slots(workers if target.virtual_device else len(devices) * rounds_per_device, workers)
     return TargetSurvey(
         devices=tuple(devices),
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),
@@ -64,7 +65,8 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
 
 
 def _slots(devices: int, workers: int) -> int:
-    """Return how many rounds may be open: one per device with a worker, plus a spare one."""
+    """Return how many rounds may be open: one per device with a worker, plus a spare one.
+    A GPU counts as several devices, because builds do not disturb its timings."""
     return max(1, min(devices, workers)) + 1 if devices else 0
 
 

@@ -24,7 +24,6 @@ MOST_TO_GAIN: Final = 0.5
 # Upper bound on the trials per task of a job without a budget.
 MOST_A_TASK: Final = 256
 SMALLEST_ROUND: Final = 4
-ROUND_SIZE: Final = 16
 # The first pass takes at most this share of the budget; the policy controls the rest.
 FIRST_PASS_SHARE: Final = 0.5
 # A budget is spent in at least this many rounds.
@@ -45,9 +44,9 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
     if job.round_size is not None:
         return job.round_size
     trials = task.points[-1].trials if task.points else 0
-    evidence = ROUND_SIZE * (1 + trials // WELL_KNOWN_TRIALS)
-    devices = ROUND_SIZE * ceil(job.slots / max(1, eligible))
-    affordable = max(ROUND_SIZE, budget_in_candidates(job) // PULLS)
+    evidence = job.usual_size * (1 + trials // WELL_KNOWN_TRIALS)
+    devices = job.usual_size * ceil(job.slots / max(1, eligible))
+    affordable = max(job.usual_size, budget_in_candidates(job) // PULLS)
     return min(LARGEST_ROUND, max(evidence, devices), affordable)
 
 
@@ -57,7 +56,7 @@ def choose_first_round_size(job: JobView, part: float) -> int:
     It is only the share `part` of a usual round if the job has at least as many tasks as
     slots.
     """
-    standard = job.round_size or ROUND_SIZE
+    standard = job.round_size or job.usual_size
     tasks = sum(not task.left_out for task in job.tasks)
     share = int(budget_in_candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
     size = int(part * standard) if job.slots <= tasks else standard

@@ -9,7 +9,6 @@ from mallorn.core.values.expected_gain import Outlook
 from mallorn.services.planner.belief import Belief, Forecast
 from mallorn.services.planner.budgets import (
     MOST_A_TASK,
-    ROUND_SIZE,
     TrialBudget,
     auto_trial_limit,
     budget_in_candidates,
@@ -52,7 +51,7 @@ class _Decision:
         self._belief: Belief = resolve("belief", BELIEF)()
         self._budget = TrialBudget(job)
         self._tasks = list(job.tasks)
-        self._size = job.round_size or ROUND_SIZE
+        self._size = job.round_size or job.usual_size
         self._forecasts: list[Forecast] = self._belief.forecast(job.tasks, self._size)
         self._total_us = total_us(job.tasks, self._forecasts)
         self._retired = [

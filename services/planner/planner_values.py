@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Final
 
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.expected_gain import Outlook
@@ -52,6 +53,11 @@ class TaskView:
         return min((best for best in times if best is not None), default=None)
 
 
+ROUND_SIZE: Final = 16
+# A session with a GPU takes about as long to begin as several candidates take to run (docs/adr/0091).
+GPU_ROUND_SIZE: Final = 32
+
+
 @dataclass(frozen=True, slots=True)
 class JobView:
     """A job and its tasks, with all that the planner uses to decide."""
@@ -67,6 +73,7 @@ class JobView:
     seconds_left: float | None  # until tuning must stop so that the finish meets the deadline
     seconds_per_trial: float | None  # of its rounds so far
     task_trials: int | None = None  # the budget of each task
+    usual_size: int = ROUND_SIZE  # of rounds, if the planner decides
 
     @property
     def has_auto_budget(self) -> bool:

@@ -87,6 +87,9 @@ class Hand(Runtime):
     def validator(self, options: Any) -> Any:
         return COMPILER.validate
 
+    def lower(self, *call: Any) -> Any:
+        return COMPILER.compute_lowered_features(*call)
+
     def warm_up(self, job_id: str) -> None:
         """There is no process to start."""
 

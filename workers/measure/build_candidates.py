@@ -2,10 +2,10 @@
 failures into results."""
 
 from collections import defaultdict, deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.outcomes import Outcome
@@ -16,9 +16,11 @@ from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Can
 from mallorn.workers.interfaces.tensor_arguments import Tensor
 from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
 from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
+from mallorn.workers.subprocesses.pending_call import Call
 from mallorn.workers.subprocesses.process_pool import ChildPool, Finished
 
 POLL_SEC: Final = 1.0
+A = TypeVar("A")
 
 
 def choose_builder(decisions: Sequence[int], builders: int) -> int:
@@ -31,16 +33,38 @@ def validate_in_builders(
 ) -> list[bool]:
     """Return for each candidate whether it can be rebuilt. The builders must have no other
     tasks. Raises the errors of `CandidateCompiler.validate`."""
+
+    def call(share: Candidates) -> Call[list[bool]]:
+        return CandidateCompiler.validate.make_call(tir, target, share)
+
+    return _ask_builders(builders, candidates, call)
+
+
+def lower_in_builders(
+    builders: ChildPool[list[bytes | None]], view: str, tir: str, target: str, candidates: Candidates
+) -> list[bytes | None]:
+    """Return each candidate's features as `CandidateCompiler.compute_lowered_features` does,
+    each from the builder that validated it. The builders must have no other tasks."""
+
+    def call(share: Candidates) -> Call[list[bytes | None]]:
+        return CandidateCompiler.compute_lowered_features.make_call(view, tir, target, share)
+
+    return _ask_builders(builders, candidates, call)
+
+
+def _ask_builders(
+    builders: ChildPool[list[A]], candidates: Candidates, call: Callable[[Candidates], Call[list[A]]]
+) -> list[A]:
+    """Divide candidates among the builders, and return their answers in order."""
     shares: dict[int, list[int]] = defaultdict(list)
     for index, (_, decisions) in enumerate(candidates):
         shares[choose_builder(decisions, builders.size)].append(index)
     for place, share in shares.items():
-        call = CandidateCompiler.validate.make_call(tir, target, [candidates[index] for index in share])
-        builders.submit(call, place, place)
-    ends: dict[Hashable, list[bool] | MallornError] = {}
+        builders.submit(call([candidates[index] for index in share]), place, place)
+    ends: dict[Hashable, list[A] | MallornError] = {}
     while builders.tags:  # wait for all tasks, so that a failure leaves none behind
-        ends |= {call.tag: call.end for call in builders.poll(POLL_SEC)}
-    answers: dict[int, bool] = {}
+        ends |= {finished.tag: finished.end for finished in builders.poll(POLL_SEC)}
+    answers: dict[int, A] = {}
     for place, share in shares.items():
         end = ends[place]
         if isinstance(end, MallornError):

@@ -1,7 +1,9 @@
 """Times the candidates of a round, one at a time, on a device that the round has leased."""
 
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import inf, prod
 from typing import Final
 
@@ -16,7 +18,7 @@ from mallorn.workers.device.device_class import DeviceClass, Endpoint
 from mallorn.workers.interfaces.device_runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate, shorten
-from mallorn.workers.measure.measurer_interface import MeasureResult, Program
+from mallorn.workers.measure.measurer_interface import DeviceSeconds, MeasureResult, Program
 from mallorn.workers.measure.run_timeout_and_retakes import Retakes
 from mallorn.workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
 from mallorn.workers.subprocesses.pending_call import PendingCall
@@ -34,6 +36,39 @@ DOMINATES: Final = 0.9
 LARGEST_DRIFT: Final = 0.06
 # If the means of one timing differ by this factor, known times are checked for drift at once.
 SURPRISE: Final = 1.15
+
+
+class DeviceUseState(StrEnum):
+    """What the device of a round does; the values name fields of DeviceSeconds."""
+
+    AWAY = "away_sec"  # the round neither holds a device nor waits for one
+    TAKING = "device_wait_sec"
+    RUNNING = "device_sec"
+    HELD = "build_wait_sec"
+
+
+class DeviceClock:
+    """Adds up the seconds that a round's device spends in each state."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._since_sec = clock, clock()
+        self._seconds = dict.fromkeys(DeviceUseState, 0.0)
+        self.state = DeviceUseState.AWAY
+
+    def enter(self, state: DeviceUseState) -> None:
+        now_sec = self._clock()
+        self._seconds[self.state] += now_sec - self._since_sec
+        self._since_sec, self.state = now_sec, state
+
+    def idle_sec(self) -> float:
+        """Return for how long the device has been held without a candidate to run."""
+        return self._clock() - self._since_sec if self.state is DeviceUseState.HELD else 0.0
+
+    def seconds(self, device: str) -> DeviceSeconds:
+        self.enter(self.state)
+        totals = {str(state): round(sec, 3) for state, sec in self._seconds.items()}
+        del totals[DeviceUseState.AWAY]
+        return DeviceSeconds(device, **totals)
 
 
 @dataclass(eq=False)
@@ -61,6 +96,11 @@ class DeviceRuns:
         self._taking: PendingCall[Endpoint] | None = None
         self._running: PendingCall[LibraryRun] | None = None
         self._endpoint: Endpoint | None = None
+        self.clock = DeviceClock()
+
+    @property
+    def device_seconds(self) -> DeviceSeconds:
+        return self.clock.seconds("" if self._endpoint is None else self._endpoint.name)
 
     @property
     def is_idle(self) -> bool:
@@ -114,6 +154,7 @@ class DeviceRuns:
         try:
             if self._taking is not None and self._taking.poll():
                 self._endpoint, self._taking = self._taking.result(), None
+                self.clock.enter(DeviceUseState.HELD if self._candidate is None else DeviceUseState.RUNNING)
                 if self._candidate is not None:
                     self._running = self._start_run(self._candidate)
             elif self._running is not None and self._candidate is not None and self._running.poll():
@@ -123,6 +164,7 @@ class DeviceRuns:
             candidate = self._candidate
             if candidate is None or self._running is None:
                 self._taking = self._candidate = None
+                self.clock.enter(DeviceUseState.AWAY)
                 kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
                 raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
             # The device itself ends slow candidates: a timeout means that it failed.
@@ -138,6 +180,7 @@ class DeviceRuns:
 
     def release_device(self) -> None:
         """Release the device; kill the session if a candidate is still running in it."""
+        self.clock.enter(DeviceUseState.AWAY)
         if not self.runner.alive:
             return
         if self.is_idle:
@@ -146,6 +189,7 @@ class DeviceRuns:
             self.runner.kill()
 
     def _take(self, hold: bool) -> None:
+        self.clock.enter(DeviceUseState.TAKING)
         self._taking = self.runner.take_device.begin(
             self.tracker, self.target.text, DEVICE_WAIT_SEC, hold, self.like
         )
@@ -170,6 +214,7 @@ class DeviceRuns:
 
     def _convert_finished_run(self, candidate: BuiltCandidate, run: LibraryRun) -> MeasureResult:
         self._candidate = self._running = None
+        self.clock.enter(DeviceUseState.HELD)
         self._retakes.charge_lost_time(run.disturbance.repeated_sec if run.disturbance else 0.0)
         trial = Trial(
             candidate.slot.candidate,

@@ -82,6 +82,16 @@ class Need(StrEnum):
     TIME = "time the whole model"
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceSeconds:
+    """How a round's device was used: seconds by state, and its name."""
+
+    device: str = ""
+    device_sec: float = 0.0  # running candidates
+    build_wait_sec: float = 0.0  # held, while nothing built was left to run
+    device_wait_sec: float = 0.0  # a built candidate waited for a device
+
+
 class Measurer(ABC):
     """Builds and times candidates. `mallorn/core/registry.py` lists the modules of all
     measurers.
@@ -106,6 +116,8 @@ class Measurer(ABC):
 
     #: One of mallorn.core.registry.VIRTUAL_DEVICES; empty if devices of the target measure.
     virtual_device: ClassVar[str] = ""
+    #: How the last `measure` used its device; measurers without one leave it empty.
+    device_seconds: DeviceSeconds = DeviceSeconds()
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:

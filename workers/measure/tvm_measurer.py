@@ -28,6 +28,9 @@ from mallorn.workers.subprocesses.process_pool import ChildPool
 BUILD_POLL_SEC = 0.5
 # Longest delay in noticing that a library is ready, or that a device on another host is idle.
 OVERLAP_POLL_SEC = 0.005
+# After so long without a built candidate, a round lets other rounds have its device: about the
+# time in which a session with a GPU begins again.
+RELEASE_SEC = 1.0
 # A candidate this much slower than the fastest of one pass does not take part in the next.
 FAR_BEHIND = 1.05
 # Fewest devices over which passes are spread: if two disagree, neither is known to be right.
@@ -119,6 +122,7 @@ class TvmMeasurer(Measurer):
             finally:
                 builds.abort()
                 runs.release_device()
+                self.device_seconds = runs.device_seconds
 
     def _devices(self, target: Target) -> list[TrackedDevice]:
         devices = of_class(self._fleet.devices(target), self._like)
@@ -219,3 +223,5 @@ def _advance_builds_and_timing(
             ready.append(end)
     if not timing.is_idle and (result := timing.poll()) is not None:
         yield result
+    if builds.has_unfinished and not ready and timing.clock.idle_sec() > RELEASE_SEC:
+        timing.release_device()

@@ -25,10 +25,10 @@ from mallorn.workers.device.detect_host import available_cores
 from mallorn.workers.device.device_class import DeviceClass
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import total_bytes
-from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Validate
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates, Validate
 from mallorn.workers.interfaces.device_runner import Runner
 from mallorn.workers.interfaces.model_compiler import ModelCompiler
-from mallorn.workers.measure.build_candidates import validate_in_builders
+from mallorn.workers.measure.build_candidates import lower_in_builders, validate_in_builders
 from mallorn.workers.measure.measurer_interface import Measurer, Tools
 from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.heartbeat import Heartbeat
@@ -123,6 +123,13 @@ class Runtime:
         if target.virtual_device:
             return self.compiler.validate
         return partial(validate_in_builders, self.builders)
+
+    def lower(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+        """Return candidates' features as the compiler does, but computed by the builders, if
+        the target has any. They must have no other tasks."""
+        if Target(target).virtual_device:
+            return self.compiler.compute_lowered_features(view, tir, target, candidates)
+        return lower_in_builders(self.builders, view, tir, target, candidates)
 
     def tools(self, like: DeviceClass | None) -> Tools:
         return Tools(self.settings, self.builders, self.runner, self.builder_folder, like)

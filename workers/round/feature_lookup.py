@@ -1,6 +1,6 @@
 """Compute features for cost models: from decisions, from a cache, or by lowering."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -14,7 +14,7 @@ from mallorn.costmodels.views import VIEWS
 from mallorn.db.repositories.feature_cache import Features, FeatureSource
 from mallorn.db.session import Database
 from mallorn.searchers.space import Candidate, Sketch
-from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
+from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from mallorn.workers.subprocesses.errors import (
     HOSTS_DOING,
     ChildCrashed,
@@ -28,6 +28,9 @@ LOWERED: Final = REGISTRY["lowered_features"]  # the views that need lowering
 # Candidates per call of the compiler.
 LOWERED_PER_CALL: Final = 32
 GENERATED_PER_CALL: Final = 4
+PARALLEL_CALLS: Final = 8  # that are made together if builders compute features
+# As CandidateCompiler.compute_lowered_features.
+Lower = Callable[[str, str, str, Candidates], list[bytes | None]]
 # Per database: features that the compiler failed to compute. This process does not ask again.
 _unanswered: WeakKeyDictionary[Database, set[tuple[FeatureSource, str]]] = WeakKeyDictionary()
 
@@ -55,9 +58,12 @@ class FeatureRows(NamedTuple):
 class FeatureLookup:
     """Computes features of candidates, and caches in the database those of lowered code."""
 
-    def __init__(self, database: Database, compiler: CandidateCompiler) -> None:
+    def __init__(self, database: Database, compiler: CandidateCompiler, lower: Lower | None = None) -> None:
+        """Create a lookup; `lower` computes features in place of the compiler."""
         self.database = database
         self.compiler = compiler
+        self._lower: Lower = lower or compiler.compute_lowered_features
+        self._calls = 1 if lower is None else PARALLEL_CALLS
 
     def look_up_features(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None = None
@@ -75,7 +81,7 @@ class FeatureLookup:
         failed = _unanswered.setdefault(self.database, set())
         new = [key for key in by_key if key not in found and (source, key) not in failed]
         missing = [by_key[key] for key in new[:most_new]]
-        batch = GENERATED_PER_CALL if shape.needs_code else LOWERED_PER_CALL
+        batch = self._calls * (GENERATED_PER_CALL if shape.needs_code else LOWERED_PER_CALL)
         for start in range(0, len(missing), batch):
             chunk = missing[start : start + batch]
             fresh = self._lower_candidates(view, work, chunk)
@@ -106,7 +112,7 @@ class FeatureLookup:
         """
         traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:
-            packed = self.compiler.compute_lowered_features(view, work.tir, work.target, traced)
+            packed = self._lower(view, work.tir, work.target, traced)
         except ChildError as error:
             if len(candidates) == 1:
                 if is_out_of_memory(error) or isinstance(error, HOSTS_DOING):

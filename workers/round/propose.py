@@ -29,6 +29,7 @@ from mallorn.workers.tvm.tvm_space import TvmSpace
 
 SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
 WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses
+WIDER_ON_GPU: Final = 4  # the same on GPUs, whose candidates no analytic model drafts
 SearcherResult = tuple[list[Proposal], State]
 log = logging.getLogger(__name__)
 
@@ -53,14 +54,17 @@ def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundC
             with runtime.database.session() as session:
                 context = load_round(session, round_id)
             validate = runtime.validator(context.target)
-            return context, propose(FeatureLookup(runtime.database, runtime.compiler), context, validate)
+            return context, propose(
+                FeatureLookup(runtime.database, runtime.compiler, runtime.lower), context, validate
+            )
         except PluginFailed as error:
             log.warning("round %s: %s", round_id, error.message, exc_info=error)
             with runtime.database.transaction() as session:
                 rounds = Rounds(session)
                 row = rounds.get(round_id)
                 is_model = error.seam == "cost_model"
-                is_left_out = row.cost_model_id is None if is_model else row.searcher == SAFE_SEARCHER
+                skipped = {part.name for part in row.reason.skipped_parts}
+                is_left_out = error.name in skipped if is_model else row.searcher == SAFE_SEARCHER
                 if is_left_out or rounds.done_slots(round_id):
                     raise
                 left_out = [*row.reason.skipped_parts, SkippedPart(name=error.name, reason=error.message)]
@@ -159,17 +163,24 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Preselect with an analytic model, and lower the best for the cost model to choose
-    from."""
-    drafts, state = _search(context, space, Draft(space.machine), WIDER * context.row.size)
+    """Preselect with an analytic model of CPUs or, on a GPU, let the searcher propose without
+    a model; then lower these candidates for the cost model to choose from. A GPU task's
+    first round begins with the space's defaults."""
+    is_gpu = context.target.is_gpu
+    draft, factor = (None, WIDER_ON_GPU) if is_gpu else (Draft(space.machine), WIDER)
+    defaults: list[Proposal] = []
+    if is_gpu and not was_tried(context.history):
+        defaults = propose_first_valid(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
+    size = context.row.size - len(defaults)
+    drafts, state = _search(context, space, draft, factor * size, as_pending_trials(defaults))
     candidates = [proposal.candidate for proposal in drafts]
     rows, is_known = lookup.look_up_features(model.view, context.work(space.by_key), candidates)
     scores = model.predict(rows).mean
-    order = np.argsort(np.where(is_known, -scores, np.inf), kind="stable")[: context.row.size]
+    order = np.argsort(np.where(is_known, -scores, np.inf), kind="stable")[:size]
     proposals = [
         Proposal(candidates[i], float(scores[i]) if is_known[i] else None, drafts[i].origin) for i in order
     ]
-    return proposals, state
+    return defaults + proposals, state
 
 
 def _search(

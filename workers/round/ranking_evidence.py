@@ -33,7 +33,9 @@ def evaluate_ranking(runtime: Runtime, context: RoundContext) -> RoundStats:
     warning for the job and return an empty result."""
     try:
         with convert_plugin_errors(("cost_model", context.options.cost_model)):
-            return _compute_round_stats(FeatureLookup(runtime.database, runtime.compiler), context)
+            return _compute_round_stats(
+                FeatureLookup(runtime.database, runtime.compiler, runtime.lower), context
+            )
     except PluginFailed as error:
         warn(runtime, context.row.job_id, error, "families are judged without it")
         return RoundStats()

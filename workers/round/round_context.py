@@ -27,7 +27,7 @@ from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
 from mallorn.workers.measure.measurer_interface import Program
 from mallorn.workers.process.match_devices_and_builder import class_of_job, limits_of
 from mallorn.workers.round.feature_lookup import WorkloadOnTarget
-from mallorn.workers.round.select_cost_model import model_of, reads_current_view
+from mallorn.workers.round.select_cost_model import create_unfitted_model, model_of, reads_current_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,9 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
     if proposer is not None and not reads_current_view(proposer.name, str(proposer.metrics.get("view", ""))):
         proposer = None  # an earlier attempt chose it with other code
+    model = None if proposer is None else model_of(proposer)
+    if model is None:
+        model = create_unfitted_model(options.cost_model, row.reason.skipped_parts)
     # Context 0 does not exist, so a job whose device is unknown has no history.
     history = Trials(session, job).history(
         row.workload_id, row.target_id, row.seen_upto, job.context_id or 0, limits_of(options)
@@ -91,9 +94,9 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         program=program_of(workload),
         descriptors=descriptors_of(workload),
         history=tuple(history),
-        model=None if proposer is None else model_of(proposer),
+        model=model,
         model_name=None if proposer is None else str(_name_of(proposer)),
-        model_kind=None if proposer is None else proposer.name,
+        model_kind=None if model is None else options.cost_model if proposer is None else proposer.name,
         on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
         state=SearchStates(session).read_state(row.state_from),
         done_slots=frozenset(Rounds(session).done_slots(round_id)),

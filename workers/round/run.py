@@ -3,7 +3,7 @@
 import logging
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -57,6 +57,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
                 context, (slots, proposals, state) = prepare_round(runtime, round_id, token)
             proposed_sec = time.monotonic()
             slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
+            build_ms = 0.0
             commits = Commits(runtime.database, context, token, slots, proposals)
             measurer = runtime.measurer(context.options, context.like)
             results = measurer.measure(
@@ -66,6 +67,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
             with closing(results):
                 try:
                     for result in results:
+                        build_ms += result.trial.build_ms or 0.0
                         plausible_result = reject_implausible(result, least_us)
                         work.lease.raise_if_lost()
                         commits.add(plausible_result)
@@ -74,6 +76,8 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
         stats = {
             "propose_sec": round(proposed_sec - start_sec, 3),
             "measure_sec": round(time.monotonic() - proposed_sec, 3),
+            "build_sec": round(build_ms / 1e3, 3),
+            **asdict(measurer.device_seconds),
             "candidates": len(slots_left),
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,

@@ -14,6 +14,7 @@ from mallorn.core.registry import resolve
 from mallorn.core.states import OFF
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
+from mallorn.core.values.decision_log import SkippedPart
 from mallorn.core.values.machine import Machine
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.transfer_model_base import ManyDomains, TransferModel
@@ -77,6 +78,17 @@ def create_untrained_model(
             if kind.can_extend(resolve("cost_model", head.name.name)):
                 return kind.from_base(model_of(CostModels(session).get(head.id))), head.name
     return kind.made_for(machine), None
+
+
+def create_unfitted_model(name: str, skipped_parts: Sequence[SkippedPart]) -> CostModel | None:
+    """Return a model that was never fitted; None if its class does not rank without
+    measurements, does not load (training warns of that), or failed in an earlier attempt."""
+    if name in {part.name for part in skipped_parts}:
+        return None
+    with suppress(MallornError), convert_plugin_errors(("cost_model", name)):
+        kind: type[CostModel] = resolve("cost_model", name)
+        return kind() if kind.orders_unfitted else None
+    return None
 
 
 def select_ranking_model(session: Session, row: Round, family: str, options: JobOptions) -> int | None:

@@ -92,7 +92,9 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
                 model, base = create_untrained_model(session, options, data.op, job.target_id, job.machine)
             family_text = family if has_family_prefix(family, "") else "one job or owner"
             with runtime.stage_run(StageKind.TRAIN, job_id, f"training {name} for {family_text}"):
-                version = _fit(refit, data, model, base, FeatureLookup(runtime.database, runtime.compiler))
+                version = _fit(
+                    refit, data, model, base, FeatureLookup(runtime.database, runtime.compiler, runtime.lower)
+                )
     except (PluginFailed, MissingPackage, InvalidRequest, Unavailable) as error:
         warn(runtime, job_id, error, f"no new version of {name} proposes candidates")
         return

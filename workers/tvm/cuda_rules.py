@@ -10,6 +10,7 @@
 TVM's runtime opts kernels in to the larger limit of dynamic shared memory (docs/adr/0060).
 """
 
+from functools import lru_cache
 from math import prod
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from mallorn.graphc.matmul.dlight_int8_matmul import LowerableMatmul
 
 DYNAMIC: Final = "shared.dyn"
 MMA: Final = "mma_sync_m16n8k8"  # prefix of the names of the second space's instructions
+LOWERED: Final = 64  # cached modules, as many as schedules are cached
 _SHARED_LIMIT: Final = "max_shared_memory_per_block"
 _WIDEST_GATHER: Final = 4
 _WAIT: Final = "async_wait_inflight_count"  # copies to shared memory that may still be on their way
@@ -99,17 +101,27 @@ def _with_attrs(target: Any, **attributes: str | int) -> Any:
     return tvm.target.Target({"kind": "cuda", **target.attrs, **attributes})
 
 
-def can_launch(module: Any, target: Any) -> bool:
-    """Return whether TVM lowers a scheduled module and its kernels fit the CUDA target."""
-    if threads_per_block(module) > target.attrs["max_threads_per_block"]:
-        return False  # lowering takes longer than everything else
+@lru_cache(maxsize=LOWERED)
+def lower_kernels(module: Any, target: Any) -> tuple[Any, ...] | None:
+    """Return a scheduled module's kernels as lowered functions, or None if TVM does not
+    lower it. Do not modify them, since they are cached: a candidate is lowered once, to
+    check it and to compute its features."""
     pipeline, _, finalize = tvm.tirx.get_default_tir_pipeline(target)
     bind = tvm.tirx.transform.BindTarget(target.with_host(tvm.target.Target("llvm")))
     try:
         with compilation_context(target):
             _, kernels = split_host_device_mods(pipeline(bind(module)))
-        functions = [f for kernel in kernels.values() for f in finalize()(kernel).functions.values()]
+        return tuple(f for kernel in kernels.values() for f in finalize()(kernel).functions.values())
     except (RuntimeError, TypeError, ValueError):
+        return None
+
+
+def can_launch(module: Any, target: Any) -> bool:
+    """Return whether TVM lowers a scheduled module and its kernels fit the CUDA target."""
+    if threads_per_block(module) > target.attrs["max_threads_per_block"]:
+        return False  # lowering takes longer than everything else
+    functions = lower_kernels(module, target)
+    if functions is None:
         return False
     limits = {"max_threads_per_block": target.attrs["max_threads_per_block"]}
     gpu = capability(target.attrs["arch"])

@@ -1,7 +1,9 @@
 """Decision log of a job: why each round was planned, its forecast and its result."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from math import inf
+from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import ConfigDict, Field
 
@@ -16,7 +18,12 @@ class RoundStats(Value):
     OLD_NAMES: ClassVar = {"rank_own": "own_accuracy", "rank_others": "other_accuracies"}
 
     propose_sec: float = 0.0
-    measure_sec: float = 0.0
+    measure_sec: Annotated[float, Field(description="From its proposals to its last result.")] = 0.0
+    build_sec: Annotated[float, Field(description="Sum of its candidates' builds.")] = 0.0
+    device: Annotated[str, Field(description="The device that it used last; empty: unknown.")] = ""
+    device_sec: Annotated[float, Field(description="While the device ran its candidates.")] = 0.0
+    build_wait_sec: Annotated[float, Field(description="While it held a device and had nothing built.")] = 0.0
+    device_wait_sec: Annotated[float, Field(description="While a built candidate waited for a device.")] = 0.0
     candidates: Annotated[int, Field(description="Built in this attempt.")] = 0
     cost_model: Annotated[str | None, Field(description="Cost model behind its proposals; null: none.")] = (
         None
@@ -30,6 +37,44 @@ class RoundStats(Value):
     other_accuracies: Annotated[
         dict[str, float], Field(description="The same for other families' models, by family.")
     ] = {}
+
+
+#: Longer gaps between rounds are pauses of the job, not time in which a device waited for it.
+PAUSE_SEC: Final = 10.0
+
+
+class DeviceUse(Value):
+    """How a job's rounds used their devices, from the first round to the last."""
+
+    seconds: Annotated[float, Field(description="From the first to the last round, without pauses.")]
+    devices: int
+    device_sec: Annotated[float, Field(description="While devices ran candidates, in all.")]
+    build_sec: Annotated[float, Field(description="Sum of the candidates' builds.")]
+    build_wait_sec: Annotated[float, Field(description="While a round's device had nothing built to run.")]
+    idle_share: Annotated[float, Field(description="Share of the devices' time without a candidate.")]
+
+    @classmethod
+    def of_rounds(cls, rounds: Iterable[tuple[RoundStats, float, float]]) -> Self | None:
+        """Return the use of devices by rounds with their start and end; None if no device
+        reported any."""
+        timed = [(stats, start, end) for stats, start, end in rounds if stats.device_sec]
+        if not timed:
+            return None
+        seconds, until = 0.0, -inf
+        for _, start, end in sorted(timed, key=lambda row: row[1]):
+            gap = start - until
+            seconds += max(0.0, end - max(start, until)) + (gap if 0 < gap <= PAUSE_SEC else 0.0)
+            until = max(until, end)
+        devices = len({stats.device for stats, _, _ in timed})
+        device_sec = sum(stats.device_sec for stats, _, _ in timed)
+        return cls(
+            seconds=seconds,
+            devices=devices,
+            device_sec=device_sec,
+            build_sec=sum(stats.build_sec for stats, _, _ in timed),
+            build_wait_sec=sum(stats.build_wait_sec for stats, _, _ in timed),
+            idle_share=max(0.0, 1 - device_sec / (seconds * devices)) if seconds else 0.0,
+        )
 
 
 class RoundForecast(Value):

@@ -7,6 +7,7 @@ from pydantic import Field, JsonValue
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import Cause, JobState, TaskState
 from mallorn.core.values.base import Value
+from mallorn.core.values.decision_log import DeviceUse
 from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.graph_report import GraphReport
@@ -91,6 +92,9 @@ class JobStatus(Value):
     report: Annotated[FinishReport | None, Field(description="The finish's report.")] = None
     outlook: Annotated[
         Outlook | None, Field(description="Forecast; null until every task that matters has a time.")
+    ] = None
+    device_use: Annotated[
+        DeviceUse | None, Field(description="Of its done rounds; null in lists, and if no device is known.")
     ] = None
     verdict: Annotated[Verdict | None, Field(description="How good the result is, and what to do next.")] = (
         None

@@ -55,6 +55,7 @@ def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
             suggest=job.suggest if job.state == JobState.FAILED else None,
             outlook=outlooks.get(job.id),
             verdict=None,
+            device_use=None,
             exported=job.export_uri is not None and job.export_deleted_at is None,
             archived=job.archived_at is not None,
         )

@@ -16,6 +16,7 @@ from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.db.repositories.decision_log import DecisionLog
 from mallorn.db.repositories.jobs import ACTIVE, JobFilter, Jobs
+from mallorn.db.repositories.rounds import Rounds
 from mallorn.db.repositories.tasks import Tasks
 from mallorn.db.repositories.tuner_log_records import Stock
 from mallorn.services.coordinator.jobs.job_views import hide_private_results, job_out, jobs_out, task_out
@@ -97,6 +98,7 @@ def get_job(parts: AppContext, owner: str, job_id: str) -> JobStatus:
     """Return a job as its owner sees it; if the disk is full, its `reason` says so."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
+        job = job.model_copy(update={"device_use": Rounds(session).device_use(job.id)})
     if job.state in ACTIVE and (words := describe_full_disk(parts.settings)):
         return job.model_copy(update={"reason": words, "cause": Cause.OTHER})
     return job

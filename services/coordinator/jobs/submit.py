@@ -94,6 +94,7 @@ def create_or_find_job(
         else:
             requested = gpu_target(session) if request.target == CUDA else parse_target(request.target)
         target = add_virtual_device(requested, request.options.measurer)
+        options = request.options.with_target_defaults(target)
         dataset = max(request.options.dataset, parts.settings.dataset, key=get_args(DatasetUse).index)
         new_job = NewJob(
             owner=model.owner,
@@ -103,14 +104,14 @@ def create_or_find_job(
             trials=request.trials if request.options.needs_measurements else 0,
             minutes=request.minutes,
             seed=request.seed,
-            options=request.options.model_dump(mode="json") | {"dataset": dataset},
+            options=options.model_dump(mode="json") | {"dataset": dataset},
             priority=request.priority,
             idempotency_key=idempotency_key,
             request_hash=hash_request(request),
         )
         job, is_new = Jobs(session).create(new_job)
         if is_new:
-            check_cost_model(session, request.options.cost_model)
+            check_cost_model(session, options.cost_model)
             check_work_quotas(session, parts.settings, owner)
             JobLabels(session).change(job.id, request.labels)
             Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from mallorn.core.registry import REGISTRY
+from mallorn.core.targets import Target
 from mallorn.costmodels.base import Matrix, Prediction
 from mallorn.costmodels.random import RandomModel
 from mallorn.costmodels.views import STATEMENTS
+from mallorn.searchers.base import DEFAULT
 from mallorn.workers.round.feature_lookup import FeatureLookup
-from mallorn.workers.round.propose import WIDER, propose
+from mallorn.workers.round.propose import WIDER, WIDER_ON_GPU, propose
 from mallorn.workers.round.round_context import load_round
 from mallorn.workers.round.train_cost_model import train
 from tests.fixtures.workshop import MadeUpCompiler
@@ -86,6 +88,22 @@ def test_it_takes_the_best_of_what_the_draft_model_liked(workshop, lowered):
     taken = [lanes(slot.candidate.decisions) for slot in slots]
     assert taken == sorted((lanes(decisions) for _, decisions in lowered), reverse=True)[:ROUND]
     assert [proposal.predicted for proposal in proposals] == taken
+
+
+def test_on_a_gpu_a_first_round_is_defaults_and_what_an_unfitted_model_likes(workshop, lowered, monkeypatch):
+    monkeypatch.setattr(Target, "is_gpu", True)
+    monkeypatch.setattr(ByFirstStatement, "orders_unfitted", True)
+    job = workshop.job(("w0",), cost_model="lowered", round_size=ROUND)
+    first = workshop.closed_round(job)
+    with workshop.database.session() as session:
+        context = load_round(session, first.id)
+    _, proposals, _ = propose(FeatureLookup(workshop.database, workshop.compiler), context)
+    guesses = [proposal for proposal in proposals if proposal.origin.endswith(DEFAULT)]
+    liked = [proposal.predicted for proposal in proposals if proposal.predicted is not None]
+    assert 0 < len(guesses) <= ROUND // 2
+    assert len(guesses) + len(liked) == len(proposals) == ROUND
+    assert liked == sorted(liked, reverse=True)
+    assert len(liked) < lowered.total() <= WIDER_ON_GPU * ROUND
 
 
 def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, lowered, monkeypatch):

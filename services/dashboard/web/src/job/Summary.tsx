@@ -6,7 +6,7 @@ import { bestUs, engines, isAuto, isFinal, secondsLeft, speedUp, spentOf } from 
 import { Rivalry } from "../jobs/Rivalry";
 import { Fact, Facts, Meter } from "../ui/parts";
 import { rests } from "./answers";
-import { busy, earned, headroom } from "./figures";
+import { busy, earned, headroom, idle } from "./figures";
 import { peakShare } from "./advice";
 
 export function Summary({ job }: { job: Job }): ReactNode {
@@ -30,7 +30,7 @@ export function Summary({ job }: { job: Job }): ReactNode {
         </Fact>
       )}
       {peakShare(job) !== null && <Fact name="Of what this machine computes">{percent(peakShare(job))}</Fact>}
-      {[...rests(job), ...earned(job), ...busy(job), ...headroom(job)].map(({ name, value, note }) => (
+      {[...rests(job), ...earned(job), ...busy(job), ...idle(job), ...headroom(job)].map(({ name, value, note }) => (
         <Fact key={name} name={name} note={note}>
           {value}
         </Fact>

@@ -1,6 +1,6 @@
 /** Figures of a job's summary: what it may still win, what trials won, what it takes beside others, what stock's tuner found. */
 import type { Job, Task } from "../api/types";
-import { count, latency, percent, plural, versus } from "../format";
+import { count, duration, latency, percent, plural, versus } from "../format";
 import { isFinal } from "../jobs/standing";
 
 export const LOOK_AHEAD = 100;
@@ -37,6 +37,13 @@ export function busy(job: Job): Figure[] {
   const value = latency(wins ? full.loaded_us : full.alone_us);
   const note = wins ? `with the version for busy machines, ${latency(full.alone_us)} without it` : "the version that is best alone is best there";
   return [{ name: `Beside ${plural(full.programs, "program")}`, value, note }];
+}
+
+/** How long its devices stood without a candidate while it tuned. */
+export function idle({ device_use: use }: Job): Figure[] {
+  if (!use) return [];
+  const note = `of ${duration(use.seconds)}; ${duration(use.build_wait_sec)} for builds`;
+  return [{ name: use.devices === 1 ? "Device idle" : `${use.devices} devices idle`, value: percent(use.idle_share), note }];
 }
 
 /** Less is told as nothing: the next measurement would say otherwise. */
