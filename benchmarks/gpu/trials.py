@@ -43,21 +43,18 @@ class MeasuredCandidate:
 class TrialFile:
     """The trials of one task, each appended and flushed as it is measured.
 
-    `mirror` gets the same lines; a file that lacks lines of its mirror takes them from there.
+    A killed process leaves at most one incomplete line, which the next process drops.
     """
 
-    def __init__(self, own: Path, mirror: Path | None = None) -> None:
-        self._files = [own, *([mirror] if mirror else [])]
-        for file in self._files:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        lines = max((_whole_lines(file) for file in self._files), key=len)
-        for file in self._files:
-            draft = file.with_suffix(".part")
-            draft.write_text("".join(lines))
-            draft.rename(file)
-        self.trials = list(read_trials([own]))
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.read_bytes().endswith(b"\n"):
+            content = path.read_bytes()
+            path.write_bytes(content[: content.rfind(b"\n") + 1])
+        self.trials = list(read_trials([path]))
         self._known = {(each.task, each.sketch.key) for each in self.trials}
-        self._has_device = any(row.get(KIND) == DEVICE for row in read_rows(own))
+        self.has_device = any(row.get(KIND) == DEVICE for row in read_rows(path))
 
     def of(self, method: str, seed: int) -> list[MeasuredCandidate]:
         """Return a method's trials, in the order of measurement."""
@@ -65,9 +62,9 @@ class TrialFile:
 
     def append_device(self, device: dict[str, Value]) -> None:
         """Store the measuring device, once."""
-        if not self._has_device:
+        if not self.has_device:
             self._append([{KIND: DEVICE, **device}])
-            self._has_device = True
+            self.has_device = True
 
     def append(self, measured: MeasuredCandidate) -> None:
         """Store a trial, and before it a sketch that the file does not have yet."""
@@ -101,12 +98,10 @@ class TrialFile:
         self.trials.append(measured)
 
     def _append(self, rows: Iterable[dict[str, Any]]) -> None:
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        for file in self._files:
-            with file.open("a") as lines:
-                lines.write(text)
-                lines.flush()
-                os.fsync(lines.fileno())
+        with self._path.open("a") as lines:
+            lines.write("".join(json.dumps(row) + "\n" for row in rows))
+            lines.flush()
+            os.fsync(lines.fileno())
 
 
 def read_trials(files: Iterable[Path]) -> Iterator[MeasuredCandidate]:
@@ -143,10 +138,3 @@ def _trial(row: dict[str, Any], sketch: Sketch) -> MeasuredCandidate:
     )
     names = ("task", "target", "method", "seed", "number", "kernels", "at_sec", "gpu_sec", "library")
     return MeasuredCandidate(sketch=sketch, trial=trial, **{name: row[name] for name in names})
-
-
-def _whole_lines(file: Path) -> list[str]:
-    if not file.exists():
-        return []
-    lines = file.read_text().splitlines(keepends=True)
-    return lines if not lines or lines[-1].endswith("\n") else lines[:-1]
