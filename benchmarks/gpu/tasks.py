@@ -77,7 +77,6 @@ SEARCHED: Final = (
     Task("product 2048 int8 sums int32", PRODUCT, (2048, 2048, 2048), "int8", "int32"),
 )
 SEARCHED_REHEARSAL: Final = (
-    REHEARSAL[0],
     Task("product 16x32x24 int8 sums int32", PRODUCT, (16, 32, 24), "int8", "int32"),
 )
 BY_NAME: Final = {task.name: task for task in (*GPU, *REHEARSAL, *SEARCHED, *SEARCHED_REHEARSAL)}
