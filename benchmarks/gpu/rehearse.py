@@ -1,4 +1,6 @@
-"""Rehearse parts 1, 3 and 4 on this machine, with its CPU instead of the GPU; part 2 is part 4 with other budgets.
+"""Rehearse parts 1, 3 and 4 on this machine, with its CPU instead of the GPU.
+
+Part 2 is part 4 with other budgets.
 
 They run in an empty directory, in a Python that has only the GPU machine's packages, and without
 network. Each part is killed half-way and restarted.
