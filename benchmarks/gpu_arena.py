@@ -58,6 +58,7 @@ BASELINES: Final = {
 PAGE: Final = Path("docs/systems.md")
 HEADING: Final = "| system | options | what it brings | on a GPU |"
 NOT_MEASURED: Final = "not measured"
+NO_GAIN: Final = "no"  # gain shown, as the page explains
 _COLUMNS: Final = (
     ("trials", ".1f"),
     ("trials_over_chance", ".2f"),
@@ -357,7 +358,7 @@ def _words(options: str, verdicts: Mapping[tuple[str, str], str]) -> str:
     earning = [name for name, verdict in known.items() if verdict == "earns"]
     if earning:
         return f"*earns*: {', '.join(f'`{name}`' for name in earning)}"
-    return "no gain shown" if known else NOT_MEASURED
+    return NO_GAIN if known else NOT_MEASURED
 
 
 def _arguments() -> argparse.Namespace:

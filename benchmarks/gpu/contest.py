@@ -21,23 +21,27 @@ from typing import Any, Final
 
 from benchmarks.gpu.cells import Cells, Row, Unfinished, Value
 from benchmarks.gpu.device import CUDA
-from benchmarks.gpu.gpu_turns import IN_TURN, GpuTurns, hold_gpu, manifest_of, slug, timing
-from benchmarks.gpu.product_search import BY_CHANCE, OURS, ProductSearch, Trials, is_first_guess, library_of
+from benchmarks.gpu.gpu_turns import IN_TURN, GpuTurns, hold_gpu, manifest_of, timing
+from benchmarks.gpu.product_search import ProductSearch, Trials, is_first_guess, library_of
 from benchmarks.gpu.recording import model_task
 from benchmarks.gpu.rival_server import Rival
-from benchmarks.gpu.stock_search import STOCK
+from benchmarks.gpu.search_places import (
+    FOLDER,
+    METHODS,
+    ORDER,
+    OURS,
+    PREBUILT,
+    SCRATCH,
+    SEED,
+    STOCK,
+    slug,
+)
 from benchmarks.gpu.tasks import BY_NAME
 from benchmarks.gpu.trials import MeasuredCandidate, TrialFile
 from mallorn.core.targets import Target
 from mallorn.stack.supervised_process import DieWithParent
 
-FOLDER: Final = "part3"  # in HOME: a folder a task with what comes back
-SCRATCH: Final = "part3-scratch"  # in HOME: libraries and files of processes
-ORDER: Final = "order.json"  # in HOME/searched: what `prepare` decided
-PREBUILT: Final = "searched"  # in HOME: libraries built in advance, and right results
 FIRST_GUESS: Final = "first guess"
-SEED: Final = 0
-METHODS: Final = (OURS, BY_CHANCE, STOCK)
 PASSES: Final = 3
 MOST_TRIED: Final = 5  # best candidates of a method, of which the first right one counts
 SANITIZERS: Final = ("memcheck", "racecheck", "synccheck")
@@ -292,13 +296,6 @@ def main() -> None:
     DieWithParent(signal.SIGKILL, os.getppid())()
     kind, home, name = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     Contest(kind, home, name, float(sys.argv[4]), int(sys.argv[5])).run()
-
-
-def is_finished(home: Path, name: str) -> bool:
-    """Return whether all cells of a task are measured."""
-    cells = Cells(home / FOLDER / slug(BY_NAME[name]) / "cells.jsonl")
-    wanted = [*(f"{method}/{SEED}" for method in METHODS), "in turn", "counters"]
-    return all(f"{name}/{each}" in cells for each in wanted)
 
 
 if __name__ == "__main__":

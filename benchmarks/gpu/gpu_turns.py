@@ -11,7 +11,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.gpu.tasks import Task
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.workers.detached import run_batch
 from mallorn.workers.detached.run_batch import ChildSession, Json
@@ -107,8 +106,3 @@ def manifest_of(needs: Json, tvm: str) -> dict[str, Any]:
         "files": {},
         "calls": [],
     }
-
-
-def slug(task: Task) -> str:
-    """Return a folder's name for a task."""
-    return "".join(letter if letter.isalnum() else "-" for letter in task.name)

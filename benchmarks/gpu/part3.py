@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.gpu.cells import ORIGIN, Cells, keep_origin
-from benchmarks.gpu.contest import FOLDER, ORDER, PREBUILT, SCRATCH, is_finished
 from benchmarks.gpu.device import CUDA
+from benchmarks.gpu.search_places import FOLDER, ORDER, PREBUILT, SCRATCH, is_finished
 from benchmarks.gpu.unpack import Incomplete, has_compiler
 
 ARCHIVE: Final = "part3.tar.xz"

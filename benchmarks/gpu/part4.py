@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.gpu.part2 import PART4, run_plan
+from benchmarks.gpu.part2 import PART4, run_plan, take_earlier
+
+__all__ = ["run", "take_earlier"]
 
 
 def run(kind: str, home: Path, out: Path, seconds: float, environment: Mapping[str, str]) -> None:

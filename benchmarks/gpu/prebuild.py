@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.gpu.contest import SEED
-from benchmarks.gpu.product_search import BY_CHANCE, OURS, ProductSearch, store_build
+from benchmarks.gpu.product_search import ProductSearch, store_build
 from benchmarks.gpu.recording import model_task
+from benchmarks.gpu.search_places import BY_CHANCE, OURS, SEED
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.searchers.base import Trial

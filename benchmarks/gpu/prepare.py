@@ -15,10 +15,9 @@ from typing import Final
 from benchmarks.gpu.archive import SEARCHED as SEARCHED_FOLDER
 from benchmarks.gpu.archive import TooLarge, pack, tree_bytes
 from benchmarks.gpu.cells import ORIGIN
-from benchmarks.gpu.contest import ORDER
-from benchmarks.gpu.gpu_turns import slug
 from benchmarks.gpu.kernel_batch import call_of, write_batch
 from benchmarks.gpu.kernel_index import COMPLETE, INDEX, counts_below
+from benchmarks.gpu.search_places import ORDER, slug
 from benchmarks.gpu.tasks import GPU, REHEARSAL, SEARCHED, SEARCHED_REHEARSAL, Task
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target, parse_target

@@ -22,6 +22,7 @@ import tvm
 
 from benchmarks.gpu.cells import Unfinished
 from benchmarks.gpu.gpu_turns import SEARCHED, GpuTurns, Run, timing
+from benchmarks.gpu.search_places import BY_CHANCE
 from benchmarks.gpu.trials import MeasuredCandidate, TrialFile
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
@@ -48,8 +49,6 @@ from mallorn.workers.round.train_cost_model import FIRST_ROWS, GROWTH, MOST_NEW
 from mallorn.workers.subprocesses.process_pool import ChildPool
 from mallorn.workers.tvm.tvm_space import TvmSpace
 
-OURS: Final = "ours"
-BY_CHANCE: Final = "chance"
 BUILD_SEC: Final = 60.0
 _DRAWN: Final = 64  # candidates that chance draws at a time
 _MOST_DRAWS: Final = 20  # times that it draws for one round

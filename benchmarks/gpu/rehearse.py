@@ -20,11 +20,11 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypedDict
 
 from benchmarks.gpu.cells import BEGUN, Row, read_rows
-from benchmarks.gpu.contest import FOLDER
 from benchmarks.gpu.device import CPU
 from benchmarks.gpu.packages import ROOT, lay_packages, there
 from benchmarks.gpu.part3 import ARCHIVE
 from benchmarks.gpu.prepare import REPORT
+from benchmarks.gpu.search_places import FOLDER
 from benchmarks.hosts import describe_host
 
 TRANSFER_MB: Final = 100

@@ -8,11 +8,11 @@ from statistics import median
 
 from benchmarks.gpu.cells import BEGUN, Row, Value, read_rows
 from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS
+from benchmarks.gpu.search_places import OURS, STOCK
 from mallorn.core.outcomes import is_disturbed
 
 _ASSERTION = "assertion: "
-OURS = "ours"
-_COMPARED = (FIRST_GUESS, OURS, CHANCE, "MetaSchedule")
+_COMPARED = (FIRST_GUESS, OURS, CHANCE, STOCK)
 
 
 def report(folder: Path) -> str:

@@ -28,6 +28,7 @@ from tvm.s_tir.meta_schedule.runner.runner import PyRunnerFuture
 from benchmarks.gpu.gpu_turns import SEARCHED, GpuTurns, Run, timing
 from benchmarks.gpu.product_search import trial_of
 from benchmarks.gpu.recording import model_task
+from benchmarks.gpu.search_places import STOCK
 from benchmarks.gpu.trials import MeasuredCandidate, TrialFile
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
@@ -37,7 +38,6 @@ from mallorn.stack.supervised_process import DieWithParent
 from mallorn.workers.tvm.parsed_program_cache import is_choice, parse_tvm_target
 from mallorn.workers.tvm.sketches import choices_of, sketch_key, to_plain_value, trace_text
 
-STOCK: Final = "MetaSchedule"
 BATCH: Final = 64  # trials of a round, MetaSchedule's default
 FIGURES: Final = "figures.json"
 

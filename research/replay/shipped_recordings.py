@@ -18,6 +18,6 @@ def shipped_recording(device: str) -> Path:
     """Return the recording of a device. Raises NotFound, naming those that exist."""
     recordings = shipped_recordings()
     if device not in recordings:
-        known = ", ".join(recordings) or "none"
-        raise NotFound(f"no recording of {device} is shipped", hint=f"shipped: {known}")
+        names = ", ".join(recordings) or "none"
+        raise NotFound(f"no recording of {device} is shipped", hint=f"shipped: {names}")
     return recordings[device]

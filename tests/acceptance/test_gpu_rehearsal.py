@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu.assertions import ASSERTIONS
-from benchmarks.gpu.contest import FOLDER, METHODS, SEED
 from benchmarks.gpu.kernel_index import FIRST_GUESS
 from benchmarks.gpu.prepare import MEGABYTE
 from benchmarks.gpu.recording import record
@@ -19,6 +18,7 @@ from benchmarks.gpu.rehearse import (
     version_there,
 )
 from benchmarks.gpu.report import report
+from benchmarks.gpu.search_places import FOLDER, METHODS, SEED
 from benchmarks.gpu.tasks import REHEARSAL, SEARCHED_REHEARSAL
 from benchmarks.gpu.trials import read_trials
 from mallorn.research.replay.recording_file import read_tasks
