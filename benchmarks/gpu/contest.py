@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from benchmarks.gpu.cells import Cells, Row, Unfinished, Value
 from benchmarks.gpu.device import CUDA
-from benchmarks.gpu.gpu_turns import IN_TURN, GpuTurns, hold_gpu, manifest_of, timing
+from benchmarks.gpu.gpu_turns import IN_TURN, SEARCHED, GpuTurns, hold_gpu, manifest_of, timing
 from benchmarks.gpu.product_search import ProductSearch, Trials, is_first_guess, library_of
 from benchmarks.gpu.recording import model_task
 from benchmarks.gpu.rival_server import Rival
@@ -84,7 +84,7 @@ class Contest:
         try:
             file = self._file()
             if not file.has_device:
-                file.append_device(gpu.device() | {"evaluator": self._call["evaluator"]})
+                file.append_device(gpu.device() | {"evaluator": SEARCHED.model_dump()})
             for method in METHODS:
                 if time.monotonic() < self._until_sec:
                     cells.measure(

@@ -58,7 +58,7 @@ PART4: Final = Plan(
     "part4",
     {CUDA: ("bert-small", "resnet18"), CPU: ("mlp",)},
     {CUDA: ("float32", "fp16"), CPU: ("float32",)},
-    {CUDA: 1000, CPU: 8},
+    {CUDA: 1000, CPU: 4},
     0.9,
 )
 
