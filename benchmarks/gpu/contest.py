@@ -1,8 +1,8 @@
 """One task of part 3: every method searches it, then their best candidates are timed in turn.
 
-    python -m benchmarks.gpu.contest KIND HOME TASK SECONDS BUILDERS
+    python -m benchmarks.gpu.contest search|tools KIND HOME TASK SECONDS BUILDERS
 
-Cells of a task: a search of each method, `in turn`, one of each tool of NVIDIA's that the machine has.
+`search` measures a cell for each method and the cell `in turn`; `tools` one for each tool of NVIDIA's.
 """
 
 import json
@@ -21,12 +21,14 @@ from typing import Any, Final
 
 from benchmarks.gpu.cells import Cells, Row, Unfinished, Value
 from benchmarks.gpu.device import CUDA
-from benchmarks.gpu.gpu_turns import IN_TURN, SEARCHED, GpuTurns, hold_gpu, manifest_of, timing
+from benchmarks.gpu.gpu_turns import FINAL, SEARCHED, GpuTurns, hold_gpu, manifest_of, timing
 from benchmarks.gpu.product_search import ProductSearch, Trials, is_first_guess, library_of
 from benchmarks.gpu.recording import model_task
 from benchmarks.gpu.rival_server import Rival
 from benchmarks.gpu.search_places import (
+    COUNTERS,
     FOLDER,
+    IN_TURN,
     METHODS,
     ORDER,
     OURS,
@@ -41,13 +43,14 @@ from benchmarks.gpu.trials import MeasuredCandidate, TrialFile
 from mallorn.core.targets import Target
 from mallorn.stack.supervised_process import DieWithParent
 
+SEARCH: Final = "search"
 FIRST_GUESS: Final = "first guess"
 PASSES: Final = 3
 MOST_TRIED: Final = 5  # best candidates of a method, of which the first right one counts
 SANITIZERS: Final = ("memcheck", "racecheck", "synccheck")
-TOOL_SEC: Final = 60.0
+TOOL_SEC: Final = 20.0
 NONE: Final = "ERROR SUMMARY: 0 errors"  # what compute-sanitizer prints of a kernel without errors
-COUNTERS: Final = (
+METRICS: Final = (
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -77,8 +80,8 @@ class Contest:
         if check := self._call.get("check"):
             self._call["check"] = check | {"expected": str(home / PREBUILT / check["expected"])}
 
-    def run(self) -> None:
-        """Measure missing cells until time is over."""
+    def search(self) -> None:
+        """Measure missing cells of searches, and the best in turn, until time is over."""
         cells = Cells(self._folder / "cells.jsonl")
         gpu = GpuTurns(self._scratch / "session", self._lock, self._manifest)
         try:
@@ -91,8 +94,7 @@ class Contest:
                         f"{self._task.name}/{method}/{SEED}", lambda method=method: self._search(method, gpu)
                     )
             if all(f"{self._task.name}/{method}/{SEED}" in cells for method in METHODS):
-                cells.measure(f"{self._task.name}/in turn", lambda: self._in_turn(gpu))
-                self._use_tools(cells)
+                cells.measure(f"{self._task.name}/{IN_TURN}", lambda: self._in_turn(gpu))
         finally:
             gpu.close()
 
@@ -174,9 +176,7 @@ class Contest:
             for name, ordered in self._finalists(file).items():
                 for each in ordered[:MOST_TRIED]:
                     answer = (
-                        gpu.submit(timing(call, self._library(each), None, IN_TURN, check=True))
-                        .result()
-                        .answer
+                        gpu.submit(timing(call, self._library(each), None, FINAL, check=True)).result().answer
                     )
                     if answer["outcome"] == "ok":
                         picked[name] = each
@@ -186,7 +186,7 @@ class Contest:
                 library.append(rival.bursts_us(call))
                 for name in sorted(picked, reverse=bool(number % 2)):
                     path = self._library(picked[name])
-                    answer = gpu.submit(timing(call, path, None, IN_TURN, check=False)).result().answer
+                    answer = gpu.submit(timing(call, path, None, FINAL, check=False)).result().answer
                     times.setdefault(name, []).extend(answer.get("run_us") or [])
                 library.append(rival.bursts_us(call))
         finally:
@@ -225,15 +225,16 @@ class Contest:
             build(tir, self._target.text, measured.sketch.trace, decisions, str(path), True)
         return path
 
-    def _use_tools(self, cells: Cells) -> None:
+    def use_tools(self) -> None:
         """Run NVIDIA's sanitizer and profiler, if they are here, over first guess and best."""
+        cells = Cells(self._folder / "cells.jsonl")
         for tool in SANITIZERS:
             name = f"{self._task.name}/sanitizer {tool}"
             if time.monotonic() < self._until_sec:
                 cells.measure(name, lambda tool=tool: self._tool("compute-sanitizer", ["--tool", tool]))
         if time.monotonic() < self._until_sec:
-            options = ["--clock-control", "none", "--csv", "--metrics", ",".join(COUNTERS)]
-            cells.measure(f"{self._task.name}/counters", lambda: self._tool("ncu", options))
+            options = ["--clock-control", "none", "--csv", "--metrics", ",".join(METRICS)]
+            cells.measure(f"{self._task.name}/{COUNTERS}", lambda: self._tool("ncu", options))
 
     def _tool(self, program: str, options: Sequence[str]) -> Row:
         """Run a tool over one run of each finalist; return the end of its output and its status."""
@@ -292,10 +293,11 @@ def _kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def main() -> None:
-    """Run the contest of one task."""
+    """Run one stage of the contest of one task."""
     DieWithParent(signal.SIGKILL, os.getppid())()
-    kind, home, name = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-    Contest(kind, home, name, float(sys.argv[4]), int(sys.argv[5])).run()
+    stage, kind, home, name, seconds, builders = sys.argv[1:7]
+    contest = Contest(kind, Path(home), name, float(seconds), int(builders))
+    (contest.search if stage == SEARCH else contest.use_tools)()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from mallorn.workers.detached import run_batch
 from mallorn.workers.detached.run_batch import ChildSession, Json
 
 SEARCHED: Final = EvaluatorOptions(number=1, repeat=3, min_repeat_ms=5)
-IN_TURN: Final = EvaluatorOptions(number=1, repeat=5, min_repeat_ms=20)
+FINAL: Final = EvaluatorOptions(number=1, repeat=5, min_repeat_ms=20)
 TIMEOUT_SEC: Final = 10.0
 _OF_A_NETWORK: Final = ("name", "hostname", "host_id")
 

@@ -18,11 +18,12 @@ from typing import Final
 
 from benchmarks.gpu.cells import ORIGIN, Cells, keep_origin
 from benchmarks.gpu.device import CUDA
-from benchmarks.gpu.search_places import FOLDER, ORDER, PREBUILT, SCRATCH, is_finished
+from benchmarks.gpu.search_places import COUNTERS, FOLDER, IN_TURN, ORDER, PREBUILT, SCRATCH, has_cell
 from benchmarks.gpu.unpack import Incomplete, has_compiler
 
 ARCHIVE: Final = "part3.tar.xz"
 LANES: Final = 3
+TOOLS_SHARE: Final = 0.15  # of the seconds, for NVIDIA's tools over tasks whose searches have ended
 PACK_SEC: Final = 30.0
 _POLL_SEC: Final = 0.2
 _END_SEC: Final = 10.0  # in which a lane may end what it began before it is killed
@@ -32,35 +33,50 @@ def run(kind: str, home: Path, out: Path, seconds: float, environment: Mapping[s
     """Measure missing cells for at most `seconds`. Raises Incomplete if TVM's compiler has not arrived."""
     if not has_compiler(home):
         raise Incomplete("TVM's compiler has not come: give all transfers after the first")
-    until_sec = time.monotonic() + seconds
+    began_sec = time.monotonic()
     (home / SCRATCH).mkdir(exist_ok=True)
     keep_origin(Cells(home / FOLDER / "cells.jsonl"), home / "kernels" / ORIGIN)
-    order = json.loads((home / PREBUILT / ORDER).read_text())
-    lanes = LANES if kind == CUDA else 1
-    waiting = [name for name in order["tasks"] if not is_finished(home, name)]
-    running: list[subprocess.Popen[bytes]] = []
-    packed_sec = time.monotonic()
+    names = json.loads((home / PREBUILT / ORDER).read_text())["tasks"]
+    lanes = Lanes(kind, home, out, environment)
     try:
-        while (waiting or running) and time.monotonic() < until_sec:
-            while waiting and len(running) < lanes:
-                left_sec = until_sec - time.monotonic()
-                arguments = [kind, str(home), waiting.pop(0), str(left_sec), str(os.cpu_count() or 1)]
-                command = [sys.executable, "-m", "benchmarks.gpu.contest", *arguments]
-                running.append(subprocess.Popen(command, env=environment, cwd=home))
-            running = [process for process in running if process.poll() is None]
-            if time.monotonic() > packed_sec + PACK_SEC:
-                pack(home, out)
-                packed_sec = time.monotonic()
-            time.sleep(_POLL_SEC)
-        for process in running:
-            process.wait(_END_SEC)
-    except subprocess.TimeoutExpired:
-        pass
+        searched = [name for name in names if not has_cell(home, name, IN_TURN)]
+        lanes.run("search", searched, LANES if kind == CUDA else 1, began_sec + (1 - TOOLS_SHARE) * seconds)
+        finished = [name for name in names if has_cell(home, name, IN_TURN)]
+        open_tasks = [name for name in finished if not has_cell(home, name, COUNTERS)]
+        lanes.run("tools", open_tasks, 1, began_sec + seconds)
     finally:
-        for process in running:
-            process.kill()
-            process.wait()
         pack(home, out)
+
+
+class Lanes:
+    """Runs a stage of tasks, some side by side, and packs what is measured now and then."""
+
+    def __init__(self, kind: str, home: Path, out: Path, environment: Mapping[str, str]) -> None:
+        self._kind, self._home, self._out, self._environment = kind, home, out, environment
+        self._packed_sec = time.monotonic()
+
+    def run(self, stage: str, tasks: list[str], count: int, until_sec: float) -> None:
+        """Run a stage of `tasks` in their order, `count` at a time; end all shortly after the time."""
+        waiting, running = list(tasks), list[subprocess.Popen[bytes]]()
+        try:
+            while (waiting or running) and time.monotonic() < until_sec + _END_SEC:
+                left_sec = until_sec - time.monotonic()
+                if waiting and len(running) < count and left_sec > 0:
+                    arguments = [self._kind, str(self._home), waiting.pop(0), str(left_sec)]
+                    command = [sys.executable, "-m", "benchmarks.gpu.contest", stage, *arguments]
+                    command.append(str(os.cpu_count() or 1))
+                    running.append(subprocess.Popen(command, env=self._environment, cwd=self._home))
+                elif left_sec <= 0 and not running:
+                    return
+                running = [process for process in running if process.poll() is None]
+                if time.monotonic() > self._packed_sec + PACK_SEC:
+                    pack(self._home, self._out)
+                    self._packed_sec = time.monotonic()
+                time.sleep(_POLL_SEC)
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
 
 
 def pack(home: Path, out: Path) -> None:

@@ -15,6 +15,8 @@ BY_CHANCE: Final = "chance"
 STOCK: Final = "MetaSchedule"
 METHODS: Final = (OURS, BY_CHANCE, STOCK)
 SEED: Final = 0
+IN_TURN: Final = "in turn"
+COUNTERS: Final = "counters"
 
 
 def slug(task: Task) -> str:
@@ -22,8 +24,6 @@ def slug(task: Task) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in task.name)
 
 
-def is_finished(home: Path, name: str) -> bool:
-    """Return whether all cells of a task are measured."""
-    cells = Cells(home / FOLDER / slug(BY_NAME[name]) / "cells.jsonl")
-    wanted = [*(f"{method}/{SEED}" for method in METHODS), "in turn", "counters"]
-    return all(f"{name}/{each}" in cells for each in wanted)
+def has_cell(home: Path, name: str, cell: str) -> bool:
+    """Return whether a task's cell is measured: IN_TURN ends its searches, COUNTERS the tools."""
+    return f"{name}/{cell}" in Cells(home / FOLDER / slug(BY_NAME[name]) / "cells.jsonl")
