@@ -1,13 +1,17 @@
 """Run a library once, for NVIDIA's tools: python -m benchmarks.gpu.run_once KIND LIBRARY ARGS"""
 
 import json
+import os
+import signal
 import sys
 
 from benchmarks.gpu.device import device_of, load_runtime
+from mallorn.stack.supervised_process import DieWithParent
 
 
 def main() -> None:
     """Load the library, make its arguments and call it once."""
+    DieWithParent(signal.SIGKILL, os.getppid())()  # a tool that takes too long is killed with its program
     kind, library, args = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     load_runtime(kind)
     import tvm
