@@ -1,7 +1,7 @@
 """Pack archives for the GPU machine, cut so that each fits into one transfer.
 
-Transfer 1 holds all that part 1 needs. Others hold TVM's compiler, which part 2 needs and which is
-larger than everything else.
+Transfer 1 holds all that part 1 needs. The next ones hold TVM's compiler, which the other parts need and
+which is larger than everything else, and the last ones the libraries that were built for part 3.
 """
 
 import json
@@ -15,7 +15,7 @@ from shutil import rmtree
 from typing import Final
 
 from benchmarks.gpu.packages import ROOT, SPARE, lacking, lay_packages
-from benchmarks.gpu.unpack import BASE, COMPILER, MANIFEST, PIECE
+from benchmarks.gpu.unpack import BASE, COMPILER, LIBRARIES, MANIFEST, PIECE
 
 # The product, and those benchmarks and examples that the parts run.
 _TREE: Final = (
@@ -33,6 +33,7 @@ _TREE: Final = (
     ),
     *("benchmarks/__init__.py", "benchmarks/gpu", "examples/zoo", "examples/build.py"),
 )
+SEARCHED: Final = "searched"  # folder of what is built for part 3
 _CHUNK: Final = 1 << 20
 Say = Callable[[str], None]
 
@@ -56,7 +57,14 @@ def pack(out: Path, python: str, limit_bytes: int, preset: int, say: Say) -> dic
     _write_base(first / BASE, site, out / "kernels", preset)
     if (first / BASE).stat().st_size > limit_bytes:
         raise TooLarge(f"{first / BASE} has {(first / BASE).stat().st_size} bytes, more than {limit_bytes}")
-    pieces = [first / BASE, *_cut(compiler, send, limit_bytes)]
+    pieces = [first / BASE]
+    pieces += _cut(compiler, PIECE, send, limit_bytes)
+    libraries = out / "searched.tar.xz"
+    if (out / SEARCHED).is_dir():
+        say("packing the libraries of part 3")
+        with tarfile.open(libraries, "w:xz", preset=preset) as archive:
+            archive.add(out / SEARCHED, SEARCHED)
+        pieces += _cut(libraries, LIBRARIES, send, limit_bytes)
     digests = {piece.name: sha256(piece.read_bytes()).hexdigest() for piece in pieces}
     (first / MANIFEST).write_text(json.dumps(digests))
     sizes = {
@@ -130,13 +138,14 @@ def _write_base(file: Path, site: Path, kernels: Path, preset: int) -> None:
             archive.add(kernels, "kernels")
 
 
-def _cut(compiler: Path, send: Path, limit_bytes: int) -> Iterator[Path]:
-    """Write the pieces of the compiler to their transfers' folders, and yield them."""
-    count = -(-compiler.stat().st_size // limit_bytes)
-    size = -(-compiler.stat().st_size // count)
-    with compiler.open("rb") as source:
+def _cut(file: Path, prefix: str, send: Path, limit_bytes: int) -> Iterator[Path]:
+    """Write the pieces of a file to folders of transfers of their own, and yield them."""
+    count = -(-file.stat().st_size // limit_bytes)
+    size = -(-file.stat().st_size // count)
+    first = 1 + len(list(send.iterdir()))
+    with file.open("rb") as source:
         for number in range(count):
-            piece = send / str(number + 2) / f"{PIECE}{number}"
+            piece = send / str(first + number) / f"{prefix}{number}"
             piece.parent.mkdir()
             piece.write_bytes(source.read(size))
             yield piece

@@ -52,7 +52,12 @@ class TorchArithmetic:
         self._burst: tuple[Call, int, Call] | None = None
 
     def inputs(self, args: Json) -> list[Any]:
-        return [self._torch.from_numpy(array).to(self._kind) for array in random_timing_arguments(args)]
+        return [self._tensor(array).to(self._kind) for array in random_timing_arguments(args)]
+
+    def _tensor(self, array: Any) -> Any:
+        if str(array.dtype) != "bfloat16":
+            return self._torch.from_numpy(array)
+        return self._torch.from_numpy(array.view("int16")).view(self._torch.bfloat16)
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         libraries = {PRODUCT: "cuBLAS", CONVOLUTION: "cuDNN", DEPTHWISE: "cuDNN", BATCH: "torch SDPA"}
@@ -101,6 +106,8 @@ class TorchArithmetic:
 
     def _compute(self, task: Task, inputs: list[Any]) -> Callable[[], Any]:
         functional, first, rest = self._torch.nn.functional, inputs[0], inputs[1:]
+        if task.kind == PRODUCT and task.dtype == "int8":
+            return lambda: self._torch._int_mm(first, rest[0])
         if task.kind == PRODUCT:
             return lambda: first @ rest[0]
         if task.kind == BATCH:

@@ -48,7 +48,7 @@ _EPSILON: Final = 1e-5
 def write_batch(kernels: Path, target: Target) -> None:
     """Write the manifest of a batch of all built kernels, and their tasks' right results."""
     order = in_rounds(list(kernels_below(kernels)))
-    about = {task: _call_of(BY_NAME[task], kernels, target) for task in {each.task for each in order}}
+    about = {task: call_of(BY_NAME[task], kernels, target) for task in {each.task for each in order}}
     calls = [
         {**about[each.task], "key": each.cell, "library": each.file, "task": each.task, "means": each.means}
         for each in order
@@ -77,14 +77,14 @@ def in_rounds(kernels: Sequence[Kernel], batch: int = 6) -> list[Kernel]:
     return [kernel for _, _, kernel in sorted(rounds, key=lambda each: each[:2])]
 
 
-def _call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
-    """Return the fields that calls of all kernels of a task share."""
+def call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
+    """Return the fields that calls of all kernels of a task share; store its right result in `kernels`."""
     *inputs, result = shapes(task)
     tensors = (
         *(Tensor("TENSOR", task.dtype, shape) for shape in inputs),
         Tensor("TENSOR", task.sums, result),
     )
-    args = Arguments(tensors, outputs=(len(inputs),))
+    args = Arguments(tensors, outputs=(len(inputs),)).with_full_byte_range()
     call = make_timing_call("", "", args, TIMEOUT_SEC, OPTIONS, target)
     return call | {"group": task.name, "check": _check(task, args, kernels)}
 

@@ -89,8 +89,9 @@ def _requirements(name: str, environment: Mapping[str, str]) -> Iterator[Require
 
 
 def _pins(python: str) -> dict[str, str]:
-    lines = (line.strip() for line in LOCK.read_text().splitlines())
-    pinned = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    lines = (line.strip().removesuffix("\\").strip() for line in LOCK.read_text().splitlines())
+    # Hashes and comments stand on lines of their own.
+    pinned = [Requirement(line) for line in lines if line and not line.startswith(("#", "--"))]
     return {
         canonicalize_name(each.name): f"{each.name}{each.specifier}"
         for each in pinned

@@ -12,13 +12,18 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
+from benchmarks.gpu.archive import SEARCHED as SEARCHED_FOLDER
 from benchmarks.gpu.archive import TooLarge, pack, tree_bytes
 from benchmarks.gpu.cells import ORIGIN
-from benchmarks.gpu.kernel_batch import write_batch
+from benchmarks.gpu.kernel_batch import call_of, write_batch
 from benchmarks.gpu.kernel_index import COMPLETE, INDEX, counts_below
-from benchmarks.gpu.tasks import GPU, REHEARSAL, Task
+from benchmarks.gpu.search_places import ORDER, slug
+from benchmarks.gpu.tasks import GPU, REHEARSAL, SEARCHED, SEARCHED_REHEARSAL, Task
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target, parse_target
+from mallorn.services.planner.budgets import ROUND_SIZE as ROUND
+from mallorn.workers.detached.pack_batch import target_requirements
+from mallorn.workers.tvm.code_digest import TVM_VERSION
 
 MEGABYTE: Final = 10**6
 REPORT: Final = "prepared.json"
@@ -31,6 +36,7 @@ def prepare(options: argparse.Namespace) -> None:
     started_sec, out = time.monotonic(), options.out.absolute()
     target = parse_target(options.target)
     tasks = {"gpu": GPU, "rehearsal": REHEARSAL}[options.tasks]
+    searched = {"gpu": SEARCHED, "rehearsal": SEARCHED_REHEARSAL}[options.tasks]
     kernels = out / "kernels"
     mark = kernels / "target.json"
     if not mark.exists() or mark.read_text() != target.text:
@@ -42,6 +48,8 @@ def prepare(options: argparse.Namespace) -> None:
     (kernels / ORIGIN).write_text(json.dumps(describe_host()))
     _say("right results, which take minutes")
     write_batch(kernels, target)
+    if options.searched:
+        _prepare_search(searched, target, out / SEARCHED_FOLDER, options)
     built_sec = time.monotonic() - started_sec
     tree = tree_bytes()
     limit = int(options.transfer_mb * MEGABYTE) - tree
@@ -64,6 +72,41 @@ def prepare(options: argparse.Namespace) -> None:
     for number, size in sizes.items():
         total = (size + tree) / MEGABYTE
         _say(f"transfer {number}: {size / MEGABYTE:.1f} MB, with the tracked files {total:.1f} MB")
+
+
+def _prepare_search(
+    tasks: tuple[Task, ...], target: Target, folder: Path, options: argparse.Namespace
+) -> None:
+    """Write the order of part 3 and right results; build what no time decides, within a time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    order = {
+        "target": target.text,
+        "needs": target_requirements(target),
+        "tvm": TVM_VERSION,
+        "trials": options.searched,
+        "round": min(ROUND, options.searched),
+        "tasks": [task.name for task in tasks],
+        "calls": {task.name: call_of(task, folder, target) for task in tasks},
+    }
+    (folder / ORDER).write_text(json.dumps(order))
+    until_sec = time.monotonic() + options.searched_seconds
+    waiting, running = list(tasks), list[subprocess.Popen[bytes]]()
+    try:
+        while (waiting or running) and time.monotonic() < until_sec:
+            running = [process for process in running if process.poll() is None]
+            if waiting and len(running) < (os.cpu_count() or 1):
+                task = waiting.pop(0)
+                _say(f"libraries of {task.name}")
+                sizes = [str(order["trials"]), str(order["round"])]
+                arguments = [task.name, target.text, str(folder / slug(task)), *sizes]
+                command = [sys.executable, "-m", "benchmarks.gpu.prebuild", *arguments]
+                running.append(subprocess.Popen(command, start_new_session=True))
+            time.sleep(_POLL_SEC)
+    finally:
+        for process in running:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _special(kernels: Path, target: Target) -> None:

@@ -1,4 +1,6 @@
-"""Rehearse both parts on this machine, with its CPU instead of the GPU.
+"""Rehearse parts 1, 3 and 4 on this machine, with its CPU instead of the GPU.
+
+Part 2 is part 4 with other budgets.
 
 They run in an empty directory, in a Python that has only the GPU machine's packages, and without
 network. Each part is killed half-way and restarted.
@@ -9,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,12 +22,15 @@ from typing import Final, TypedDict
 from benchmarks.gpu.cells import BEGUN, Row, read_rows
 from benchmarks.gpu.device import CPU
 from benchmarks.gpu.packages import ROOT, lay_packages, there
+from benchmarks.gpu.part3 import ARCHIVE
 from benchmarks.gpu.prepare import REPORT
+from benchmarks.gpu.search_places import FOLDER
 from benchmarks.hosts import describe_host
 
 TRANSFER_MB: Final = 100
 _TARGET: Final = '{"kind":"llvm","num-cores":2}'
 _CHANCE: Final = 2
+_SEARCHED: Final = 4  # trials of each search of part 3
 _THERE: Final = "3.12"
 _VERSION: Final = "import sys; print('%d.%d' % sys.version_info[:2])"
 _POLL_SEC: Final = 0.05
@@ -58,7 +64,7 @@ class Transfers(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Results of both parts: seconds, cells, and the cells' starts."""
+    """Results of the parts: seconds, cells, and the cells' starts."""
 
     python: str
     network: str
@@ -82,7 +88,16 @@ def interpreter(version: str) -> str | None:
 def prepare_rehearsal(out: Path, version: str) -> Transfers:
     """Build kernels for a CPU and pack the transfers in `out`; return the report."""
     options = ["--tasks", "rehearsal", "--target", _TARGET, "--chance", str(_CHANCE), "--python", version]
-    options += ["--preset", "1", "--transfer-mb", str(TRANSFER_MB), "--out", str(out)]
+    options += [
+        "--searched",
+        str(_SEARCHED),
+        "--preset",
+        "1",
+        "--transfer-mb",
+        str(TRANSFER_MB),
+        "--out",
+        str(out),
+    ]
     subprocess.run([sys.executable, "-m", "benchmarks.gpu", "prepare", *options], cwd=ROOT, check=True)
     report: Transfers = json.loads((out / REPORT).read_text())
     return report
@@ -94,7 +109,7 @@ def version_there() -> str:
 
 
 def rehearse(out: Path, empty: Path, version: str) -> Rehearsal:
-    """Run both parts with the transfers in `out`, in the empty directory."""
+    """Run the parts with the transfers in `out`, in the empty directory."""
     bare = _python_there(out / "machine", version)
     shutil.copytree(ROOT / "benchmarks" / "gpu", empty / "benchmarks" / "gpu")
     shutil.copy(ROOT / "benchmarks" / "__init__.py", empty / "benchmarks")
@@ -105,15 +120,18 @@ def rehearse(out: Path, empty: Path, version: str) -> Rehearsal:
         environment |= dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), _NOWHERE)
     rehearsal = Rehearsal(version, network, {}, {}, {})
     sends = sorted((out / "send").iterdir(), key=lambda folder: int(folder.name))
-    for number, transfers, half in ((1, sends[:1], _half_of_part1), (2, sends[1:], _half_of_part2)):
+    for number, transfers, is_half in (
+        (1, sends[:1], _half_of_part1),
+        (3, sends[1:], _half_of_part3),
+        (4, [], _half_of_part4),
+    ):
         began_sec = time.monotonic()
-        results = empty / "results" / f"part{number}.jsonl"
         command = [*prefix, bare, "-m", "benchmarks.gpu", "part", str(number), "--device", CPU]
-        command += ["--home", str(empty / "home"), "--out", str(results.parent)]
+        command += ["--home", str(empty / "home"), "--out", str(empty / "results")]
         command += ["--seconds", str(_PART_SEC), "--transfer", *map(str, transfers)]
-        _run_and_kill(command, environment, empty, lambda half=half: half(empty))
+        _run_and_kill(command, environment, empty, lambda is_half=is_half: is_half(empty))
         subprocess.run(command, env=environment, cwd=empty, check=True)
-        rows = list(read_rows(results))
+        rows = [row for file in _cell_files(empty, number) for row in read_rows(file)]
         name = f"part {number}"
         rehearsal.seconds[name] = round(time.monotonic() - began_sec, 1)
         rehearsal.cells[name] = [row for row in rows if BEGUN not in row]
@@ -159,11 +177,25 @@ def _half_of_part1(empty: Path) -> bool:
     return sum("task" in row for row in rows) >= 2
 
 
-def _half_of_part2(empty: Path) -> bool:
+def _half_of_part3(empty: Path) -> bool:
+    """Return whether a task has trials of its first search but not all."""
+    return any(file.stat().st_size for file in (empty / "home" / FOLDER).glob("*/trials.jsonl"))
+
+
+def _half_of_part4(empty: Path) -> bool:
     """Return whether a job has measured candidates."""
-    return any((empty / "home" / "data").glob("mallorn.db")) and _measured(
-        empty / "home" / "data" / "mallorn.db"
-    )
+    database = empty / "home" / "data-part4" / "mallorn.db"
+    return database.exists() and _measured(database)
+
+
+def _cell_files(empty: Path, number: int) -> list[Path]:
+    """Return a part's files of cells; those of part 3 as they come back, in one archive."""
+    if number != 3:
+        return [empty / "results" / f"part{number}.jsonl"]
+    with tarfile.open(empty / "results" / ARCHIVE) as archive:
+        archive.extraction_filter = getattr(tarfile, "tar_filter", lambda member, _path: member)
+        archive.extractall(empty / "results")
+    return sorted((empty / "results" / FOLDER).rglob("cells.jsonl"))
 
 
 def _measured(database: Path) -> bool:

@@ -2,22 +2,36 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from math import exp, log
 from pathlib import Path
 from statistics import median
 
 from benchmarks.gpu.cells import BEGUN, Row, Value, read_rows
 from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS
+from benchmarks.gpu.search_places import OURS, STOCK
 from mallorn.core.outcomes import is_disturbed
 
 _ASSERTION = "assertion: "
+_COMPARED = (FIRST_GUESS, OURS, CHANCE, STOCK)
 
 
 def report(folder: Path) -> str:
-    """Return Markdown tables of the results of both parts; empty tables are left out."""
-    first, second = (
-        [row for row in read_rows(folder / f"part{number}.jsonl") if BEGUN not in row] for number in (1, 2)
+    """Return Markdown tables of the results of all parts; empty tables are left out.
+
+    Part 3's are in `part3`, as unpacked from its archive.
+    """
+    first, second, fourth = (
+        [row for row in read_rows(folder / f"part{number}.jsonl") if BEGUN not in row] for number in (1, 2, 4)
     )
-    parts = [_assertions(first), _device(first), _kernels(first), _models(second)]
+    files = sorted((folder / "part3").glob("*/cells.jsonl"))
+    third = [row for file in files for row in read_rows(file) if BEGUN not in row]
+    parts = [
+        _assertions(first),
+        _device(first),
+        _kernels(first),
+        _searches(third),
+        _models([*second, *fourth]),
+    ]
     return "\n".join(part for part in parts if part)
 
 
@@ -82,6 +96,45 @@ def _kernels(rows: Sequence[Row]) -> str:
         ]
         lines.append(("median", "", "", *medians, "", ""))
     return _table("Kernels: the library's time over ours (microseconds where there is none)", head, lines)
+
+
+def _searches(rows: Sequence[Row]) -> str:
+    """Return a line per task: the library's time over that of each method's best, and idle shares."""
+    searches: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        task, _, name = str(row["cell"]).partition("/")
+        if name:
+            searches.setdefault(task, {})[name] = row
+    lines: list[tuple[str, ...]] = []
+    gains: dict[str, list[float]] = {}
+    for task, cells in searches.items():
+        in_turn = cells.get("in turn", {})
+        times = in_turn.get("us")
+        times_us = {name: _number(us) for name, us in times.items()} if isinstance(times, dict) else {}
+        library_us = None if in_turn.get("library_us") is None else _number(in_turn["library_us"])
+        ours_us = times_us.get(OURS)
+        for name, us in times_us.items():
+            if ours_us and name != OURS:
+                gains.setdefault(name, []).append(us / ours_us)
+        best = [_ratio_or_us(times_us.get(name), library_us) for name in _COMPARED]
+        idle = [str(cells.get(f"{method}/0", {}).get("idle_share", "")) for method in _COMPARED[1:]]
+        tools = [
+            f"{name.removeprefix('sanitizer ')}: {_state(row)}"
+            for name, row in cells.items()
+            if "sani" in name
+        ]
+        us = "" if library_us is None else f"{library_us:.1f}"
+        lines.append((task, str(in_turn.get("library", "")), us, *best, "/".join(idle), ", ".join(tools)))
+    if gains:
+        means = {name: exp(sum(map(log, ratios)) / len(ratios)) for name, ratios in gains.items()}
+        ratios = [f"{means[name]:.2f}" if name in means else "" for name in _COMPARED]
+        lines.append((f"time over ours, geometric mean of {len(lines)}", "", "", *ratios, "", ""))
+    head = ("task", "beside", "its us", *_COMPARED, "idle", "sanitizer")
+    return _table("Searches: the library's time over ours (microseconds where there is none)", head, lines)
+
+
+def _state(row: Row) -> str:
+    return {True: "none", False: "ERRORS", None: "left out"}[_ok(row)]
 
 
 def _models(rows: Sequence[Row]) -> str:

@@ -11,7 +11,7 @@ SOFTMAX: Final = "softmax"
 NORM: Final = "layer norm"
 
 # Error over the largest value above which a kernel is wrong, by data type of its sums.
-LARGEST_ERROR: Final = {"float32": 1e-3, "float16": 5e-2}
+LARGEST_ERROR: Final = {"float32": 1e-3, "float16": 5e-2, "int32": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,28 @@ REHEARSAL: Final = (
     Task("layer norm 16x32 fp32", NORM, (16, 32)),
     Task("attention 2x8x16 fp32", BATCH, (2, 8, 16)),
 )
-BY_NAME: Final = {task.name: task for task in (*GPU, *REHEARSAL)}
+# Twelve tasks that part 3 searches: all kinds, and products of five data types.
+_SEARCHED_BEFORE: Final = (
+    "product 512 fp16",
+    "product 4096 fp16",
+    "product 1000x777x1234 fp32",
+    "product 16x4096x4096 fp16 sums fp32",
+    "product with a vector 8192x8192 fp16 sums fp32",
+    "convolution 8x28x28x128 to 128 fp16",
+    "depthwise 1x144x56x56 fp32",
+    "softmax 4096x1024 fp32",
+    "layer norm 4096x768 fp32",
+    "attention 12x128x64 fp32",
+)
+SEARCHED: Final = (
+    *(task for task in GPU if task.name in _SEARCHED_BEFORE),
+    Task("product 4096 bf16 sums fp32", PRODUCT, (4096, 4096, 4096), "bfloat16"),
+    Task("product 2048 int8 sums int32", PRODUCT, (2048, 2048, 2048), "int8", "int32"),
+)
+SEARCHED_REHEARSAL: Final = (
+    Task("product 16x32x24 int8 sums int32", PRODUCT, (16, 32, 24), "int8", "int32"),
+)
+BY_NAME: Final = {task.name: task for task in (*GPU, *REHEARSAL, *SEARCHED, *SEARCHED_REHEARSAL)}
 
 
 def shapes(task: Task) -> tuple[tuple[int, ...], ...]:

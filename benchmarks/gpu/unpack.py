@@ -12,6 +12,7 @@ from typing import Final
 
 BASE: Final = "base.tar.xz"
 PIECE: Final = "compiler.xz."
+LIBRARIES: Final = "searched.tar.xz."
 MANIFEST: Final = "digests.json"
 COMPILER: Final = Path("tvm", "lib", "libtvm_compiler.so")
 _UNPACKED: Final = "unpacked"
@@ -48,6 +49,16 @@ def unpack(transfers: Sequence[Path], home: Path) -> None:
     compiler = home / "site" / COMPILER
     if all(piece.exists() for piece in pieces) and not compiler.exists():
         _join(pieces, digests, compiler)
+    parts = [stored / name for name in digests if name.startswith(LIBRARIES)]
+    mark = home / f"{_UNPACKED}-{sha256(''.join(digests[part.name] for part in parts).encode()).hexdigest()}"
+    if parts and all(part.exists() for part in parts) and not mark.exists():
+        archive = home / "searched.tar"
+        _join(parts, digests, archive)
+        with tarfile.open(archive) as libraries:
+            libraries.extraction_filter = getattr(tarfile, "tar_filter", lambda member, _path: member)
+            libraries.extractall(home)
+        archive.unlink()
+        mark.touch()
 
 
 def has_compiler(home: Path) -> bool:

@@ -1,6 +1,6 @@
 """Time a tuned model in turn with the same model in torch.
 
-python -m benchmarks.gpu.whole_models KIND HOME OUT MODEL
+python -m benchmarks.gpu.whole_models KIND HOME OUT MODEL PRECISION PART
 """
 
 import importlib.util
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from benchmarks.gpu.cells import Cells, Row
 from benchmarks.gpu.device import device_of, load_runtime
+from benchmarks.gpu.part2 import form_name, library_file
 from mallorn.stack.supervised_process import DieWithParent
 
 TUNED: Final = "tuned"
@@ -31,15 +32,15 @@ Run = Callable[[], list[Any]]  # runs once to its end and returns the outputs as
 def main() -> None:
     """Load the forms one by one; time each separately, then all loaded ones in turn."""
     DieWithParent(signal.SIGKILL, os.getppid())()
-    kind, home, out, model = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-    cells = Cells(home / "part2.jsonl", out / "part2.jsonl")
-    file = home / "models" / f"{model}.onnx"
+    kind, home, out, precision, part = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), *sys.argv[5:7]
+    cells = Cells(home / f"{part}.jsonl", out / f"{part}.jsonl")
+    file, model = home / "models" / f"{sys.argv[4]}.onnx", form_name(sys.argv[4], precision)
     inputs = _inputs(file)
     has_torch = importlib.util.find_spec("torch") is not None
-    forms = cache(lambda: Torch(kind, file, inputs))
+    forms = cache(lambda: Torch(kind, file, inputs, precision))
     runs: dict[str, Run] = {}
     makers: list[tuple[str, Callable[[], Run]]] = [
-        (TUNED, lambda: _tuned(kind, home / f"{model}.so", inputs)),
+        (TUNED, lambda: _tuned(kind, library_file(home, part, model), inputs)),
         (EAGER, lambda: forms().eager()),
         (COMPILED, lambda: forms().compiled()),
     ]
@@ -62,9 +63,9 @@ def main() -> None:
 
 
 class Torch:
-    """The model converted to torch."""
+    """The model converted to torch; in another precision than float32, weights and real inputs have that."""
 
-    def __init__(self, kind: str, file: Path, inputs: list[Any]) -> None:
+    def __init__(self, kind: str, file: Path, inputs: list[Any], precision: str = "float32") -> None:
         import onnx
         import onnx2torch
         import torch
@@ -74,8 +75,10 @@ class Torch:
         # Without a prefix, a weight named like a method of the module would hide the method.
         module = onnx2torch.convert(add_prefix(onnx.load(str(file)), "onnx_")).eval()
         _fix_shapes(module, [torch.from_numpy(array) for array in inputs])
-        self._module = module.to(kind)
-        self._inputs = [torch.from_numpy(array).to(kind) for array in inputs]
+        dtype = {"float32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+        self._module = module.to(kind, dtype)
+        tensors = [torch.from_numpy(array).to(kind) for array in inputs]
+        self._inputs = [each.to(dtype) if each.is_floating_point() else each for each in tensors]
 
     def eager(self) -> Run:
         """Return the model in eager mode."""
@@ -92,7 +95,7 @@ class Torch:
             with self._torch.inference_mode():
                 result = module(*self._inputs)
             outputs = list(result) if isinstance(result, tuple | list) else [result]
-            return [output.cpu().numpy() for output in outputs]
+            return [output.float().cpu().numpy() for output in outputs]
 
         return run
 

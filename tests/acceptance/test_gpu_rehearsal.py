@@ -8,6 +8,7 @@ import pytest
 from benchmarks.gpu.assertions import ASSERTIONS
 from benchmarks.gpu.kernel_index import FIRST_GUESS
 from benchmarks.gpu.prepare import MEGABYTE
+from benchmarks.gpu.recording import record
 from benchmarks.gpu.rehearse import (
     TRANSFER_MB,
     Rehearsal,
@@ -17,7 +18,11 @@ from benchmarks.gpu.rehearse import (
     version_there,
 )
 from benchmarks.gpu.report import report
-from benchmarks.gpu.tasks import REHEARSAL
+from benchmarks.gpu.search_places import FOLDER, METHODS, SEED
+from benchmarks.gpu.tasks import REHEARSAL, SEARCHED_REHEARSAL
+from benchmarks.gpu.trials import read_trials
+from mallorn.research.replay.recording_file import read_tasks
+from mallorn.research.replay.replay_search import RecordedArena, ShownSpace
 
 # The packages and the packed compiler stay for the next run.
 OUT = Path(__file__).resolve().parents[2] / "build" / "gpu-rehearsal"
@@ -71,8 +76,35 @@ def test_a_part_that_was_killed_does_nothing_twice(rehearsal: Rehearsal) -> None
         assert len(again) <= 1, "only what was under way when it was killed begins again"
 
 
+def test_every_method_searches_with_equal_trials_and_the_best_are_timed_in_turn(
+    rehearsal: Rehearsal, empty: Path
+) -> None:
+    found = {str(row["cell"]): row for row in rehearsal.cells["part 3"]}
+    (task,) = SEARCHED_REHEARSAL
+    searched = {method: found[f"{task.name}/{method}/{SEED}"] for method in METHODS}
+    assert [row for row in searched.values() if not (row["ok"] and row["timed"])] == []
+    assert len({row["trials"] for row in searched.values()}) == 1
+    assert all(0 <= float(str(row["idle_share"])) <= 1 for row in searched.values())
+    assert set(found[f"{task.name}/in turn"]["us"]) == {FIRST_GUESS, *METHODS}  # type: ignore[arg-type]
+    assert found[f"{task.name}/sanitizer racecheck"]["left_out"] == "there is no GPU"
+
+
+def test_the_trials_that_came_back_become_a_recording(
+    rehearsal: Rehearsal, empty: Path, tmp_path: Path
+) -> None:
+    assert rehearsal.cells["part 3"]
+    files = sorted((empty / "results" / FOLDER).glob("*/trials.jsonl"))
+    trials = list(read_trials(files))
+    record(files, tmp_path / "recording.parquet", None)
+    (task,) = read_tasks(tmp_path / "recording.parquet")
+    assert {trial.candidate for trial in task.trials} == {each.trial.candidate for each in trials}
+    assert RecordedArena(task, ShownSpace.RECORDED).optimum_us == min(
+        each.trial.latency_us or 1e9 for each in trials
+    )
+
+
 def test_a_job_that_was_killed_goes_on_and_its_model_is_timed(rehearsal: Rehearsal) -> None:
-    found = {str(row["cell"]): row for row in rehearsal.cells["part 2"]}
+    found = {str(row["cell"]): row for row in rehearsal.cells["part 4"]}
     assert found["mlp: tuned"]["state"] == "done", found["mlp: tuned"]
     assert found["mlp: compiled"]["ok"]
     assert found["mlp: tuned alone"]["us"]
@@ -82,5 +114,5 @@ def test_a_job_that_was_killed_goes_on_and_its_model_is_timed(rehearsal: Rehears
 
 def test_the_report_has_a_table_of_each_kind(rehearsal: Rehearsal, empty: Path) -> None:
     told = report(empty / "results")
-    for title in ("## Assertions", "## Device", "## Kernels", "## Whole models"):
+    for title in ("## Assertions", "## Device", "## Kernels", "## Searches", "## Whole models"):
         assert title in told

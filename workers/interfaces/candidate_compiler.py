@@ -1,7 +1,7 @@
 # mypy: disable-error-code="empty-body"
 """Child process that derives, validates, lowers and builds candidates of tensor programs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mallorn.costmodels.views import VIEWS
@@ -18,11 +18,12 @@ Validate = Callable[[str, str, Candidates], list[bool]]  # as CandidateCompiler.
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A candidate's compiled library: its build time, its size and its arguments."""
+    """A candidate's compiled library: its build time, size, arguments and CUDA kernels."""
 
     build_ms: float
     bytes: int
     args: tuple[Tensor, ...]  # as the program's, except weights re-laid for the schedule
+    kernels: tuple[Mapping[str, int | str], ...] = ()  # ptxas's figures of each kernel, see KernelFigures
 
 
 def _limit_per_candidate(first_sec: float, each_sec: float) -> Callable[[Given], float]:

@@ -2,7 +2,7 @@
 failures into results."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -96,6 +96,7 @@ class BuiltCandidate:
     artifact: Path
     args: tuple[Tensor, ...]  # the program's, with weights in the schedule's layout
     build_ms: float
+    kernels: tuple[Mapping[str, int | str], ...] = ()  # as Library.kernels
 
 
 @dataclass(eq=False)
@@ -173,7 +174,7 @@ class Builds:
         Raises HostFault or StorageFull if the host caused the failure."""
         slot, end = self._slots[int(str(call.tag))], call.end
         if isinstance(end, Library):
-            return BuiltCandidate(slot, self._artifact(slot), end.args, end.build_ms)
+            return BuiltCandidate(slot, self._artifact(slot), end.args, end.build_ms, end.kernels)
         if isinstance(end, HostFault | StorageFull):
             raise end  # this host failed: no candidate is to blame
         if isinstance(end, HOSTS_DOING) and slot.slot not in self._retried:

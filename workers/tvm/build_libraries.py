@@ -14,6 +14,7 @@ import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -30,7 +31,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import NOT_COMPILED
 from mallorn.graphc.export.code_generation import compile_to_library
 from mallorn.workers.interfaces.candidate_compiler import Library
-from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.cuda_kernel_resources import KernelFigures, compile_for_cuda
 from mallorn.workers.tvm.linker import link_shared, raise_if_disk_unusable
 from mallorn.workers.tvm.parsed_program_cache import instructions, parse_tvm_target
 from mallorn.workers.tvm.program_blocks import tensor_args
@@ -99,12 +100,18 @@ def count_stores(module: Any) -> int:
 def compile_module(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
     """Compile a scheduled module to a library in memory. Raises BodyTooLarge if `sizes`
     rejects it. For CUDA, raises KernelRefused, CannotLaunch and HostFault as well."""
+    return _compile(module, target, sizes)[0]
+
+
+def _compile(module: Any, target: str, sizes: CandidateSizes | None) -> tuple[Any, Sequence[KernelFigures]]:
+    """Return the library of `compile_module`, and the figures of its CUDA kernels."""
     watches = [] if sizes is None else [Watch(sizes)]
     tvm_target, options = _codegen_target(target), {"tirx.disable_assert": True}
     try:
         if tvm_target.kind.name == "cuda":
-            return compile_for_cuda(module, tvm_target, watches, **options).library
-        return compile_to_library(module, tvm_target, watches, **options)
+            cuda = compile_for_cuda(module, tvm_target, watches, **options)
+            return cuda.library, cuda.kernels
+        return compile_to_library(module, tvm_target, watches, **options), ()
     except RuntimeError as error:  # TVM replaces the error that the watch raised by its own
         for watch in watches:
             if watch.refused is not None:
@@ -133,7 +140,7 @@ def build(
     # As MetaSchedule's builder does: callers pass weights in the layout of the schedule.
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     sizes = None if any_size else SIZES[tir, target]
-    library = compile_module(module, target, sizes)
+    library, kernels = _compile(module, target, sizes)
     try:
         if library.imports:
             library.export_library(out_path, fcompile=link_shared)
@@ -149,4 +156,5 @@ def build(
         raise_if_disk_unusable(Path(out_path).absolute().parent)
         raise
     elapsed_ms = (time.perf_counter() - started_sec) * 1000
-    return Library(elapsed_ms, os.path.getsize(out_path), tensor_args(schedule.mod))
+    args, figures = tensor_args(schedule.mod), tuple(asdict(kernel) for kernel in kernels)
+    return Library(elapsed_ms, os.path.getsize(out_path), args, figures)

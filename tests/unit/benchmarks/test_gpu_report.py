@@ -81,3 +81,18 @@ def test_what_was_built_is_counted_by_task_and_means(tmp_path: Path) -> None:
     built_counts, errors = counts_below(tmp_path)
     assert built_counts == {"a: DLight": 1, "a: chance": 2}
     assert errors == {"a/chance 2": "the process that ran it ended twice"}
+
+
+def test_searches_stand_beside_the_library_with_their_idle_shares_and_races(tmp_path: Path) -> None:
+    cells = Cells(tmp_path / "part3" / "softmax" / "cells.jsonl")
+    for method, idle in (("ours", 0.1), ("chance", 0.2), ("MetaSchedule", 0.6)):
+        cells.keep(f"softmax/{method}/0", ok=True, idle_share=idle)
+    times: Row = {"first guess": 12.0, "ours": 10.0, "chance": 20.0, "MetaSchedule": 15.0}
+    cells.keep("softmax/in turn", ok=True, us=times, library="torch softmax", library_us=15.0)
+    cells.keep("softmax/sanitizer racecheck", ok=False, results={})
+    told = report(tmp_path)
+    assert (
+        "| softmax | torch softmax | 15.0 | 1.25 | 1.50 | 0.75 | 1.00 | 0.1/0.2/0.6 | racecheck: ERRORS |"
+        in told
+    )
+    assert "| time over ours, geometric mean of 1 |  |  | 1.20 |  | 2.00 | 1.50 |" in told

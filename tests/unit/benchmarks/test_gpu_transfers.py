@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu.archive import _cut
-from benchmarks.gpu.unpack import BASE, COMPILER, MANIFEST, Incomplete, has_compiler, unpack
+from benchmarks.gpu.unpack import BASE, COMPILER, MANIFEST, PIECE, Incomplete, has_compiler, unpack
 
 LIBRARY = bytes(range(256)) * 400
 
@@ -27,7 +27,7 @@ def send(tmp_path: Path) -> Path:
     packed = tmp_path / "compiler.xz"
     packed.write_bytes(lzma.compress(LIBRARY))
     limit = -(-packed.stat().st_size // 3)
-    pieces = [first / BASE, *_cut(packed, tmp_path / "send", limit)]
+    pieces = [first / BASE, *_cut(packed, PIECE, tmp_path / "send", limit)]
     assert all(piece.stat().st_size <= limit for piece in pieces[1:])
     digests = {piece.name: sha256(piece.read_bytes()).hexdigest() for piece in pieces}
     (first / MANIFEST).write_text(json.dumps(digests))
