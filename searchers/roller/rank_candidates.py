@@ -22,7 +22,7 @@ from mallorn.searchers.roller.cpu_time_model import (
     register_cost,
     result_us,
 )
-from mallorn.searchers.roller.propose_gpu_candidates import gpu_time_us, propose_gpu_candidates
+from mallorn.searchers.roller.gpu.models_by_kind import gpu_model
 from mallorn.searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, placed_choices
 from mallorn.searchers.space import Candidate, ChoiceKind, Sketch, Space
 from mallorn.searchers.tile_factorizations import Rows, divisors, largest_factor
@@ -36,6 +36,7 @@ _WIDEST: Final = 64  # elements that MetaSchedule vectorises at once
 _OVERFULL: Final = 1.2  # accumulators relative to registers: a few spills may be acceptable
 _KEPT, _MOST_BUILT = 96, 6_000
 _MOST_TILES: Final = 256  # tiles of a block that are combined with every other choice
+_MOST_ON_GPU: Final = 24  # tiles per sketch of a GPU
 _VERSIONS: Final = 3  # versions of tiles tried for sketches without a time model
 _TENSORIZED: Final = "meta_schedule.auto_tensorize"
 _USUAL_UNROLL: Final = 64.0
@@ -182,9 +183,9 @@ class Constructor:
     def guesses(self, sketch: Sketch) -> Guesses:
         """Return decision vectors that are worth trying, with estimated times."""
         if self._machine.gpu:
-            gpu = propose_gpu_candidates(sketch, self._nests, self._machine)
-            if gpu is not None:
-                rows, us = gpu
+            model = gpu_model(sketch, self._nests, self._machine)
+            if model is not None:
+                rows, us = model.best(_MOST_ON_GPU)
                 return Guesses(rows, us, rows.astype(np.int64))
             plain = self._guess_without_time_model(sketch, blocks(sketch))
             return plain if sketch.choices else replace(plain, us=plain.us * 0 + FIXED_US)
@@ -196,7 +197,8 @@ class Constructor:
     def time_us(self, sketch: Sketch, rows: Rows) -> Column | None:
         """Return the estimated time of each row; None if there is no model of the sketch."""
         if self._machine.gpu:
-            return gpu_time_us(sketch, rows, self._nests, self._machine)
+            model = gpu_model(sketch, self._nests, self._machine)
+            return None if model is None else model.time_us(rows)
         of_sketch, machine = blocks(sketch), _machine_of(sketch, self._machine)
         if len(of_sketch) != 1 or not of_sketch[0].is_tiled:
             return None

@@ -1,0 +1,100 @@
+"""The time of a GPU kernel from what its blocks compute, load and keep.
+
+A multiprocessor runs as many blocks at a time as registers, threads and shared memory allow.
+The blocks of one such round share its units; the last round may have fewer blocks.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mallorn.core.compute_capability import (
+    REGISTERS_PER_THREAD,
+    SHARED_RESERVED,
+    THREADS_PER_BLOCK,
+    WARP_SIZE,
+)
+from mallorn.core.values.machine import Machine
+from mallorn.costmodels.base import Column
+
+SECTOR: Final = 32  # bytes of the smallest memory transaction
+BANKS_BYTES: Final = 128  # bytes that shared memory moves in a cycle
+LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
+OVERHEAD_REGISTERS: Final = 32  # of a thread, for addresses and counters
+RESULTS_FILLED: Final = 1024.0  # results in progress that saturate a multiprocessor's float32 units
+FRAGMENTS_FILLED: Final = 16.0  # 16x16 fragments in progress that saturate its tensor cores
+_SCHEDULERS: Final = 4  # warp instructions that a multiprocessor issues in a cycle
+_MOST_BLOCKS: Final = 32  # on a multiprocessor
+_REFUSED: Final = 1e3  # times as long is a kernel that cannot be launched
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The kernel of each candidate, as columns; work is that of one block."""
+
+    blocks: Column
+    threads: Column  # of a block
+    registers: Column  # of a thread
+    shared_bytes: Column  # that a block reserves
+    steps: Column  # serial steps, each of which waits for its loads
+    bytes_in_flight: Column  # that a block requests before it waits
+    l2_bytes: Column  # loaded and stored, in whole sectors
+    memory_bytes: Column  # of all blocks, from and to memory
+    instructions: Column  # that its warps issue
+    shared_traffic: Column  # bytes to and from shared memory; a bank conflict repeats an access
+    operations: Column  # on the units of `peak_gflops`
+    peak_gflops: float  # of all multiprocessors
+    filling: Column  # share of those units that the block's independent operations fill
+    stages: float = 1.0  # steps whose loads are in flight at a time
+    extra_us: float = 0.0  # of further kernels
+
+
+def kernel_us(kernel: Kernel, machine: Machine, shared_limit: int | None = None) -> Column:
+    """Return the estimated times. Kernels that need more threads or shared memory than a
+    block may have get very long ones."""
+    warps = np.ceil(kernel.threads / WARP_SIZE)
+    registers = np.minimum(kernel.registers, REGISTERS_PER_THREAD)
+    resident = np.minimum.reduce(
+        [
+            np.full(len(warps), float(_MOST_BLOCKS)),
+            machine.in_flight // (warps * WARP_SIZE),
+            machine.registers // (warps * registers),
+            machine.caches[0].bytes // (kernel.shared_bytes + SHARED_RESERVED),
+        ]
+    )
+    is_refused = (kernel.threads > THREADS_PER_BLOCK) | (resident < 1)
+    if shared_limit is not None:
+        is_refused |= kernel.shared_bytes > shared_limit
+    resident = np.maximum(resident, 1)
+    full_rounds = kernel.blocks // (machine.cores * resident)
+    last = np.ceil((kernel.blocks - full_rounds * machine.cores * resident) / machine.cores)
+    rounds = full_rounds * _round_us(kernel, machine, resident)
+    rounds += np.where(last > 0, _round_us(kernel, machine, np.maximum(last, 1)), 0)
+    # By Little's law the bandwidth needs so many bytes in flight.
+    active = np.clip(np.ceil(kernel.blocks / machine.cores), 1, resident)
+    in_flight = np.minimum(kernel.blocks, machine.cores * active) * kernel.bytes_in_flight
+    needed = machine.memory_gbytes_per_sec * 1e3 * LATENCY_US
+    streaming = kernel.memory_bytes / machine.memory_gbytes_per_sec / 1e3 / np.minimum(1, in_flight / needed)
+    spills = np.maximum(1, kernel.registers / REGISTERS_PER_THREAD) ** 4
+    total = (np.maximum(rounds, streaming) + machine.fork_us + kernel.extra_us) * spills
+    return np.asarray(np.where(is_refused, _REFUSED * total, total))
+
+
+def _round_us(kernel: Kernel, machine: Machine, active: Column) -> Column:
+    """Return how long `active` blocks on each multiprocessor take."""
+    near, l2 = machine.caches[:2]
+    clock_ghz = near.gbytes_per_sec / BANKS_BYTES
+    filled = np.minimum(1, active * kernel.filling)
+    parts = np.array(
+        [
+            active * kernel.operations / (kernel.peak_gflops / machine.cores) / filled,
+            active * kernel.l2_bytes / l2.gbytes_per_sec,
+            active * kernel.shared_traffic / near.gbytes_per_sec,
+            active * kernel.instructions / (_SCHEDULERS * clock_ghz),
+        ]
+    )
+    slowest = parts.max(axis=0)
+    at_once = active * kernel.stages
+    waiting = kernel.steps * LATENCY_US
+    return np.asarray(slowest / 1e3 + ((parts.sum(axis=0) - slowest) / 1e3 + waiting) / at_once)
