@@ -26,6 +26,7 @@ RESULTS_FILLED: Final = 1024.0  # results in progress that saturate a multiproce
 FRAGMENTS_FILLED: Final = 16.0  # 16x16 fragments in progress that saturate its tensor cores
 _SCHEDULERS: Final = 4  # warp instructions that a multiprocessor issues in a cycle
 _MOST_BLOCKS: Final = 32  # on a multiprocessor
+_SPILLED: Final = 4  # power with which registers beyond a thread's limit slow a kernel down
 _REFUSED: Final = 1e3  # times as long is a kernel that cannot be launched
 
 
@@ -54,12 +55,13 @@ def kernel_us(kernel: Kernel, machine: Machine, shared_limit: int | None = None)
     """Return the estimated times. Kernels that need more threads or shared memory than a
     block may have get very long ones."""
     warps = np.ceil(kernel.threads / WARP_SIZE)
-    registers = np.minimum(kernel.registers, REGISTERS_PER_THREAD)
+    most = np.minimum(REGISTERS_PER_THREAD, machine.registers // warps)  # ptxas spills the others
+    registers = np.minimum(kernel.registers, most)
     resident = np.minimum.reduce(
         [
             np.full(len(warps), float(_MOST_BLOCKS)),
             machine.in_flight // (warps * WARP_SIZE),
-            machine.registers // (warps * registers),
+            machine.registers // np.maximum(1, warps * registers),
             machine.caches[0].bytes // (kernel.shared_bytes + SHARED_RESERVED),
         ]
     )
@@ -76,7 +78,7 @@ def kernel_us(kernel: Kernel, machine: Machine, shared_limit: int | None = None)
     in_flight = np.minimum(kernel.blocks, machine.cores * active) * kernel.bytes_in_flight
     needed = machine.memory_gbytes_per_sec * 1e3 * LATENCY_US
     streaming = kernel.memory_bytes / machine.memory_gbytes_per_sec / 1e3 / np.minimum(1, in_flight / needed)
-    spills = np.maximum(1, kernel.registers / REGISTERS_PER_THREAD) ** 4
+    spills = np.maximum(1, kernel.registers / np.maximum(1, most)) ** _SPILLED
     total = (np.maximum(rounds, streaming) + machine.fork_us + kernel.extra_us) * spills
     return np.asarray(np.where(is_refused, _REFUSED * total, total))
 
