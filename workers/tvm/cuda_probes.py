@@ -111,7 +111,8 @@ def _tensor_core_peak(dtype: str, mma: Mma) -> tuple[Probe, str]:
                     for i in T.unroll({CHAINS}):
                         T.evaluate(T.ptx_legacy.mma(
                             "{mma.shape}", "row", "col", "{mma.name}", "{mma.name}", "{_SUM_NAMES[mma.sums]}",
-                            left.data, 0, right.data, 0, sums.data, i * {_LANE_SUMS}, False, dtype="{mma.sums}",
+                            left.data, 0, right.data, 0, sums.data, i * {_LANE_SUMS}, False,
+                            dtype="{mma.sums}",
                         ))
                 out[block, thread] = T.float32(0)
                 for i in T.unroll({CHAINS * _LANE_SUMS}):
@@ -124,6 +125,7 @@ def _tensor_core_peak(dtype: str, mma: Mma) -> tuple[Probe, str]:
 
 def _shared_bandwidth() -> tuple[Probe, str]:
     tile = SHARED_FLOATS // VECTOR
+    row = f"(turn * {THREADS // 2} + i * {THREADS} + thread) % {tile}"
     body = f"""
                 tile = T.sblock_alloc_buffer(({tile}, {VECTOR}), "float32", scope="shared")
                 sums = T.sblock_alloc_buffer(({VECTOR},), "float32", scope="local")
@@ -136,7 +138,7 @@ def _shared_bandwidth() -> tuple[Probe, str]:
                 for turn in range(turns[0]):
                     for i in T.unroll({UNROLLED}):
                         for j in T.vectorized({VECTOR}):
-                            sums[j] = sums[j] + tile[(turn * {THREADS // 2} + i * {THREADS} + thread) % {tile}, j]
+                            sums[j] = sums[j] + tile[{row}, j]
                 out[block, thread] = sums[0] + sums[1] + sums[2] + sums[3]"""
     turns = TURNS["shared"]
     work = 4.0 * VECTOR * UNROLLED * BLOCKS * THREADS * turns
@@ -147,6 +149,7 @@ def _shared_bandwidth() -> tuple[Probe, str]:
 def _l2_bandwidth() -> tuple[Probe, str]:
     """Blocks of a multiprocessor read different tiles at a time, so that its L1 cache helps little."""
     tiles = L2_BYTES // 4 // _TILE
+    tile = f"(block + (turn * {UNROLLED} + i) * 97) % {tiles}"
     body = f"""
                 sums = T.sblock_alloc_buffer(({VECTOR},), "float32", scope="local")
                 for j in T.unroll({VECTOR}):
@@ -154,7 +157,7 @@ def _l2_bandwidth() -> tuple[Probe, str]:
                 for turn in range(turns[0]):
                     for i in T.unroll({UNROLLED}):
                         for j in T.vectorized({VECTOR}):
-                            sums[j] = sums[j] + data[(block + (turn * {UNROLLED} + i) * 97) % {tiles}, thread * {VECTOR} + j]
+                            sums[j] = sums[j] + data[{tile}, thread * {VECTOR} + j]
                 out[block, thread] = sums[0] + sums[1] + sums[2] + sums[3]"""
     turns = TURNS["L2"]
     work = 4.0 * VECTOR * UNROLLED * BLOCKS * THREADS * turns
