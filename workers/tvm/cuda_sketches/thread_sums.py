@@ -1,7 +1,7 @@
 """Sums that read each element once, with many threads per sum or per group of neighbouring sums.
 
-A program is brought to the form sums[s, n] = sum over r of f(large[s, r], others[n, r]), with
-three loops: sums, narrow (the few results that share an element of the large operand) and depth.
+A program is brought to the form c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]), with
+the loops batch, sums, narrow (the few results that share an element of the large operand) and depth.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ class ThreadSum:
     """A schedule of one sum in normal form."""
 
     schedule: Any
-    block: Any
+    block: Any  # with the loops batch, sums, narrow and depth
     epilogue: Any | None
     is_depth_innermost: bool  # whether neighbours in memory belong to the same sum
-    vector: int  # elements of the large operand that one load of 16 bytes reads
+    vector: int  # neighbouring values of the large operand in 16 bytes
     narrow: int  # results that share an element of the large operand
     reads: int  # tensors that the block reads
 
@@ -60,20 +60,22 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
         return None
     own = [axis for axis in axes if axis not in depth and hash(axis.var) in names]
     narrow = [axis for axis in axes if axis not in depth and hash(axis.var) not in names]
-    repeats = prod(map(extent, narrow))
-    touched = extent_of(schedule, block, large) / prod(map(int, large.source.shape))
-    if repeats > most_narrow or touched < 1:
+    repeats, size = prod(map(extent, narrow)), int(prod(map(int, large.source.shape)))
+    if repeats > most_narrow or extent_of(schedule, block, large) < size or not own:
         return None
-    innermost = next((variables(i) for i in reversed(large.indices) if variables(i)), frozenset())
-    groups = (own, narrow, depth)
-    schedule.transform_block_layout(block, _fusion(axes, groups))
-    bits = 8 * element_bytes(str(large.source.dtype)) / touched
+    last = next((i for i in reversed(range(len(large.indices))) if variables(large.indices[i])), 0)
+    innermost = [axis for axis in axes if hash(axis.var) in variables(large.indices[last])]
+    is_depth_innermost = any(axis in depth for axis in innermost)
+    packed = max(1, prod(map(extent, innermost)) // int(large.source.shape[last]))
+    sums = own[-1] if is_depth_innermost else innermost[-1]
+    batch = [axis for axis in own if axis is not sums]
+    schedule.transform_block_layout(block, _fusion(axes, (batch, [sums], narrow, depth)))
     return ThreadSum(
         schedule,
         block,
         blocks[1] if len(blocks) == 2 else None,
-        is_depth_innermost=any(hash(axis.var) in innermost for axis in depth),
-        vector=int(8 * VECTOR_BYTES / bits),
+        is_depth_innermost,
+        vector=int(VECTOR_BYTES / element_bytes(str(large.source.dtype))) * packed,
         narrow=repeats,
         reads=len({hash(load.source) for load in loads}),
     )
@@ -100,7 +102,7 @@ def share_rows(work: ThreadSum) -> list[str]:
     """Schedule a sum whose terms are neighbours in memory: threads of a warp read one sum's terms
     as vectors, and add their partial sums by shuffles. Return the names of the choices."""
     schedule, block = work.schedule, work.block
-    sums, narrow, depth = schedule.get_loops(block)
+    batch, sums, narrow, depth = schedule.get_loops(block)
     steps, lanes = schedule.split(depth, schedule.sample_perfect_tile(depth, 2, work.vector))
     threads = sample(schedule, 8, 16, 32, 64, 128, 256, 512)
     step, thread = schedule.split(steps, [None, threads])
@@ -108,6 +110,7 @@ def share_rows(work: ThreadSum) -> list[str]:
     each = sample(schedule, 1, 2, 4, 8)
     row, own = schedule.split(rows, [None, each])
     schedule.reorder(grid, row, own, narrow, step, lanes, thread)
+    schedule.fuse(batch, grid)
     partial = schedule.rfactor(thread, 0)
     grid, row, own, narrow, step, lanes, thread = schedule.get_loops(partial)
     schedule.reorder(grid, row, thread, step, own, narrow, lanes)
@@ -115,7 +118,7 @@ def share_rows(work: ThreadSum) -> list[str]:
     _read_and_add(work, partial, step, [own, narrow, lanes])
     schedule.set_scope(partial, 0, "local")
     schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
-    _, thread, row, narrow = schedule.get_loops(block)
+    _, thread, _, row, narrow = schedule.get_loops(block)
     row, own = schedule.split(row, [None, each])
     schedule.reorder(own, narrow, row, thread)
     bind(schedule, [row, thread], "threadIdx.y", "threadIdx.x")
@@ -133,7 +136,7 @@ def share_columns(work: ThreadSum) -> list[str]:
     vector of sums, rows of threads share the depth and add their partial sums in shared memory.
     Return the names of the choices."""
     schedule, block = work.schedule, work.block
-    sums, narrow, depth = schedule.get_loops(block)
+    batch, sums, narrow, depth = schedule.get_loops(block)
     steps, own = schedule.split(depth, schedule.sample_perfect_tile(depth, 2, 8))
     shares = sample(schedule, 1, 4, 8, 16, 32, 64, 128)
     step, share = schedule.split(steps, [None, shares])
@@ -141,16 +144,19 @@ def share_columns(work: ThreadSum) -> list[str]:
     threads = sample(schedule, 2, 4, 8, 16, 32, 64)
     grid, thread = schedule.split(groups, [None, threads])
     schedule.reorder(grid, thread, lanes, narrow, step, own, share)
+    schedule.fuse(batch, grid)
     partial = schedule.rfactor(share, 0)
     grid, thread, lanes, narrow, step, own, share = schedule.get_loops(partial)
     schedule.reorder(grid, share, thread, step, own, narrow, lanes)
     bind(schedule, [grid, share, thread], "blockIdx.x", "threadIdx.y", "threadIdx.x")
-    _read_and_add(work, partial, step, [own, narrow, lanes])
     schedule.set_scope(partial, 0, DYNAMIC)
+    copy = schedule.cache_write(partial, 0, "local")
+    schedule.reverse_compute_at(copy, thread, preserve_unit_loops=True)
+    _read_and_add(work, partial, step, [own, narrow, lanes])
     schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
-    _, share, column, narrow = schedule.get_loops(block)
-    schedule.reorder(narrow, column, share)
-    _, share_thread, thread = schedule.split(schedule.fuse(narrow, column), [None, shares, threads])
+    _, share, *results = schedule.get_loops(block)
+    schedule.reorder(*results, share)
+    _, share_thread, thread = schedule.split(schedule.fuse(*results), [None, shares, threads])
     bind(schedule, [share_thread, thread], "threadIdx.y", "threadIdx.x")
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "local")
