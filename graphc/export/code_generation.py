@@ -1,4 +1,4 @@
-"""Generate CPU code with 64-bit indices and without gather instructions.
+"""Generate CPU code with 64-bit indices and without gathers, and CUDA code with asynchronous copies.
 
 LLVM sign-extends narrower indices for each load unless it can prove that none overflows.
 LLVM underestimates the cost of gathers and would use them to read columns.
@@ -11,6 +11,9 @@ from typing import Any, Final
 import tvm
 from tvm.target.codegen import target_has_features
 
+#: Makes copies to shared memory asynchronous where a schedule's pipeline asks for it. Without
+#: this option TVM compiles the same schedule to ordinary copies.
+ASYNC_COPIES: Final = "tirx.use_async_copy"
 NARROWING: Final = "tirx.NarrowDataType"
 NO_GATHERS: Final = ("+prefer-no-gather", "+prefer-no-scatter")
 
@@ -24,6 +27,8 @@ def compile_to_library(module: Any, target: Any, instruments: Sequence[Any] = ()
 def compilation_context(target: Any, instruments: Sequence[Any] = (), **options: Any) -> Iterator[Any]:
     """Enter the target, which CUDA needs, and a pass context; yield the context."""
     wide = target.kind.name == "llvm" and "64" in str(target.attrs.get("mtriple", "64"))
+    if target.kind.name == "cuda":
+        options = {ASYNC_COPIES: True} | options
     context = tvm.transform.PassContext(
         instruments=list(instruments), disabled_pass=[NARROWING] if wide else [], config=options
     )

@@ -76,6 +76,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "executed": "mallorn.workers.tvm.lowered_views:describe_executed",
         "launch": "mallorn.workers.tvm.lowered_views:describe_launch",
     },
+    "cuda_sketch": {  # our own kinds of schedules for CUDA, in the order of their sketches
+        "tensor core product": "mallorn.workers.tvm.cuda_sketches.tensor_core_products:schedules",
+    },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",
         "adaptive": "mallorn.workers.measure.stopping.adaptive:Adaptive",

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidModel, InvalidRequest, Unschedulable
+from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.graphc.quant import llvm_byte_dot_products, tile_instructions
 from mallorn.graphc.quant.llvm_byte_dot_products import build_block_dot_product, build_input_quantizer
 
@@ -78,6 +79,7 @@ ANNOTATIONS: Final[Mapping[str, re.Pattern[str]]] = {
     "meta_schedule.auto_tensorize_init": _NAME,
     "meta_schedule.tiling_structure": re.compile("[SR]{1,16}"),
     "permuted_layout": _NAME,
+    SKETCH_FACTS: re.compile(r'[\w \[\]{}:,."+*/-]{0,2000}', re.ASCII),
 }
 _RELAID: Final = "meta_schedule.layout_rewrite_preproc"
 _VARIABLE: Final = re.compile(r"[a-z]\d{1,6}|_|None", re.ASCII)

@@ -22,6 +22,7 @@ from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 from tvm.tirx.build import split_host_device_mods
 
 from mallorn.core.compute_capability import capability
+from mallorn.graphc.export.code_generation import compilation_context
 from mallorn.graphc.matmul.dlight_int8_matmul import LowerableMatmul
 
 DYNAMIC: Final = "shared.dyn"
@@ -97,10 +98,13 @@ def _with_attrs(target: Any, **attributes: str | int) -> Any:
 
 def can_launch(module: Any, target: Any) -> bool:
     """Return whether TVM lowers a scheduled module and its kernels fit the CUDA target."""
+    if threads_per_block(module) > target.attrs["max_threads_per_block"]:
+        return False  # lowering takes longer than everything else
     pipeline, _, finalize = tvm.tirx.get_default_tir_pipeline(target)
     bind = tvm.tirx.transform.BindTarget(target.with_host(tvm.target.Target("llvm")))
     try:
-        _, kernels = split_host_device_mods(pipeline(bind(module)))
+        with compilation_context(target):
+            _, kernels = split_host_device_mods(pipeline(bind(module)))
         functions = [f for kernel in kernels.values() for f in finalize()(kernel).functions.values()]
     except (RuntimeError, TypeError, ValueError):
         return False
@@ -113,6 +117,19 @@ def can_launch(module: Any, target: Any) -> bool:
         if not verify_gpu_code(function, limits):
             return False
     return True
+
+
+def threads_per_block(module: Any) -> int:
+    """Return the most threads that a block of a scheduled module's kernels has."""
+    extents: dict[str, int] = {}
+
+    def note(loop: Any) -> None:
+        if loop.thread_binding is not None and isinstance(loop.extent, tvm.tirx.IntImm):
+            tag = str(loop.thread_binding.thread_tag)
+            extents[tag] = max(extents.get(tag, 1), int(loop.extent))
+
+    tvm_ffi.structural_walk(module["main"].body, (tvm.tirx.For, note), order="pre")
+    return prod(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
 
 
 def _shared_bytes(function: Any) -> tuple[int, int]:

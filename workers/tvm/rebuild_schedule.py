@@ -11,6 +11,7 @@ from tvm.s_tir.meta_schedule.postproc import RewriteReductionBlock, RewriteUnbou
 from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import For, IterVar
 
+from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.workers.tvm.allowed_programs import TraceRefused
 from mallorn.workers.tvm.cuda_rules import DYNAMIC, can_launch
@@ -44,6 +45,8 @@ def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> A
         bound_trace = Trace(insts, map_choices_to_decisions(insts, decisions))
         bound_trace.apply_to_schedule(schedule, remove_postproc=False)
         schedule.enter_postproc()
+        if SKETCH_FACTS in trace:  # our own kinds leave nothing to MetaSchedule's postprocessing
+            return schedule if can_launch(schedule.mod, parse_tvm_target(target)) else None
         is_valid = _postprocess(schedule, tir, target, insts)
     except (ScheduleError, InternalError, TraceRefused):  # TVM's checks fail on some decisions
         return None

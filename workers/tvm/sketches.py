@@ -13,6 +13,7 @@ from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import FloatImm, IntImm
 
 from mallorn.core.errors import Unschedulable
+from mallorn.core.registry import REGISTRY, resolve
 from mallorn.graphc.core.graph_rewriting import SUGGESTS, inlines_too_much
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 from mallorn.workers.subprocesses.errors import MESSAGE_LIMIT
@@ -65,6 +66,8 @@ def _schedules(tir: str, target: str) -> Iterator[Any]:
         except (ScheduleError, Unschedulable):
             continue  # the instruction does not fit the program's extents or accesses
     if first.target.kind.name == "cuda":
+        for kind in REGISTRY["cuda_sketch"]:
+            yield from resolve("cuda_sketch", kind)(parse_module(tir), first.target)
         dlight = cuda_rules.dlight_schedule(parse_module(tir), parse_tvm_target(target))
         yield from () if dlight is None else (dlight,)
 

@@ -1,13 +1,19 @@
 """Candidates, and sketches: schedule traces whose open decisions candidates decide."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from pydantic import JsonValue, TypeAdapter
+
+
+#: Annotation of a program's root block in which a kind of sketch describes itself (JSON).
+SKETCH_FACTS: Final = "mallorn.sketch"
 
 
 class ChoiceKind(StrEnum):
@@ -53,6 +59,12 @@ class Sketch:
         pairs = zip(starts, self.choices, strict=False)
         return [(slice(start, start + choice.width), choice) for start, choice in pairs]
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """How the sketch describes itself: its kind, the names of its choices, and what a model
+        of its time needs; empty for sketches of MetaSchedule's and DLight's rules."""
+        return _facts_of(self.trace)
+
     def candidates(self, rows: Iterable[Sequence[int]]) -> list["Candidate"]:
         """Return the candidates with these decision vectors."""
         return [Candidate(self.key, tuple(row)) for row in rows]
@@ -70,6 +82,17 @@ class Candidate:
         """Hash of sketch and decisions, equal on all hosts; unique in its workload."""
         text = f"{self.sketch}:{','.join(map(str, self.decisions))}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1024)
+def _facts_of(trace: str) -> Mapping[str, Any]:
+    if SKETCH_FACTS not in trace:
+        return {}
+    for kind, inputs, attributes, _ in json.loads(trace):
+        if kind == "Annotate" and attributes == [SKETCH_FACTS]:
+            facts: dict[str, Any] = json.loads(inputs[1][1:-1])  # TVM puts quotes around a string
+            return facts
+    return {}
 
 
 _CHOICES: Final = TypeAdapter(tuple[Choice, ...])

@@ -1,0 +1,126 @@
+"""Products, batched products and convolutions as one matrix product per batch.
+
+The block that sums becomes C[batch, rows, columns] += A * B, with the loops batch, rows,
+columns and depth. Operands keep their innermost axis, so that neighbours in memory stay
+neighbours and loads can be vectors.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, Final
+
+from tvm.s_tir import Schedule
+from tvm.s_tir.dlight.analysis import get_root_block
+from tvm.s_tir.dlight.gpu.matmul import (
+    IterKind,
+    detect_iter_traits,
+    get_reduction_blocks,
+    make_iter_fusion_index_map,
+)
+from tvm.tirx import IntImm, IterVar
+from tvm.tirx.analysis import undefined_vars
+
+from mallorn.core.values.machine import element_bytes
+
+_LARGEST_VECTOR_BYTES: Final = 16
+_MOST_PADDING: Final = 1.07  # of a larger multiple, relative to the smallest one
+_BATCH, _DEPTH = IterKind.kIter_S, IterKind.kIter_K
+_SIDES: Final = (IterKind.kIter_I, IterKind.kIter_J)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand of a normalized product, and how its elements lie in memory."""
+
+    dtype: str
+    is_depth_innermost: bool  # whether neighbours in memory follow each other along the sum
+    vector: int  # elements that one aligned load can read
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A schedule whose block is a matrix product per batch, with padded extents."""
+
+    schedule: Schedule
+    block: Any
+    operands: tuple[Operand, Operand]
+    sums: str  # data type in which the block sums
+    result: str  # data type that the program stores
+    extents: tuple[int, int, int, int]  # of batch, rows, columns and depth
+
+
+def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> Product | None:
+    """Return the program's only product in normal form, or None if there is no such product.
+
+    `paddings` lists the multiples, ascending, to which rows, columns and depth may be padded.
+    The largest multiple is used that pads little more than the smallest.
+    """
+    schedule = Schedule(module, debug_mask="none", error_render_level="none")
+    root = get_root_block(schedule)
+    outputs = schedule.get_output_blocks(root)
+    reductions = get_reduction_blocks(schedule, schedule.get_child_blocks(root))
+    if not reductions or len(outputs) != 1:
+        return None
+    (block,) = reductions
+    original = schedule.get(block)
+    if len(original.reads) != 2 or len(original.writes) != 1:
+        return None
+    copies = [schedule.reindex(block, ("read", index)) for index in range(2)]
+    result_copy = schedule.reindex(block, ("write", 0))
+    reindexed = schedule.get(block)
+    if (traits := detect_iter_traits(reindexed)) is None:
+        return None
+    *operand_traits, result_traits, block_traits = traits
+    kinds = [trait.kind for trait in block_traits]
+    operands = []
+    for index, side in enumerate(_SIDES):
+        innermost, vector = _innermost_axis(original, original.reads[index])
+        is_depth_innermost = innermost is None or kinds[innermost] is not side
+        order = [_BATCH, side, _DEPTH] if is_depth_innermost else [_BATCH, _DEPTH, side]
+        index_map = make_iter_fusion_index_map(operand_traits[index], order)
+        schedule.transform_layout(copies[index], ("write", 0), index_map)
+        operands.append(Operand(str(reindexed.reads[index].source.dtype), is_depth_innermost, vector))
+    result_map = make_iter_fusion_index_map(result_traits, [_BATCH, *_SIDES])
+    schedule.transform_layout(result_copy, ("read", 0), result_map)
+    block_map = make_iter_fusion_index_map(block_traits, [_BATCH, *_SIDES, _DEPTH])
+    schedule.transform_block_layout(block, block_map)
+    extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(block)]
+    multiples = [
+        _multiple(extent, padding) for extent, padding in zip(extents[1:], paddings, strict=True)
+    ]
+    schedule.pad_einsum(block, [1, *multiples])
+    batch, rows, columns, depth = (int(schedule.get(loop).extent) for loop in schedule.get_loops(block))
+    return Product(
+        schedule,
+        block,
+        (operands[0], operands[1]),
+        sums=str(original.writes[0].source.dtype),
+        result=str(schedule.get(outputs[0]).writes[0].source.dtype),
+        extents=(batch, rows, columns, depth),
+    )
+
+
+def _innermost_axis(block: Any, read: Any) -> tuple[int | None, int]:
+    """Return which axis of the block walks through memory in steps of one element, and how
+    many elements a vector can have; None and 1 if no axis does."""
+    last = read.region[-1].min
+    axes = {hash(iter_var.var): index for index, iter_var in enumerate(block.iter_vars)}
+    found = [axes[hash(var)] for var in undefined_vars(last) if hash(var) in axes]
+    if not found:
+        return None, 1
+    if len(found) > 1 or not last.same_as(block.iter_vars[found[0]].var):
+        spatial = [index for index in found if block.iter_vars[index].iter_type == IterVar.DataPar]
+        return (spatial or found)[0], 1
+    length, extent = read.source.shape[-1], block.iter_vars[found[0]].dom.extent
+    if not isinstance(length, IntImm) or not isinstance(extent, IntImm):
+        return found[0], 1
+    widest = _LARGEST_VECTOR_BYTES // max(1, int(element_bytes(str(read.source.dtype))))
+    return found[0], gcd(widest, int(length), int(extent))
+
+
+def _multiple(extent: int, paddings: Sequence[int]) -> int:
+    """Return the multiple to which to pad an axis."""
+    least = -(-extent // paddings[0]) * paddings[0]
+    fitting = [multiple for multiple in paddings if -(-extent // multiple) * multiple <= _MOST_PADDING * least]
+    return fitting[-1]

@@ -1,0 +1,244 @@
+"""Products on tensor cores by `mma.sync`, with `ldmatrix` and several stages of asynchronous copies.
+
+A thread block computes a tile of warps * fragments * 16 rows and columns. Each step of the
+depth copies a tile of both operands to shared memory while earlier copies are multiplied.
+Rows of shared tiles are permuted or padded, so that `ldmatrix` has no bank conflicts. The
+result passes through shared memory, from where the epilogue is applied to whole vectors. A
+product with few tiles is split along its depth: partial sums go to memory, and a second
+kernel adds them.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tvm.error import InternalError
+from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
+from tvm.s_tir.schedule import ScheduleError
+from tvm.s_tir.tensor_intrin.cuda import (
+    get_mma_intrin_group,
+    shared_16x16_to_ldmatrix_32x8_layout,
+    shared_16x32_to_ldmatrix_32x16_layout,
+    shared_32x16_to_ldmatrix_32x16_layout,
+)
+
+from mallorn.core.compute_capability import WARP_SIZE, capability
+from mallorn.core.values.candidate import SKETCH_FACTS
+from mallorn.core.values.machine import element_bytes
+from mallorn.workers.tvm.cuda_sketches.normalized_product import Product, normalize
+
+KIND: Final = "tensor core product"
+_OLDEST: Final = 80  # compute capability from which these instructions exist
+_SHARED: Final = "shared.dyn"
+_SIDE: Final = 16  # rows and columns of a fragment
+_DEPTHS: Final = {"float16": 16, "int8": 32}  # of a fragment, by type of operands
+_SUMS: Final = {"float16": ("float16", "float32"), "int8": ("int32",)}
+_MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
+_VECTOR_BYTES: Final = 16
+_BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
+_ADDING_THREADS: Final = 256  # of a block of the kernel that adds partial sums
+_Layout = Callable[[Any, Any], tuple[Any, Any]]
+#: Rows and columns of a fragment as it lies in shared memory, and which lane holds what of it:
+#: by type, whether the sum runs along its rows, and the operand's index.
+_LAYOUTS: Final[dict[tuple[str, bool, int], tuple[int, int, _Layout]]] = {
+    **{
+        ("float16", is_depth_innermost, index): (16, 16, shared_16x16_to_ldmatrix_32x8_layout)
+        for is_depth_innermost in (False, True)
+        for index in (0, 1)
+    },
+    ("int8", True, 0): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
+    ("int8", True, 1): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
+    ("int8", False, 1): (32, 16, shared_32x16_to_ldmatrix_32x16_layout),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What a sketch fixes, because a trace cannot leave it open."""
+
+    stages: int
+    is_permuted: bool = False  # rows of shared tiles are permuted; they have 32 or n * 64 halves
+    is_split: bool = False
+
+
+VARIANTS: Final = (
+    Variant(3),
+    Variant(2, is_permuted=True),
+    Variant(3, is_permuted=True),
+    Variant(4, is_permuted=True),
+    Variant(5, is_permuted=True),
+    Variant(3, is_split=True),
+)
+
+
+def schedules(module: Any, target: Any) -> Iterator[Any]:
+    """Yield schedules on tensor cores, with open choices, if the program is such a product."""
+    if capability(target.attrs["arch"]).number < _OLDEST:
+        return
+    for variant in VARIANTS:
+        with suppress(ScheduleError, InternalError, AssertionError, TypeError, ValueError):
+            product = normalize(module, ((_SIDE, 32, 64, 128), (_SIDE, 32, 64, 128), (32, 64)))
+            if product is None or product.sums not in _SUMS.get(product.operands[0].dtype, ()):
+                return
+            if not variant.is_permuted or element_bytes(product.operands[0].dtype) == 2:
+                yield _apply(product, variant)
+
+
+def _apply(product: Product, variant: Variant) -> Any:
+    schedule, block = product.schedule, product.block
+    left, right = product.operands
+    dtype, fragment_depth = left.dtype, _DEPTHS[left.dtype]
+    instructions = get_mma_intrin_group(
+        _SHARED,
+        _SHARED,
+        dtype,
+        product.sums,
+        trans_a=not left.is_depth_innermost,
+        trans_b=right.is_depth_innermost,
+    )
+
+    # Loops: blocks, warps, steps, and the fragments that one warp multiplies in a step.
+    depth = schedule.get_loops(block)[-1]
+    depth, in_fragment = schedule.split(depth, [None, fragment_depth])
+    depth_tile = schedule.sample_perfect_tile(depth, 3 if variant.is_split else 2, _MOST_FRAGMENTS)
+    splits, steps, fragments = schedule.split(depth, depth_tile if variant.is_split else [1, *depth_tile])
+    final = schedule.rfactor(splits, 0) if variant.is_split else None
+    if final is not None:
+        block, final = final, block
+    batch, rows, columns, splits, steps, fragments, in_fragment = schedule.get_loops(block)
+    rows, row_in_fragment = schedule.split(rows, [None, _SIDE])
+    columns, column_in_fragment = schedule.split(columns, [None, _SIDE])
+    schedule.reorder(
+        *(batch, splits, rows, columns, steps, fragments),
+        *(row_in_fragment, column_in_fragment, in_fragment),
+    )
+    fragment_block = schedule.blockize(row_in_fragment)
+    row_tile = schedule.sample_perfect_tile(rows, 4, _MOST_FRAGMENTS)
+    column_tile = schedule.sample_perfect_tile(columns, 3, _MOST_FRAGMENTS)
+    grid_rows, group, warp_rows, fragment_rows = schedule.split(rows, row_tile)
+    grid_columns, warp_columns, fragment_columns = schedule.split(columns, column_tile)
+    schedule.reorder(
+        *(batch, splits, grid_rows, grid_columns, group, warp_rows, warp_columns),
+        *(steps, fragments, fragment_rows, fragment_columns),
+    )
+    # A group of block rows reads the same columns before the next columns are read.
+    schedule.bind(schedule.fuse(batch, splits, grid_rows, grid_columns, group), "blockIdx.x")
+    schedule.bind(warp_rows, "threadIdx.y")
+    schedule.bind(warp_columns, "threadIdx.z")
+    warps = (row_tile[2], column_tile[1])
+
+    # The result goes from fragments to shared memory, and from there to memory.
+    result = schedule.cache_write(fragment_block, 0, _SHARED)
+    sums = schedule.cache_write(fragment_block, 0, "warp")
+    for copy in (sums, result):
+        schedule.reverse_compute_at(copy, warp_columns, preserve_unit_loops=True)
+    bytes_of_sums = int(element_bytes(product.sums))
+    schedule.storage_align(
+        sums, 0, axis=-2, factor=_BANKS_BYTES // bytes_of_sums, offset=_BANKS_BYTES // 4 // bytes_of_sums
+    )
+    if final is None:
+        auto_inline_consumer_chain(schedule, result)
+    _store_in_vectors(schedule, result, product.sums if final else product.result)
+    if final is not None:
+        _add_partial_sums(schedule, final, product.result)
+
+    for index, operand in enumerate(product.operands):
+        shared = schedule.cache_read(fragment_block, index, _SHARED)
+        schedule.compute_at(shared, steps, preserve_unit_loops=True)
+        auto_inline_producers(schedule, shared)
+        copy = schedule.fuse(*schedule.get_loops(shared)[-2:])
+        *_, y, z, x, vector = schedule.split(copy, [None, *warps, WARP_SIZE, operand.vector])
+        for loop, thread in zip((y, z, x), ("threadIdx.y", "threadIdx.z", "threadIdx.x"), strict=True):
+            schedule.bind(loop, thread)
+        schedule.vectorize(vector)
+        if variant.is_permuted:
+            schedule.annotate(shared, "permuted_layout", f"g2s_{'AB'[index]}")
+        else:
+            unit = _VECTOR_BYTES // int(element_bytes(operand.dtype))
+            schedule.storage_align(shared, 0, axis=-2, factor=2 * unit, offset=unit)
+
+    layouts = [_LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)]
+    for index, (rows_of, columns_of, layout) in enumerate(layouts):
+        loaded = schedule.cache_read(fragment_block, index, "warp")
+        schedule.compute_at(loaded, fragments, preserve_unit_loops=True)
+        outer = _split_into_fragments(schedule, loaded, rows_of, columns_of)
+        schedule.transform_layout(loaded, ("write", 0), _in_fragments(rows_of, columns_of, layout))
+        load = schedule.blockize(outer)
+        if variant.is_permuted:
+            schedule.annotate(load, "permuted_layout", f"s2l_{'AB'[index]}")
+        schedule.tensorize(load, instructions[f"load_{'ab'[index]}"])
+
+    schedule.transform_layout(
+        fragment_block, ("write", 0), _in_fragments(_SIDE, _SIDE, shared_16x16_to_ldmatrix_32x8_layout)
+    )
+    zeros = schedule.decompose_reduction(fragment_block, steps)
+    schedule.tensorize(schedule.get_loops(schedule.get_child_blocks(zeros)[0])[-2], instructions["init"])
+    schedule.tensorize(fragment_block, instructions["compute"])
+    outer = _split_into_fragments(schedule, sums, _SIDE, _SIDE)
+    schedule.tensorize(outer, instructions["store"])
+    schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
+    schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
+    schedule.annotate(steps, "software_pipeline_async_stages", [0])
+    facts = {
+        "kind": KIND,
+        "choices": [
+            "depth: splits steps fragments" if variant.is_split else "depth: steps fragments",
+            "rows: grid group warps fragments",
+            "columns: grid warps fragments",
+        ],
+        "fragment": [_SIDE, _SIDE, fragment_depth],
+        "operands": dtype,
+        "sums": product.sums,
+        "result": product.result,
+        "vectors": [operand.vector for operand in product.operands],
+        "stages": variant.stages,
+        "permuted": variant.is_permuted,
+    }
+    schedule.annotate(schedule.get_sblock("root"), SKETCH_FACTS, json.dumps(facts, sort_keys=True))
+    return schedule
+
+
+def _split_into_fragments(schedule: Any, block: Any, rows: int, columns: int) -> Any:
+    """Split the last two loops of a block into tiles; return the first loop within a tile."""
+    *_, outer_rows, outer_columns = schedule.get_loops(block)
+    outer_rows, inner_rows = schedule.split(outer_rows, [None, rows])
+    outer_columns, inner_columns = schedule.split(outer_columns, [None, columns])
+    schedule.reorder(outer_rows, outer_columns, inner_rows, inner_columns)
+    return inner_rows
+
+
+def _in_fragments(rows: int, columns: int, layout: _Layout) -> Callable[..., tuple[Any, ...]]:
+    """Return the index map of a buffer whose last two axes are stored by fragments."""
+
+    def index_map(*indices: Any) -> tuple[Any, ...]:
+        *outer, row, column = indices
+        return (*outer, row // rows, column // columns, *layout(row % rows, column % columns))
+
+    return index_map
+
+
+def _store_in_vectors(schedule: Any, result: Any, dtype: str) -> None:
+    """Copy a warp's tile from shared memory to memory by vectors."""
+    copy = schedule.fuse(*schedule.get_loops(result)[-2:])
+    elements = min(_VECTOR_BYTES // int(element_bytes(dtype)), _SIDE * _SIDE // WARP_SIZE)
+    _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
+    schedule.bind(lanes, "threadIdx.x")
+    schedule.vectorize(vector)
+
+
+def _add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
+    """Schedule the kernel that adds the partial sums of a product that is split."""
+    stored = schedule.cache_write(final, 0, "local")
+    auto_inline_consumer_chain(schedule, stored)
+    loops = schedule.fuse(*schedule.get_loops(stored))
+    elements = _VECTOR_BYTES // max(4, int(element_bytes(dtype)))
+    grid, threads, vector = schedule.split(loops, [None, _ADDING_THREADS, elements])
+    schedule.bind(grid, "blockIdx.x")
+    schedule.bind(threads, "threadIdx.x")
+    schedule.vectorize(vector)
+    schedule.compute_at(final, threads, preserve_unit_loops=True)
+    _, _, splits, *_, elements_of_sum = schedule.get_loops(final)
+    schedule.vectorize(elements_of_sum)
+    schedule.decompose_reduction(final, splits)
