@@ -12,12 +12,12 @@ from tvm.s_tir.dlight.analysis import get_root_block
 from tvm.s_tir.schedule import ScheduleError
 from tvm.tirx import IterVar
 
+from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.workers.tvm.program_blocks import extent, variables
 
 REFUSED: Final = (ScheduleError, InternalError, LookupError, TypeError, ValueError)
-SKETCH_FACTS: Final = "mallorn.sketch"
 VECTOR_BYTES: Final = 16  # of the widest load
 
 

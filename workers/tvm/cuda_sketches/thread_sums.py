@@ -27,6 +27,10 @@ from mallorn.workers.tvm.cuda_sketches.blocks import (
 from mallorn.workers.tvm.program_blocks import extent, variables
 
 DYNAMIC: Final = "shared.dyn"
+GRID: Final = ("blockIdx.y", "blockIdx.x")
+_THREADS: Final = (8, 16, 32, 64, 128, 256, 512)
+_MOST_OWN: Final = 8  # steps of the depth that a thread takes at a time
+MOST_GRID_ROWS: Final = 65535  # largest extent of blockIdx.y
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class ThreadSum:
     is_depth_innermost: bool  # whether neighbours in memory belong to the same sum
     vector: int  # neighbouring values of the large operand in 16 bytes
     narrow: int  # results that share an element of the large operand
+    sums: int
     reads: int  # tensors that the block reads
 
 
@@ -46,10 +51,9 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     """Return the program's only sum in normal form; None if the program is no such sum."""
     schedule = open_schedule(module)
     blocks = inline_pointwise(schedule)
-    sums = [block for block in blocks if is_sum(schedule, block)]
-    if len(sums) != 1 or blocks.index(sums[0]) != 0 or len(blocks) > 2:
+    if [is_sum(schedule, block) for block in blocks] not in ([True], [True, False]):
         return None
-    (block,) = sums
+    block = blocks[0]
     axes, loads = list(schedule.get(block).iter_vars), reads_of(schedule, block)
     large = max(loads, key=lambda load: (extent_of(schedule, block, load), _bytes(load)), default=None)
     if large is None:
@@ -69,6 +73,8 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     packed = max(1, prod(map(extent, innermost)) // int(large.source.shape[last]))
     sums = own[-1] if is_depth_innermost else innermost[-1]
     batch = [axis for axis in own if axis is not sums]
+    if prod(map(extent, batch)) > MOST_GRID_ROWS:
+        return None
     schedule.transform_block_layout(block, _fusion(axes, (batch, [sums], narrow, depth)))
     return ThreadSum(
         schedule,
@@ -77,6 +83,7 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
         is_depth_innermost,
         vector=int(VECTOR_BYTES / element_bytes(str(large.source.dtype))) * packed,
         narrow=repeats,
+        sums=extent(sums),
         reads=len({hash(load.source) for load in loads}),
     )
 
@@ -98,37 +105,37 @@ def _fusion(axes: Sequence[Any], groups: Sequence[Sequence[Any]]) -> Any:
     return IndexMap(list(inputs.values()), outputs, None)
 
 
-def share_rows(work: ThreadSum) -> list[str]:
-    """Schedule a sum whose terms are neighbours in memory: threads of a warp read one sum's terms
-    as vectors, and add their partial sums by shuffles. Return the names of the choices."""
+def share_rows(work: ThreadSum, own: int) -> list[str]:
+    """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's terms as
+    vectors, and add their partial sums by shuffles. Each thread adds to `own` sums, which divides
+    their number, because TVM loses the bound of a sum by several threads. Return the names of the choices."""
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
-    steps, lanes = schedule.split(depth, schedule.sample_perfect_tile(depth, 2, work.vector))
-    threads = sample(schedule, 8, 16, 32, 64, 128, 256, 512)
+    terms = int(schedule.get(depth).extent)
+    steps, lanes = schedule.split(depth, [None, sample(schedule, *_vectors(terms, work.vector))])
+    threads = sample(schedule, *(n for n in _THREADS if n <= max(8, terms // work.vector)))
     step, thread = schedule.split(steps, [None, threads])
-    grid, rows = schedule.split(sums, schedule.sample_perfect_tile(sums, 2, 16))
-    each = sample(schedule, 1, 2, 4, 8)
-    row, own = schedule.split(rows, [None, each])
-    schedule.reorder(grid, row, own, narrow, step, lanes, thread)
-    schedule.fuse(batch, grid)
+    rows, each = schedule.split(sums, [None, own])
+    grid, row = schedule.split(rows, schedule.sample_perfect_tile(rows, 2, 16))
+    schedule.reorder(grid, row, each, narrow, step, lanes, thread)
     partial = schedule.rfactor(thread, 0)
-    grid, row, own, narrow, step, lanes, thread = schedule.get_loops(partial)
-    schedule.reorder(grid, row, thread, step, own, narrow, lanes)
-    bind(schedule, [grid, row, thread], "blockIdx.x", "threadIdx.y", "threadIdx.x")
-    _read_and_add(work, partial, step, [own, narrow, lanes])
+    batch, grid, row, each, narrow, step, lanes, thread = schedule.get_loops(partial)
+    schedule.reorder(grid, row, thread, step, each, narrow, lanes)
+    bind(schedule, [batch, grid, row, thread], *GRID, "threadIdx.y", "threadIdx.x")
+    _read_and_add(work, partial, step, [each, narrow, lanes])
     schedule.set_scope(partial, 0, "local")
     schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
-    _, thread, _, row, narrow = schedule.get_loops(block)
-    row, own = schedule.split(row, [None, each])
-    schedule.reorder(own, narrow, row, thread)
+    thread, _, row, narrow = schedule.get_loops(block)[2:]
+    row, each = schedule.split(row, [None, own])
+    schedule.reorder(each, narrow, row, thread)
     bind(schedule, [row, thread], "threadIdx.y", "threadIdx.x")
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "shared")
         schedule.reverse_compute_at(work.epilogue, grid, preserve_unit_loops=True)
-        element = schedule.fuse(*schedule.get_loops(work.epilogue)[1:])
+        element = schedule.fuse(*schedule.get_loops(work.epilogue)[2:])
         _, thread = schedule.split(element, [None, threads])
         bind(schedule, [thread], "threadIdx.x")
-    return ["depth: steps lanes", "threads of a sum", "sums: grid block", "sums of a thread", "unrolled steps"]
+    return ["lanes", "threads of a sum", "sums: grid block", "unrolled steps"]
 
 
 def share_columns(work: ThreadSum) -> list[str]:
@@ -137,31 +144,40 @@ def share_columns(work: ThreadSum) -> list[str]:
     Return the names of the choices."""
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
-    steps, own = schedule.split(depth, schedule.sample_perfect_tile(depth, 2, 8))
-    shares = sample(schedule, 1, 4, 8, 16, 32, 64, 128)
+    terms = int(schedule.get(depth).extent)
+    steps, own = schedule.split(depth, [None, sample(schedule, *_vectors(terms, _MOST_OWN))])
+    # With fewer steps than threads, some threads would leave their partial sums unset.
+    shares = sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= max(1, terms // _MOST_OWN)))
     step, share = schedule.split(steps, [None, shares])
-    groups, lanes = schedule.split(sums, schedule.sample_perfect_tile(sums, 2, work.vector))
+    lanes = sample(schedule, *_vectors(int(schedule.get(sums).extent), work.vector))
+    groups, lane = schedule.split(sums, [None, lanes])
     threads = sample(schedule, 2, 4, 8, 16, 32, 64)
     grid, thread = schedule.split(groups, [None, threads])
-    schedule.reorder(grid, thread, lanes, narrow, step, own, share)
-    schedule.fuse(batch, grid)
+    schedule.reorder(grid, thread, lane, narrow, step, own, share)
     partial = schedule.rfactor(share, 0)
-    grid, thread, lanes, narrow, step, own, share = schedule.get_loops(partial)
-    schedule.reorder(grid, share, thread, step, own, narrow, lanes)
-    bind(schedule, [grid, share, thread], "blockIdx.x", "threadIdx.y", "threadIdx.x")
+    batch, grid, thread, lane, narrow, step, own, share = schedule.get_loops(partial)
+    schedule.reorder(grid, share, thread, step, own, narrow, lane)
+    bind(schedule, [batch, grid, share, thread], *GRID, "threadIdx.y", "threadIdx.x")
     schedule.set_scope(partial, 0, DYNAMIC)
     copy = schedule.cache_write(partial, 0, "local")
     schedule.reverse_compute_at(copy, thread, preserve_unit_loops=True)
-    _read_and_add(work, partial, step, [own, narrow, lanes])
+    _, lane_of_copy = schedule.split(schedule.get_loops(copy)[-1], [None, VECTOR_BYTES // 4])
+    schedule.vectorize(lane_of_copy)
+    _read_and_add(work, partial, step, [own, narrow, lane])
     schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
-    _, share, *results = schedule.get_loops(block)
-    schedule.reorder(*results, share)
-    _, share_thread, thread = schedule.split(schedule.fuse(*results), [None, shares, threads])
+    share, batch, column, narrow = schedule.get_loops(block)[2:]
+    schedule.reorder(batch, narrow, column, share)
+    _, share_thread, thread = schedule.split(schedule.fuse(batch, narrow, column), [None, shares, threads])
     bind(schedule, [share_thread, thread], "threadIdx.y", "threadIdx.x")
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "local")
         schedule.reverse_compute_at(work.epilogue, thread, preserve_unit_loops=True)
-    return ["depth: steps own", "threads of a sum", "sums: groups lanes", "groups of a block", "unrolled steps"]
+    return ["steps of a thread at a time", "threads of a sum", "lanes", "groups of a block", "unrolled steps"]
+
+
+def _vectors(extent: int, most: int) -> list[int]:
+    """Return the powers of two up to `most` that divide an extent."""
+    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes <= most and extent % lanes == 0]
 
 
 def _read_and_add(work: ThreadSum, partial: Any, step: Any, inner: Sequence[Any]) -> None:

@@ -4,7 +4,7 @@ Operands may be decoded from integers of few bits: their producers are inlined, 
 integers are read as vectors.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,18 +13,35 @@ from mallorn.workers.tvm.cuda_sketches.thread_sums import ThreadSum, normalize, 
 
 KIND: Final = "vector product"
 _MOST_ROWS: Final = 8
+_SUMS_OF_A_THREAD: Final = (1, 2, 4)
 
 
 def schedules(module: Any, target: Any) -> Iterator[Any]:
     """Yield schedules with open choices if the program is a product with few rows."""
-    with suppress(*REFUSED):
-        work = normalize(module, _MOST_ROWS)
-        if work is not None and work.reads > 1:
-            yield schedule_sum(work, KIND)
+    yield from schedules_of_sums(module, KIND, most_narrow=_MOST_ROWS, is_product=True)
 
 
-def schedule_sum(work: ThreadSum, kind: str) -> Any:
-    """Return the schedule of a sum, by the order of its terms in memory."""
-    choices = share_rows(work) if work.is_depth_innermost else share_columns(work)
-    facts = {"narrow": work.narrow, "vector": work.vector, "is_depth_innermost": work.is_depth_innermost}
-    return describe(work.schedule, kind, choices, **facts)
+def schedules_of_sums(module: Any, kind: str, *, most_narrow: int, is_product: bool) -> Iterator[Any]:
+    """Yield schedules of a program's only sum, by the order of its terms in memory."""
+    for own in _SUMS_OF_A_THREAD:
+        with suppress(*REFUSED):
+            work = normalize(module, most_narrow)
+            if work is None or (work.reads > 1) != is_product:
+                return
+            if not work.is_depth_innermost:
+                yield _describe(work, share_columns(work), kind)
+                return
+            if work.sums % own == 0:
+                yield _describe(work, share_rows(work, own), kind, own=own)
+
+
+def _describe(work: ThreadSum, choices: Sequence[str], kind: str, **facts: int) -> Any:
+    return describe(
+        work.schedule,
+        kind,
+        choices,
+        narrow=work.narrow,
+        vector=work.vector,
+        is_depth_innermost=work.is_depth_innermost,
+        **facts,
+    )
