@@ -129,10 +129,6 @@ def _apply(product: Product, variant: Variant) -> Any:
     sums = schedule.cache_write(fragment_block, 0, "warp")
     for copy in (sums, result):
         schedule.reverse_compute_at(copy, warp_columns, preserve_unit_loops=True)
-    bytes_of_sums = int(element_bytes(product.sums))
-    schedule.storage_align(
-        sums, 0, axis=-2, factor=_BANKS_BYTES // bytes_of_sums, offset=_BANKS_BYTES // 4 // bytes_of_sums
-    )
 
     for index, operand in enumerate(product.operands):
         shared = schedule.cache_read(fragment_block, index, _SHARED)
@@ -166,11 +162,18 @@ def _apply(product: Product, variant: Variant) -> Any:
     zeros = schedule.decompose_reduction(fragment_block, steps)
     schedule.tensorize(schedule.get_loops(schedule.get_child_blocks(zeros)[0])[-2], instructions["init"])
     schedule.tensorize(fragment_block, instructions["compute"])
-    outer = _split_into_fragments(schedule, sums, _SIDE, _SIDE)
-    schedule.tensorize(outer, instructions["store"])
+    store = schedule.blockize(_split_into_fragments(schedule, sums, _SIDE, _SIDE))
+    banks = _BANKS_BYTES // int(element_bytes(product.sums))
+    schedule.storage_align(store, 0, axis=-2, factor=banks, offset=banks // 4)
+    schedule.tensorize(store, instructions["store"])
     if final is None:
         auto_inline_consumer_chain(schedule, result)
-    _store_in_vectors(schedule, result, product.sums if final else product.result)
+    copy = schedule.fuse(*schedule.get_loops(result)[-2:])
+    stored_types = {product.sums, product.sums if final is not None else product.result}
+    elements = _VECTOR_BYTES // max(int(element_bytes(stored)) for stored in stored_types)
+    _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
+    schedule.bind(lanes, "threadIdx.x")
+    schedule.vectorize(vector)
     if final is not None:
         _add_partial_sums(schedule, final, product.result)
     schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
@@ -205,6 +208,8 @@ def _instructions(product: Product) -> dict[str, str]:
         product.sums,
         trans_a=not left.is_depth_innermost,
         trans_b=right.is_depth_innermost,
+        # The other form of the store fails where TVM reuses the operands' shared memory for sums.
+        not_use_mma_store_intrinic=True,
     )
     if left.dtype == "bfloat16":
         names |= {step: names[step].replace("f16", "bf16") for step in ("load_a", "load_b", "compute")}
@@ -243,15 +248,6 @@ def _in_fragments(rows: int, columns: int, layout: _Layout) -> Callable[..., tup
         return (*outer, row // rows, column // columns, *layout(row % rows, column % columns))
 
     return index_map
-
-
-def _store_in_vectors(schedule: Any, result: Any, dtype: str) -> None:
-    """Copy a warp's tile from shared memory to memory by vectors."""
-    copy = schedule.fuse(*schedule.get_loops(result)[-2:])
-    elements = min(_VECTOR_BYTES // int(element_bytes(dtype)), _SIDE * _SIDE // WARP_SIZE)
-    _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
-    schedule.bind(lanes, "threadIdx.x")
-    schedule.vectorize(vector)
 
 
 def _add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
