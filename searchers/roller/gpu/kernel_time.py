@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mallorn.core.compute_capability import (
     REGISTERS_PER_THREAD,
@@ -20,12 +21,15 @@ from mallorn.costmodels.base import Column
 
 SECTOR: Final = 32  # bytes of the smallest memory transaction
 BANKS_BYTES: Final = 128  # bytes that shared memory moves in a cycle
+VECTOR_BYTES: Final = 16  # of the widest load
 LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
 OVERHEAD_REGISTERS: Final = 32  # of a thread, for addresses and counters
 RESULTS_FILLED: Final = 1024.0  # results in progress that saturate a multiprocessor's float32 units
 FRAGMENTS_FILLED: Final = 16.0  # 16x16 fragments in progress that saturate its tensor cores
+_UNROLLED, _MOST_AHEAD = 4.0, 8.0  # iterations that nvcc overlaps: of a loop, and of an unrolled one
 _SCHEDULERS: Final = 4  # warp instructions that a multiprocessor issues in a cycle
 _MOST_BLOCKS: Final = 32  # on a multiprocessor
+_EXPOSED: Final = 0.02  # of the shorter one of two times that overlap
 _SPILLED: Final = 4  # power with which registers beyond a thread's limit slow a kernel down
 _REFUSED: Final = 1e3  # times as long is a kernel that cannot be launched
 
@@ -47,6 +51,7 @@ class Kernel:
     operations: Column  # on the units of `peak_gflops`
     peak_gflops: float  # of all multiprocessors
     filling: Column  # share of those units that the block's independent operations fill
+    is_refused: NDArray[np.bool_] | bool = False  # whether no compiler accepts it
     stages: float = 1.0  # steps whose loads are in flight at a time
     extra_us: float = 0.0  # of further kernels
 
@@ -65,7 +70,7 @@ def kernel_us(kernel: Kernel, machine: Machine, shared_limit: int | None = None)
             machine.caches[0].bytes // (kernel.shared_bytes + SHARED_RESERVED),
         ]
     )
-    is_refused = (kernel.threads > THREADS_PER_BLOCK) | (resident < 1)
+    is_refused = kernel.is_refused | (kernel.threads > THREADS_PER_BLOCK) | (resident < 1)
     if shared_limit is not None:
         is_refused |= kernel.shared_bytes > shared_limit
     resident = np.maximum(resident, 1)
@@ -79,8 +84,16 @@ def kernel_us(kernel: Kernel, machine: Machine, shared_limit: int | None = None)
     needed = machine.memory_gbytes_per_sec * 1e3 * LATENCY_US
     streaming = kernel.memory_bytes / machine.memory_gbytes_per_sec / 1e3 / np.minimum(1, in_flight / needed)
     spills = np.maximum(1, kernel.registers / np.maximum(1, most)) ** _SPILLED
-    total = (np.maximum(rounds, streaming) + machine.fork_us + kernel.extra_us) * spills
+    longest = np.maximum(rounds, streaming)
+    total = (longest + _EXPOSED * np.minimum(rounds, streaming) + machine.fork_us + kernel.extra_us) * spills
     return np.asarray(np.where(is_refused, _REFUSED * total, total))
+
+
+def iterations_ahead(iterations: Column, steps: Column, unrolled_steps: Column) -> Column:
+    """Return how many iterations of a loop, with so many innermost steps each, have their loads
+    in flight at a time. A loop is unrolled if it has at most `unrolled_steps` in all."""
+    is_unrolled = iterations * steps <= unrolled_steps
+    return np.asarray(np.clip(iterations, 1, np.where(is_unrolled, _MOST_AHEAD, _UNROLLED)))
 
 
 def _round_us(kernel: Kernel, machine: Machine, active: Column) -> Column:
@@ -98,5 +111,8 @@ def _round_us(kernel: Kernel, machine: Machine, active: Column) -> Column:
     )
     slowest = parts.max(axis=0)
     at_once = active * kernel.stages
+    working = (slowest + (parts.sum(axis=0) - slowest) / at_once) / 1e3
     waiting = kernel.steps * LATENCY_US
-    return np.asarray(slowest / 1e3 + ((parts.sum(axis=0) - slowest) / 1e3 + waiting) / at_once)
+    if kernel.stages > 1:  # loads are requested some steps before they are needed
+        return np.asarray(np.maximum(working, waiting / (kernel.stages - 1)))
+    return np.asarray(working + waiting / active)

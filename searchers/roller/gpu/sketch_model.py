@@ -55,6 +55,13 @@ class SketchModel(GpuModel):
         sums = [nest for nest in self.nests if any(axis.reduced for axis in nest.axes)]
         return max(sums, key=lambda nest: prod(nest.extents), default=None)
 
+    def results_and_depth(self) -> tuple[float, float]:
+        """Return the results of the block that sums most, and the terms of each."""
+        if self.largest_sum is None:
+            return 1024.0, 1024.0
+        depth = prod(axis.extent for axis in self.largest_sum.axes if axis.reduced)
+        return float(prod(self.largest_sum.extents) // depth), float(depth)
+
     def memory_bytes(self) -> float:
         """Return the bytes of the program's inputs and results."""
         inputs = {

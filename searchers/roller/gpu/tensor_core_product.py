@@ -1,9 +1,11 @@
 """The time of a product on tensor cores, whose tiles are copied to shared memory in stages."""
 
+from collections.abc import Sequence
 from math import prod
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mallorn.core.compute_capability import WARP_SIZE
 from mallorn.core.values.machine import element_bytes, peak_gflops
@@ -41,6 +43,7 @@ class TensorCoreProduct(SketchModel):
 
         # One step copies a tile of each operand from memory, and each warp loads its fragments.
         is_row = self.facts.get("depth_innermost", (True, False))
+        # Neighbours in memory of each operand's tile.
         runs = [np.where(is_row[0], step_depth, rows), np.where(is_row[1], step_depth, columns)]
         tiles = rows * step_depth * operand, columns * step_depth * operand
         step_bytes = sum(
@@ -77,9 +80,15 @@ class TensorCoreProduct(SketchModel):
             operations=2 * rows * columns * steps * step_depth,
             peak_gflops=peak_gflops(self.machine, [self.facts["operands"]]),
             filling=all_warps * own / FRAGMENTS_FILLED,
+            is_refused=self._is_refused(runs),
             stages=stages,
             extra_us=self.machine.fork_us if is_split else 0.0,
         )
+
+    def _is_refused(self, runs: Sequence[Column]) -> NDArray[np.bool_]:
+        """Return where a permuted tile has rows that are not 32 or a multiple of 64 numbers."""
+        is_odd = [(run != 32) & (run % 64 != 0) for run in runs]
+        return np.asarray((is_odd[0] | is_odd[1]) & bool(self.facts.get("permuted")))
 
     def _results(self) -> float:
         side_rows, side_columns, _ = self.facts["fragment"]

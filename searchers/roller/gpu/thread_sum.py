@@ -10,69 +10,61 @@ from mallorn.searchers.roller.gpu.kernel_time import (
     OVERHEAD_REGISTERS,
     RESULTS_FILLED,
     SECTOR,
+    VECTOR_BYTES,
     Kernel,
+    iterations_ahead,
 )
 from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel, size_bytes
 
-_VECTOR_BYTES: Final = 16  # of the widest load
-_UNROLLED: Final = 4.0  # iterations that nvcc unrolls by itself
-_MOST_AHEAD: Final = 8.0  # iterations whose loads are in flight at a time
 _TERM_INSTRUCTIONS: Final = 3.0  # to convert, multiply and add one term
 _SUM_BYTES: Final = 4
 
 
 class ThreadSum(SketchModel):
-    """Products with a vector, whose terms or whose sums are neighbours in memory."""
+    """Sums whose terms, or whose results, are neighbours in memory."""
 
     def kernel(self, choices: Choices) -> Kernel:
-        narrow, depth, sums = float(self.facts["narrow"]), self.extent("depth"), self.extent("sums")
-        team = choices["threads of a sum"]
+        narrow, (results, depth) = float(self.facts["narrow"]), self.results_and_depth()
+        sums = results / narrow
+        team, lanes = choices["threads of a sum"], choices["lanes"]
         if self.facts["is_depth_innermost"]:
-            lanes, own = choices["depth lanes"], choices["sums of a thread"]
-            across = np.ceil(choices["sums block"] / own)  # teams of a block
-            block_sums, blocks = choices["sums block"], choices["sums grid"]
-            iterations = np.ceil(choices["depth steps"] / team)
-            run = lanes * team
-            results = own * narrow
-            partial = np.where(team > WARP_SIZE, WARP_SIZE, 0)
+            rows, own = choices["sums block"], float(self.facts.get("own", 1))
+            block_sums, across, run = rows * own, rows, lanes * team
+            at_a_time, of_thread = choices.ones() * lanes, choices.ones() * own * narrow
+            in_shared = np.where(team > WARP_SIZE, block_sums * team / WARP_SIZE, 0)
         else:
-            lanes, own = choices["sums lanes"], choices["depth own"]
-            across = choices["groups of a block"]
-            block_sums = across * lanes
-            blocks = np.ceil(choices["sums groups"] / across)
-            iterations = np.ceil(choices["depth steps"] / team)
-            run = lanes * across
-            results = lanes * narrow
-            partial = team * across * lanes * narrow
+            across, own = choices["groups of a block"], 1.0
+            block_sums, run = across * lanes, lanes * across
+            at_a_time, of_thread = choices["steps of a thread at a time"], lanes * narrow
+            in_shared = team * block_sums * narrow
         threads = across * team
         warps = np.ceil(threads / WARP_SIZE)
-        large, others = self._element_bytes(depth * sums, depth)
-        terms = own * lanes * narrow  # of a thread in an iteration
-        loads = own * np.ceil(lanes * large / _VECTOR_BYTES) + np.ceil(
-            narrow * lanes * others / _VECTOR_BYTES
-        )
-        fits = iterations * terms <= choices["unrolled steps"]
-        ahead = np.clip(iterations, 1, np.where(fits, _MOST_AHEAD, _UNROLLED))
-        request = own * lanes * large  # bytes of a thread in an iteration
+        iterations = np.ceil(depth / (team * at_a_time))
+        large, others = self._bytes_per_term(sums * depth, depth)
+        terms = own * at_a_time if self.facts["is_depth_innermost"] else lanes * at_a_time
+        request = terms * large  # bytes of a thread in an iteration
+        of_others = narrow * at_a_time * others
+        loads = np.maximum(terms / lanes, request / VECTOR_BYTES) + np.ceil(of_others / VECTOR_BYTES)
+        ahead = iterations_ahead(iterations, terms * narrow, choices["unrolled steps"])
         waste = np.maximum(1, SECTOR / (run * large))
-        folding = 2 * np.log2(np.maximum(2, np.minimum(team, WARP_SIZE))) * results
+        folding = 2 * np.log2(np.maximum(2, np.minimum(team, WARP_SIZE))) * of_thread
         return Kernel(
-            blocks=blocks,
+            blocks=np.ceil(sums / block_sums),
             threads=threads,
-            registers=OVERHEAD_REGISTERS + results + ahead * request / 4,
-            shared_bytes=partial * _SUM_BYTES,
+            registers=OVERHEAD_REGISTERS + of_thread + ahead * request / 4,
+            shared_bytes=in_shared * _SUM_BYTES,
             steps=iterations / ahead + 1,
             bytes_in_flight=threads * request * ahead,
             l2_bytes=block_sums * depth * large * waste + narrow * depth * others,
-            memory_bytes=choices.ones() * self.memory_bytes() * waste,
-            instructions=warps * (iterations * (2 * loads + _TERM_INSTRUCTIONS * terms) + folding),
-            shared_traffic=threads * iterations * narrow * lanes * others + 2 * partial * _SUM_BYTES,
+            memory_bytes=self.memory_bytes() * waste,
+            instructions=warps * (iterations * (2 * loads + _TERM_INSTRUCTIONS * terms * narrow) + folding),
+            shared_traffic=threads * iterations * of_others + 2 * in_shared * _SUM_BYTES,
             operations=2 * block_sums * narrow * depth,
             peak_gflops=peak_gflops(self.machine, ["float32"]),
-            filling=threads * results / RESULTS_FILLED,
+            filling=threads * terms * narrow / RESULTS_FILLED,
         )
 
-    def _element_bytes(self, terms: int, depth: int) -> tuple[float, float]:
+    def _bytes_per_term(self, terms: float, depth: float) -> tuple[float, float]:
         """Return the bytes per term of the large operand, and per term of the others."""
         if self.largest_sum is None:
             return 2.0, 2.0
