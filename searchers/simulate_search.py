@@ -41,7 +41,8 @@ def fit_on_history(
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([t.latency_us for t in history], group, [t.outcome for t in history])
     model = make_model()
-    model.fit(space.features([t.candidate for t in history]), label, group, seed=seed)
+    rows = space.features_in_view(model.view, [t.candidate for t in history])
+    model.fit(rows, label, group, seed=seed)
     return model
 
 

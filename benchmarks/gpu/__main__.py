@@ -36,6 +36,10 @@ def main() -> None:
         from benchmarks.gpu.rehearse import main as rehearse
 
         rehearse(options.out, options.json)
+    elif options.command == "record":
+        from benchmarks.gpu.recording import record
+
+        sys.stdout.write(record(options.files, options.out, options.data) + "\n")
     elif options.command == "report":
         from benchmarks.gpu.report import report
 
@@ -85,6 +89,10 @@ def _arguments() -> argparse.Namespace:
     rehearse = commands.add_parser("rehearse", help="run both parts here, on the processor")
     rehearse.add_argument("--out", type=Path, default=Path("build/gpu-rehearsal"))
     rehearse.add_argument("--json", type=Path, help="a file for sizes, seconds and cells")
+    record = commands.add_parser("record", help="turn trials into a recording or rows of a dataset")
+    record.add_argument("files", type=Path, nargs="+", help="files of trials")
+    record.add_argument("--out", type=Path, help="the recording to write")
+    record.add_argument("--data", type=Path, help="a data directory, whose dataset gets the trials")
     report = commands.add_parser("report", help="print tables of the results")
     report.add_argument("folder", type=Path)
     return parser.parse_args()

@@ -48,26 +48,26 @@ class TvmLoaded(RuntimeError):
     """A replay must not need a compiler, and one was imported."""
 
 
-def run(arena: Arena, cell: Cell) -> Finished:
+def run(arena: Arena, cell: Cell, batch: int = BATCH) -> Finished:
     """Play one cell."""
     if "tvm" in sys.modules:
         raise TvmLoaded
     chosen = cell.combination
     done = play(
-        arena, chosen.searcher(), chosen.make_model(), trials=cell.trials, batch=BATCH, seed=cell.seed
+        arena, chosen.searcher(), chosen.make_model(), trials=cell.trials, batch=batch, seed=cell.seed
     )
     if "tvm" in sys.modules:
         raise TvmLoaded
     return Finished(cell, len(done.trials), _steps(done.curve), done.propose_sec, done.fit_sec)
 
 
-def run_all(work: Sequence[tuple[Arena, Cell]], jobs: int) -> Iterator[Finished]:
+def run_all(work: Sequence[tuple[Arena, Cell]], jobs: int, batch: int = BATCH) -> Iterator[Finished]:
     """Each cell as it comes; in this process, or in several."""
     if jobs == 1:
-        yield from (run(arena, cell) for arena, cell in work)
+        yield from (run(arena, cell, batch) for arena, cell in work)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(run, arena, cell) for arena, cell in work]):
+        for future in as_completed([pool.submit(run, arena, cell, batch) for arena, cell in work]):
             yield future.result()
 
 
