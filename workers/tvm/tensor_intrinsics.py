@@ -20,9 +20,10 @@ _OURS: Final = {
         "mallorn.graphc.conv.fuse_pointwise_into_depthwise",
         "mallorn.graphc.quant.tile_instructions",
     ),
+    "cuda": ("mallorn.workers.tvm.cuda_sketches.instructions",),
     "x86": ("mallorn.graphc.quant.bf16_dot_products", "mallorn.graphc.quant.x86_int8_instructions"),
 }
-_OF_TENSOR_CORES: Final = ("wmma_", "mma_sync_")  # parts of names of CUDA's intrinsics
+_OF_TENSOR_CORES: Final = ("mma_",)  # parts of names of CUDA's intrinsics
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
 _BY_MACHINE: Final = {
     "x86_64": "x86",
@@ -53,7 +54,7 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
         submodule = _BY_MACHINE.get(machine.lower())
     stock = () if submodule is None else (f"{_PACKAGE}.{submodule}",)
     with _stacks_without_sources():
-        for module in (*stock, *_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ())):
+        for module in dict.fromkeys((*stock, *_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ()))):
             importlib.import_module(module)
 
 

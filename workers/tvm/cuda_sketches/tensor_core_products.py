@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import gcd
 from typing import Any, Final
 
 from tvm.error import InternalError
@@ -33,18 +34,19 @@ KIND: Final = "tensor core product"
 _OLDEST: Final = 80  # compute capability from which these instructions exist
 _SHARED: Final = "shared.dyn"
 _SIDE: Final = 16  # rows and columns of a fragment
-_DEPTHS: Final = {"float16": 16, "int8": 32}  # of a fragment, by type of operands
-_SUMS: Final = {"float16": ("float16", "float32"), "int8": ("int32",)}
+_DEPTHS: Final = {"float16": 16, "bfloat16": 16, "int8": 32}  # of a fragment, by type of operands
+_SUMS: Final = {"float16": ("float16", "float32"), "bfloat16": ("float32",), "int8": ("int32",)}
 _MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
 _VECTOR_BYTES: Final = 16
 _BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
-_ADDING_THREADS: Final = 256  # of a block of the kernel that adds partial sums
+_ADDING_THREADS: Final = 128  # of a block of the kernel that adds partial sums
 _Layout = Callable[[Any, Any], tuple[Any, Any]]
 #: Rows and columns of a fragment as it lies in shared memory, and which lane holds what of it:
 #: by type, whether the sum runs along its rows, and the operand's index.
 _LAYOUTS: Final[dict[tuple[str, bool, int], tuple[int, int, _Layout]]] = {
     **{
-        ("float16", is_depth_innermost, index): (16, 16, shared_16x16_to_ldmatrix_32x8_layout)
+        (dtype, is_depth_innermost, index): (16, 16, shared_16x16_to_ldmatrix_32x8_layout)
+        for dtype in ("float16", "bfloat16")
         for is_depth_innermost in (False, True)
         for index in (0, 1)
     },
@@ -88,21 +90,14 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
 
 def _apply(product: Product, variant: Variant) -> Any:
     schedule, block = product.schedule, product.block
-    left, right = product.operands
-    dtype, fragment_depth = left.dtype, _DEPTHS[left.dtype]
-    instructions = get_mma_intrin_group(
-        _SHARED,
-        _SHARED,
-        dtype,
-        product.sums,
-        trans_a=not left.is_depth_innermost,
-        trans_b=right.is_depth_innermost,
-    )
+    dtype = product.operands[0].dtype
+    fragment_depth = _DEPTHS[dtype]
+    instructions = _instructions(product)
 
     # Loops: blocks, warps, steps, and the fragments that one warp multiplies in a step.
     depth = schedule.get_loops(block)[-1]
     depth, in_fragment = schedule.split(depth, [None, fragment_depth])
-    depth_tile = schedule.sample_perfect_tile(depth, 3 if variant.is_split else 2, _MOST_FRAGMENTS)
+    depth_tile = _sample(schedule, depth, [2] if variant.is_split else [], [4])
     splits, steps, fragments = schedule.split(depth, depth_tile if variant.is_split else [1, *depth_tile])
     final = schedule.rfactor(splits, 0) if variant.is_split else None
     if final is not None:
@@ -115,8 +110,8 @@ def _apply(product: Product, variant: Variant) -> Any:
         *(row_in_fragment, column_in_fragment, in_fragment),
     )
     fragment_block = schedule.blockize(row_in_fragment)
-    row_tile = schedule.sample_perfect_tile(rows, 4, _MOST_FRAGMENTS)
-    column_tile = schedule.sample_perfect_tile(columns, 3, _MOST_FRAGMENTS)
+    row_tile = _sample(schedule, rows, [], [1, 2, 4])
+    column_tile = _sample(schedule, columns, [], [2, 4])
     grid_rows, group, warp_rows, fragment_rows = schedule.split(rows, row_tile)
     grid_columns, warp_columns, fragment_columns = schedule.split(columns, column_tile)
     schedule.reorder(
@@ -134,15 +129,6 @@ def _apply(product: Product, variant: Variant) -> Any:
     sums = schedule.cache_write(fragment_block, 0, "warp")
     for copy in (sums, result):
         schedule.reverse_compute_at(copy, warp_columns, preserve_unit_loops=True)
-    bytes_of_sums = int(element_bytes(product.sums))
-    schedule.storage_align(
-        sums, 0, axis=-2, factor=_BANKS_BYTES // bytes_of_sums, offset=_BANKS_BYTES // 4 // bytes_of_sums
-    )
-    if final is None:
-        auto_inline_consumer_chain(schedule, result)
-    _store_in_vectors(schedule, result, product.sums if final else product.result)
-    if final is not None:
-        _add_partial_sums(schedule, final, product.result)
 
     for index, operand in enumerate(product.operands):
         shared = schedule.cache_read(fragment_block, index, _SHARED)
@@ -176,8 +162,20 @@ def _apply(product: Product, variant: Variant) -> Any:
     zeros = schedule.decompose_reduction(fragment_block, steps)
     schedule.tensorize(schedule.get_loops(schedule.get_child_blocks(zeros)[0])[-2], instructions["init"])
     schedule.tensorize(fragment_block, instructions["compute"])
-    outer = _split_into_fragments(schedule, sums, _SIDE, _SIDE)
-    schedule.tensorize(outer, instructions["store"])
+    store = schedule.blockize(_split_into_fragments(schedule, sums, _SIDE, _SIDE))
+    banks = _BANKS_BYTES // int(element_bytes(product.sums))
+    schedule.storage_align(store, 0, axis=-2, factor=banks, offset=banks // 4)
+    schedule.tensorize(store, instructions["store"])
+    if final is None:
+        auto_inline_consumer_chain(schedule, result)
+    copy = schedule.fuse(*schedule.get_loops(result)[-2:])
+    stored_types = {product.sums, product.sums if final is not None else product.result}
+    elements = _VECTOR_BYTES // max(int(element_bytes(stored)) for stored in stored_types)
+    _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
+    schedule.bind(lanes, "threadIdx.x")
+    schedule.vectorize(vector)
+    if final is not None:
+        _add_partial_sums(schedule, final, product.result)
     schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
     schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
     schedule.annotate(steps, "software_pipeline_async_stages", [0])
@@ -200,6 +198,39 @@ def _apply(product: Product, variant: Variant) -> Any:
     return schedule
 
 
+def _instructions(product: Product) -> dict[str, str]:
+    """Return the names of the product's instructions, which `tvm.s_tir.TensorIntrin` has."""
+    left, right = product.operands
+    names = get_mma_intrin_group(
+        _SHARED,
+        _SHARED,
+        "float16" if left.dtype == "bfloat16" else left.dtype,
+        product.sums,
+        trans_a=not left.is_depth_innermost,
+        trans_b=right.is_depth_innermost,
+        # The other form of the store fails where TVM reuses the operands' shared memory for sums.
+        not_use_mma_store_intrinic=True,
+    )
+    if left.dtype == "bfloat16":
+        names |= {step: names[step].replace("f16", "bf16") for step in ("load_a", "load_b", "compute")}
+    return names
+
+
+def _sample(schedule: Any, loop: Any, outer: Sequence[int], inner: Sequence[int]) -> list[Any]:
+    """Sample factors of a loop; the decision with which the schedule is built has factors
+    near `outer`, what remains, and factors near `inner`. Without one, TVM would draw
+    factors for which the following steps may fail."""
+    remaining = int(schedule.get(loop).extent)
+    factors = []
+    for wanted in (*outer, *reversed(inner)):
+        factors.append(gcd(remaining, wanted))
+        remaining //= factors[-1]
+    split = len(outer)
+    decision = [*factors[:split], remaining, *reversed(factors[split:])]
+    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), _MOST_FRAGMENTS, decision)
+    return tile
+
+
 def _split_into_fragments(schedule: Any, block: Any, rows: int, columns: int) -> Any:
     """Split the last two loops of a block into tiles; return the first loop within a tile."""
     *_, outer_rows, outer_columns = schedule.get_loops(block)
@@ -219,26 +250,18 @@ def _in_fragments(rows: int, columns: int, layout: _Layout) -> Callable[..., tup
     return index_map
 
 
-def _store_in_vectors(schedule: Any, result: Any, dtype: str) -> None:
-    """Copy a warp's tile from shared memory to memory by vectors."""
-    copy = schedule.fuse(*schedule.get_loops(result)[-2:])
-    elements = min(_VECTOR_BYTES // int(element_bytes(dtype)), _SIDE * _SIDE // WARP_SIZE)
-    _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
-    schedule.bind(lanes, "threadIdx.x")
-    schedule.vectorize(vector)
-
-
 def _add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
     """Schedule the kernel that adds the partial sums of a product that is split."""
     stored = schedule.cache_write(final, 0, "local")
     auto_inline_consumer_chain(schedule, stored)
-    loops = schedule.fuse(*schedule.get_loops(stored))
+    *rows, columns = schedule.get_loops(stored)
     elements = _VECTOR_BYTES // max(4, int(element_bytes(dtype)))
-    grid, threads, vector = schedule.split(loops, [None, _ADDING_THREADS, elements])
-    schedule.bind(grid, "blockIdx.x")
+    grid, threads, vector = schedule.split(columns, [None, _ADDING_THREADS, elements])
+    schedule.bind(schedule.fuse(*rows), "blockIdx.x")
+    schedule.bind(grid, "blockIdx.y")
     schedule.bind(threads, "threadIdx.x")
     schedule.vectorize(vector)
     schedule.compute_at(final, threads, preserve_unit_loops=True)
-    _, _, splits, *_, elements_of_sum = schedule.get_loops(final)
+    _, _, _, splits, *_, elements_of_sum = schedule.get_loops(final)
     schedule.vectorize(elements_of_sum)
     schedule.decompose_reduction(final, splits)

@@ -1,0 +1,37 @@
+"""Tensor-core instructions that TVM has for some types only: int8 in dynamic shared memory, bfloat16."""
+
+from typing import Final
+
+import tvm
+from tvm.s_tir import TensorIntrin
+from tvm.s_tir.tensor_intrin.cuda import get_ldmatrix_intrin, get_mma_store_intrin
+from tvm.tirx import PrimFunc
+
+_DYNAMIC: Final = "shared.dyn"
+
+
+def _in_bfloat16(name: str) -> tuple[PrimFunc, PrimFunc]:
+    """Return description and implementation of a float16 instruction for bfloat16."""
+    instruction = TensorIntrin.get(name)
+
+    def convert(function: PrimFunc) -> PrimFunc:
+        text = tvm.ir.save_json(function).replace("float16", "bfloat16").replace('"fp16"', '"bf16"')
+        return tvm.ir.load_json(text)
+
+    return convert(instruction.desc), convert(instruction.impl)
+
+
+for _operand, _is_transposed in (("A", False), ("B", False), ("B", True)):
+    _suffix = "_trans" if _is_transposed else ""
+    TensorIntrin.register(
+        f"mma_ldmatrix_i8_{_operand.lower()}{_suffix}_dyn",
+        *get_ldmatrix_intrin(32, "int8", _operand, _is_transposed, _DYNAMIC),
+    )
+TensorIntrin.register(
+    "mma_store_16x16_i32_shared_dyn_simple_", *get_mma_store_intrin("int32", 8, _DYNAMIC, False)
+)
+for _name in (
+    *(f"mma_ldmatrix_f16_{operand}{suffix}_dyn" for operand in "ab" for suffix in ("", "_trans")),
+    *(f"mma_f16f16f32{a}{b}" for a in ("", "_trans_a") for b in ("", "_trans_b")),
+):
+    TensorIntrin.register(_name.replace("f16", "bf16"), *_in_bfloat16(_name))
