@@ -1,7 +1,7 @@
 """Sums of rows or columns, and chains of them over the same rows (softmax, norms) in one kernel.
 
 In a chain, groups of threads compute whole rows: each sum is a block of partial sums per thread and
-a sum over threads by shuffles, and the last block computes the elements. Sums stay in shared memory;
+a sum over threads by shuffles, and the last block computes the elements. All threads of a row keep its sums;
 the row is kept there too, or read again through the caches.
 """
 
@@ -97,7 +97,7 @@ def _share_rows(schedule: Any, sums: list[Any], last: Any, kept: str, run: int, 
     unrolled = sample(schedule, 1, 64, 512)
     partials = [] if kept else [_add_in_thread(schedule, block, lanes, threads) for block in sums]
     for index in reversed(range(len(sums))):
-        schedule.set_scope(sums[index], 0, "shared")
+        schedule.set_scope(sums[index], 0, "local")
         schedule.compute_at(sums[index], grid, preserve_unit_loops=True)
         if partials:
             schedule.set_scope(partials[index], 0, "local")
