@@ -170,6 +170,36 @@ PROGRAMS: Final[dict[str, Callable[[], str]]] = {
     "pooling": lambda: pooling(64, 112),
 }
 
+# The same kinds at sizes that an emulator runs in a second; some sizes are no multiples of a tile's.
+SMALL_PROGRAMS: Final[dict[str, Callable[[], str]]] = {
+    "fp32 product": lambda: product(64, 64, 64),
+    "fp32 product of odd sizes": lambda: product(50, 42, 54),
+    "fp32 product of prime sizes": lambda: product(37, 41, 31),
+    "narrow fp32 product": lambda: product(4, 128, 128),
+    "fp16 product": lambda: product(128, 128, 256, "float16"),
+    "fp16 product, sums in fp32": lambda: product(128, 128, 256, "float16", "float32"),
+    "fp16 product of odd sizes": lambda: product(50, 42, 54, "float16", "float32"),
+    "narrow fp16 product": lambda: product(16, 128, 128, "float16", "float32"),
+    "fp16 product with an epilogue": lambda: product(64, 64, 64, "float16", "float32", relu=True),
+    "int8 product": lambda: product(64, 64, 64, "int8", "int32"),
+    "fp16 product with a vector": lambda: product_with_vector(128, 256, "float16"),
+    "fp32 product with a vector": lambda: product_with_vector(128, 256, "float32"),
+    "fp32 attention scores": lambda: attention_scores(2, 32, 16, "float32"),
+    "fp16 attention scores": lambda: attention_scores(2, 32, 16, "float16"),
+    "fp32 convolution": lambda: convolution(8, 14, 16, 3),
+    "fp32 pointwise convolution": lambda: convolution(16, 7, 32, 1),
+    "fp16 convolution": lambda: convolution(16, 8, 32, 3, "float16", batch=2),
+    "depthwise convolution": lambda: depthwise(8, 14, 3),
+    "softmax": lambda: softmax(16, 256),
+    "layer norm": lambda: layer_norm(16, 192),
+    "elementwise": lambda: elementwise(1 << 10),
+    "transpose": lambda: transpose(64, 64),
+    "sums of rows": lambda: sums(16, 256, of_rows=True),
+    "sums of columns": lambda: sums(256, 64, of_rows=False),
+    "means of images": lambda: means_of_images(32, 7),
+    "pooling": lambda: pooling(8, 16),
+}
+
 
 def _padded(x: Any, by: int, dtype: str) -> Any:
     if not by:

@@ -10,7 +10,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import Schedule
 from tvm.s_tir.dlight.analysis import get_root_block
 from tvm.s_tir.schedule import ScheduleError
-from tvm.tirx import IterVar
+from tvm.tirx import IndexMap, IntImm, IterVar, Var
 
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.core.values.machine import element_bytes
@@ -18,12 +18,14 @@ from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.workers.tvm.program_blocks import extent, variables
 
 REFUSED: Final = (ScheduleError, InternalError, LookupError, TypeError, ValueError)
+GRID: Final = ("blockIdx.y", "blockIdx.x")
+MOST_GRID_ROWS: Final = 65535  # largest extent of blockIdx.y
 VECTOR_BYTES: Final = 16  # of the widest load
 
 
 def open_schedule(module: Any) -> Any:
     """Return a new schedule of a program."""
-    return Schedule(module, debug_mask="none", error_render_level="none")
+    return Schedule(module, debug_mask="none", error_render_level="detail")
 
 
 def describe(schedule: Any, kind: str, choices: Sequence[str], **facts: Any) -> Any:
@@ -73,7 +75,9 @@ def extent_of(schedule: Any, block: Any, load: Any) -> int:
 
 
 def sample(schedule: Any, *values: int) -> Any:
-    """Sample one of several numbers, all equally likely."""
+    """Sample one of several numbers, all equally likely. Raises ValueError if there are none."""
+    if not values:
+        raise ValueError("a choice without values")
     return schedule.sample_categorical(list(values), [1 / len(values)] * len(values))
 
 
@@ -81,7 +85,7 @@ def vector_read(schedule: Any, block: Any, index: int, loop: Any, vector: int, s
     """Copy what a block reads of one tensor in an iteration of a loop to registers, by loads of at
     most 16 bytes. `vector` is the longest region that an iteration reads."""
     source = schedule.get(block).reads[index].source
-    copy = schedule.cache_read(block, index, scope)
+    copy = schedule.cache_read(block, index, scope, consumer_blocks=[block])
     schedule.compute_at(copy, loop, preserve_unit_loops=True)
     last = schedule.get_loops(copy)[-1]
     lanes = int(VECTOR_BYTES // element_bytes(str(source.dtype)))
@@ -95,3 +99,21 @@ def bind(schedule: Any, loops: Sequence[Any], *axes: str) -> None:
     """Bind loops to axes of the grid or of a thread block."""
     for loop, axis in zip(loops, axes, strict=True):
         schedule.bind(loop, axis)
+
+
+def fusion(axes: Sequence[Any], groups: Sequence[Sequence[Any]]) -> Any:
+    """Return the index map that fuses each group of a block's axes to one axis."""
+    inputs = {hash(axis.var): Var(f"i{index}", axis.var.ty) for index, axis in enumerate(axes)}
+    outputs = []
+    for group in groups:
+        fused: Any = IntImm(axes[0].var.ty.dtype, 0)
+        for position, axis in enumerate(group):
+            var = inputs[hash(axis.var)]
+            fused = fused * extent(axis) + var if position else var
+        outputs.append(fused)
+    return IndexMap(list(inputs.values()), outputs, None)
+
+
+def vectors(extent: int, most: int) -> list[int]:
+    """Return the powers of two up to `most` that divide an extent."""
+    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes <= most and extent % lanes == 0]

@@ -9,28 +9,29 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
-from tvm.tirx import IndexMap, IntImm, IterVar, Var
+from tvm.tirx import IterVar
 
 from mallorn.core.values.machine import element_bytes
 from mallorn.workers.tvm.cuda_sketches.blocks import (
+    GRID,
+    MOST_GRID_ROWS,
     VECTOR_BYTES,
     bind,
-    child_blocks,
     extent_of,
+    fusion,
     inline_pointwise,
     is_sum,
     open_schedule,
     reads_of,
     sample,
     vector_read,
+    vectors,
 )
 from mallorn.workers.tvm.program_blocks import extent, variables
 
 DYNAMIC: Final = "shared.dyn"
-GRID: Final = ("blockIdx.y", "blockIdx.x")
 _THREADS: Final = (8, 16, 32, 64, 128, 256, 512)
 _MOST_OWN: Final = 8  # steps of the depth that a thread takes at a time
-MOST_GRID_ROWS: Final = 65535  # largest extent of blockIdx.y
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     batch = [axis for axis in own if axis is not sums]
     if prod(map(extent, batch)) > MOST_GRID_ROWS:
         return None
-    schedule.transform_block_layout(block, _fusion(axes, (batch, [sums], narrow, depth)))
+    schedule.transform_block_layout(block, fusion(axes, (batch, [sums], narrow, depth)))
     return ThreadSum(
         schedule,
         block,
@@ -92,19 +93,6 @@ def _bytes(load: Any) -> float:
     return prod(map(int, load.source.shape)) * element_bytes(str(load.source.dtype))
 
 
-def _fusion(axes: Sequence[Any], groups: Sequence[Sequence[Any]]) -> Any:
-    """Return the index map that fuses each group of a block's axes to one axis."""
-    inputs = {hash(axis.var): Var(f"i{index}", axis.var.ty) for index, axis in enumerate(axes)}
-    outputs = []
-    for group in groups:
-        fused: Any = IntImm(axes[0].var.ty.dtype, 0)
-        for position, axis in enumerate(group):
-            var = inputs[hash(axis.var)]
-            fused = fused * extent(axis) + var if position else var
-        outputs.append(fused)
-    return IndexMap(list(inputs.values()), outputs, None)
-
-
 def share_rows(work: ThreadSum, own: int) -> list[str]:
     """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's terms as
     vectors, and add their partial sums by shuffles. Each thread adds to `own` sums, which divides
@@ -112,7 +100,7 @@ def share_rows(work: ThreadSum, own: int) -> list[str]:
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
     terms = int(schedule.get(depth).extent)
-    steps, lanes = schedule.split(depth, [None, sample(schedule, *_vectors(terms, work.vector))])
+    steps, lanes = schedule.split(depth, [None, sample(schedule, *vectors(terms, work.vector))])
     threads = sample(schedule, *(n for n in _THREADS if n <= max(8, terms // work.vector)))
     step, thread = schedule.split(steps, [None, threads])
     rows, each = schedule.split(sums, [None, own])
@@ -145,11 +133,11 @@ def share_columns(work: ThreadSum) -> list[str]:
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
     terms = int(schedule.get(depth).extent)
-    steps, own = schedule.split(depth, [None, sample(schedule, *_vectors(terms, _MOST_OWN))])
+    steps, own = schedule.split(depth, [None, sample(schedule, *vectors(terms, _MOST_OWN))])
     # With fewer steps than threads, some threads would leave their partial sums unset.
     shares = sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= max(1, terms // _MOST_OWN)))
     step, share = schedule.split(steps, [None, shares])
-    lanes = sample(schedule, *_vectors(int(schedule.get(sums).extent), work.vector))
+    lanes = sample(schedule, *vectors(int(schedule.get(sums).extent), work.vector))
     groups, lane = schedule.split(sums, [None, lanes])
     threads = sample(schedule, 2, 4, 8, 16, 32, 64)
     grid, thread = schedule.split(groups, [None, threads])
@@ -173,11 +161,6 @@ def share_columns(work: ThreadSum) -> list[str]:
         schedule.set_scope(block, 0, "local")
         schedule.reverse_compute_at(work.epilogue, thread, preserve_unit_loops=True)
     return ["steps of a thread at a time", "threads of a sum", "lanes", "groups of a block", "unrolled steps"]
-
-
-def _vectors(extent: int, most: int) -> list[int]:
-    """Return the powers of two up to `most` that divide an extent."""
-    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes <= most and extent % lanes == 0]
 
 
 def _read_and_add(work: ThreadSum, partial: Any, step: Any, inner: Sequence[Any]) -> None:
