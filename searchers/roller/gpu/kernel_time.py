@@ -27,7 +27,7 @@ OVERHEAD_REGISTERS: Final = 32  # of a thread, for addresses and counters
 RESULTS_FILLED: Final = 1024.0  # results in progress that saturate a multiprocessor's float32 units
 FRAGMENTS_FILLED: Final = 16.0  # 16x16 fragments in progress that saturate its tensor cores
 _UNROLLED, _MOST_AHEAD = 4.0, 8.0  # iterations that nvcc overlaps: of a loop, and of an unrolled one
-_SCHEDULERS: Final = 4  # warp instructions that a multiprocessor issues in a cycle
+_SCHEDULERS: Final = 4  # of a multiprocessor; each issues an instruction of a warp in a cycle
 _MOST_BLOCKS: Final = 32  # on a multiprocessor
 _EXPOSED: Final = 0.02  # of the shorter one of two times that overlap
 _SPILLED: Final = 4  # power with which registers beyond a thread's limit slow a kernel down
@@ -100,13 +100,15 @@ def _round_us(kernel: Kernel, machine: Machine, active: Column) -> Column:
     """Return how long `active` blocks on each multiprocessor take."""
     near, l2 = machine.caches[:2]
     clock_ghz = near.gbytes_per_sec / BANKS_BYTES
-    filled = np.minimum(1, active * kernel.filling)
+    # Each scheduler has a quarter of the units, and a warp belongs to one of them.
+    schedulers = np.minimum(_SCHEDULERS, active * np.ceil(kernel.threads / WARP_SIZE))
+    filled = np.minimum(schedulers / _SCHEDULERS, active * kernel.filling)
     parts = np.array(
         [
             active * kernel.operations / (kernel.peak_gflops / machine.cores) / filled,
             active * kernel.l2_bytes / l2.gbytes_per_sec,
             active * kernel.shared_traffic / near.gbytes_per_sec,
-            active * kernel.instructions / (_SCHEDULERS * clock_ghz),
+            active * kernel.instructions / (schedulers * clock_ghz),
         ]
     )
     slowest = parts.max(axis=0)
