@@ -189,9 +189,10 @@ def _probe(
     *,
     dtype: str = "float32",
     working_set: int = 0,
-    blocks: int = BLOCKS,
+    blocks: int | None = None,
     width: int = THREADS,
 ) -> tuple[Probe, str]:
+    blocks = blocks or BLOCKS
     text = f"""@T.prim_func(s_tir=True)
 def {name}(data: T.Buffer({shape}, "float32"), turns: T.Buffer((1,), "int32"),
            out: T.Buffer(({blocks}, {width}), "float32")) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from mallorn.core.values.machine import Machine
 from mallorn.searchers.loop_nest import Nest
+from mallorn.searchers.roller.gpu.cuda_core_product import CudaCoreProduct
 from mallorn.searchers.roller.gpu.metaschedule_tiles import SummingSketch, TiledSketch
 from mallorn.searchers.roller.gpu.model_interface import GpuModel
 from mallorn.searchers.roller.gpu.row_reduction import RowReduction
@@ -15,6 +16,7 @@ from mallorn.searchers.space import Sketch
 
 _BY_KIND: Final[Mapping[str, type[SketchModel]]] = {
     "tensor core product": TensorCoreProduct,
+    "cuda core product": CudaCoreProduct,
     "vector product": ThreadSum,
     "row reduction": RowReduction,
 }

@@ -45,6 +45,10 @@ class SketchModel(GpuModel):
     def kernel(self, choices: "Choices") -> Kernel:
         """Return the kernels of candidates with these choices."""
 
+    def kernel_of(self, rows: Rows) -> Kernel:
+        """Return the kernels of these decision vectors."""
+        return self.kernel(Choices(rows, self._columns, self._places))
+
     def extent(self, title: str) -> int:
         """Return the product of a tile's factors; 1 if the sketch has no such tile."""
         return self._places[title].choice.extent if title in self._places else 1
@@ -78,7 +82,7 @@ class SketchModel(GpuModel):
 
     def _time_us(self, rows: Rows) -> Column:
         limit = self.machine.caches[0].bytes - SHARED_RESERVED
-        return kernel_us(self.kernel(Choices(rows, self._columns, self._places)), self.machine, limit)
+        return kernel_us(self.kernel_of(rows), self.machine, limit)
 
     def best(self, count: int) -> tuple[Rows, Column]:
         """Return up to `count` rows with least estimated times, best first, and those times.

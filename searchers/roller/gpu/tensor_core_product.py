@@ -1,7 +1,6 @@
 """The time of a product on tensor cores, whose tiles are copied to shared memory in stages."""
 
 from collections.abc import Sequence
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -14,17 +13,18 @@ from mallorn.searchers.roller.gpu.kernel_time import (
     FRAGMENTS_FILLED,
     OVERHEAD_REGISTERS,
     SECTOR,
+    VECTOR_BYTES,
     Kernel,
 )
-from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel
+from mallorn.searchers.roller.gpu.product_model import ProductModel
+from mallorn.searchers.roller.gpu.sketch_model import Choices
 
 _MMA_DEPTH_BYTES: Final = 32  # of the depth that one instruction multiplies, by 8 columns
-_COPY_BYTES: Final = 16  # that a lane copies at most at a time
 _LDMATRIX_BYTES: Final = 512  # that a warp loads at a time
 _COPY_INSTRUCTIONS: Final = 4  # of a lane per copy, with its addresses and predicate
 
 
-class TensorCoreProduct(SketchModel):
+class TensorCoreProduct(ProductModel):
     """Factors count fragments of rows, columns and depth."""
 
     def kernel(self, choices: Choices) -> Kernel:
@@ -39,17 +39,17 @@ class TensorCoreProduct(SketchModel):
         all_warps = warps[0] * warps[1]
         own = fragments[0] * fragments[1]
         blocks = choices["rows grid"] * choices["rows group"] * choices["columns grid"]
-        blocks = blocks * splits * self._batch()
+        blocks = blocks * splits * self.batch()
 
         # One step copies a tile of each operand from memory, and each warp loads its fragments.
-        is_row = self.facts.get("depth_innermost", (True, False))
+        is_row = self.facts["depth_innermost"]
         # Neighbours in memory of each operand's tile.
         runs = [np.where(is_row[0], step_depth, rows), np.where(is_row[1], step_depth, columns)]
         tiles = rows * step_depth * operand, columns * step_depth * operand
         step_bytes = sum(
             t * np.maximum(1, SECTOR / (run * operand)) for t, run in zip(tiles, runs, strict=True)
         )
-        vectors = [min(_COPY_BYTES, operand * each) for each in self.facts.get("vectors", (8, 8))]
+        vectors = [min(VECTOR_BYTES, operand * each) for each in self.facts["vectors"]]
         copies = sum(t / WARP_SIZE / vector for t, vector in zip(tiles, vectors, strict=True))
         fragment_bytes = side_rows * side_depth * operand
         loads = all_warps * (fragments[0] + fragments[1]) * fragments[2] * fragment_bytes
@@ -58,12 +58,8 @@ class TensorCoreProduct(SketchModel):
         )
         result_bytes = rows * columns * sums
         instructions = steps * (_COPY_INSTRUCTIONS * copies + loads / _LDMATRIX_BYTES + products)
-        instructions += result_bytes / WARP_SIZE * (1 / 4 + 3 / _COPY_BYTES)
+        instructions += result_bytes / WARP_SIZE * (1 / 4 + 3 / VECTOR_BYTES)
         shared_bytes = stages * (tiles[0] + tiles[1]) + result_bytes
-        memory = self._memory(choices, rows, columns, blocks, operand)
-        is_split = self._places["depth"].choice.width == 3
-        if is_split:  # partial sums are written, and added by a second kernel
-            memory = memory + 2 * splits * self._results() * sums
         of_sums = own * side_rows * side_columns * sums / 4 / WARP_SIZE
         of_operands = (fragments[0] + fragments[1]) * fragment_bytes / 4 / WARP_SIZE
         return Kernel(
@@ -74,41 +70,27 @@ class TensorCoreProduct(SketchModel):
             steps=steps + 1,
             bytes_in_flight=step_bytes * np.maximum(1, stages - 1),
             l2_bytes=steps * step_bytes + rows * columns * element_bytes(self.facts["result"]),
-            memory_bytes=memory,
+            memory_bytes=self.bytes_through_memory(
+                choices["rows group"], rows, columns, blocks, self.depth() / splits * operand, splits * sums
+            ),
             instructions=instructions,
-            shared_traffic=steps * (tiles[0] + tiles[1] + loads) + 2 * result_bytes,
+            shared_traffic=steps * (tiles[0] + tiles[1] + loads) + 3 * result_bytes,  # stored with conflicts
             operations=2 * rows * columns * steps * step_depth,
             peak_gflops=peak_gflops(self.machine, [self.facts["operands"]]),
             filling=all_warps * own / FRAGMENTS_FILLED,
             is_refused=self._is_refused(runs),
             stages=stages,
-            extra_us=self.machine.fork_us if is_split else 0.0,
+            extra_us=self.machine.fork_us if self.is_split else 0.0,
         )
 
     def _is_refused(self, runs: Sequence[Column]) -> NDArray[np.bool_]:
         """Return where a permuted tile has rows that are not 32 or a multiple of 64 numbers."""
         is_odd = [(run != 32) & (run % 64 != 0) for run in runs]
-        return np.asarray((is_odd[0] | is_odd[1]) & bool(self.facts.get("permuted")))
+        return np.asarray((is_odd[0] | is_odd[1]) & bool(self.facts["permuted"]))
 
-    def _results(self) -> float:
+    def results(self) -> float:
         side_rows, side_columns, _ = self.facts["fragment"]
-        return self.extent("rows") * side_rows * self.extent("columns") * side_columns * self._batch()
+        return float(self.extent("rows") * side_rows * self.extent("columns") * side_columns)
 
-    def _batch(self) -> float:
-        """Return how many products there are: what the tiles leave of the program's loops."""
-        if self.largest_sum is None:
-            return 1.0
-        points = prod(self.facts["fragment"]) * prod(map(self.extent, ("rows", "columns", "depth")))
-        return max(1.0, float(round(prod(self.largest_sum.extents) / points)))
-
-    def _memory(
-        self, choices: Choices, rows: Column, columns: Column, blocks: Column, operand: float
-    ) -> Column:
-        """Return the bytes from and to memory: blocks that run at a time share what they load
-        through the L2 cache, a group's rows and as many columns as follow."""
-        depth = self.extent("depth") * self.facts["fragment"][2]
-        at_once = np.minimum(blocks, self.machine.cores)
-        side = np.minimum(choices["rows group"], at_once)
-        loaded = (side * rows + np.ceil(at_once / side) * columns) * depth / choices["depth splits"] * operand
-        unique = self.memory_bytes()
-        return np.maximum(unique, blocks / at_once * loaded)
+    def depth(self) -> float:
+        return float(self.extent("depth") * self.facts["fragment"][2])
