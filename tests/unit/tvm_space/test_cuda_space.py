@@ -32,11 +32,13 @@ from mallorn.workers.tvm.parsed_program_cache import (
     parse_module,
     parse_tvm_target,
 )
+from mallorn.workers.tvm.program_blocks import tensor_args
 from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild, validate
 from mallorn.workers.tvm.run_recipe_passes import run_steps
 from mallorn.workers.tvm.sketches import design_space, to_plain_value
 from mallorn.workers.tvm.tvm_space import TvmSpace
-from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, target
+from tests.fixtures.cuda_emulator import run_kernel
+from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, SMALL_PROGRAMS, target
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = target("sm_90a")
@@ -50,10 +52,13 @@ def tir_of(name: str) -> str:
 
 def space_of(name: str, arch: str) -> TvmSpace:
     """The space as a worker sees it, with a compiler in this process."""
-    text = target(arch)
+    return space_of_program(tir_of(name), target(arch))
+
+
+def space_of_program(tir: str, text: str) -> TvmSpace:
     compiler: Any = SimpleNamespace(nests=nests, validate=validate)
-    program: Any = SimpleNamespace(tir=tir_of(name))
-    return TvmSpace(design_space(tir_of(name), text), program, Target(text), (), compiler)
+    program: Any = SimpleNamespace(tir=tir)
+    return TvmSpace(design_space(tir, text), program, Target(text), (), compiler)
 
 
 def scheduled(name: str, text: str, sketch: Sketch, candidate: Candidate) -> Any:
@@ -79,6 +84,35 @@ def test_the_first_default_of_a_task_becomes_cuda_code(name: str, arch: str) -> 
     (first,) = space.likeliest(1)
     schedule = scheduled(name, target(arch), space.by_key[first.sketch], first)
     assert compile_module(schedule.mod, target(arch)).imports
+
+
+def random_arguments(tir: str) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(0)
+    arrays = []
+    for tensor in tensor_args(parse_module(tir)):
+        is_integer = tensor.dtype.startswith("int")
+        values = rng.integers(-8, 8, tensor.shape) if is_integer else rng.standard_normal(tensor.shape)
+        arrays.append(values.astype(tensor.dtype))
+    return arrays
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL_PROGRAMS)
+def test_the_first_default_of_a_small_task_is_right_and_free_of_races(name: str) -> None:
+    """As the emulator of CUDA kernels sees it, compared with the program on this CPU."""
+    tir = SMALL_PROGRAMS[name]()
+    space = space_of_program(tir, HERE)
+    (first,) = space.likeliest(1)
+    schedule = rebuild(tir, HERE, space.by_key[first.sketch].trace, first.decisions)
+    arrays = random_arguments(tir)
+    expected = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.compile(parse_module(tir), "llvm")(*expected)
+    arrays[-1][...] = -1
+    report = run_kernel(schedule, HERE, arrays)
+    assert report.faults == []
+    tolerance = 0.03 if arrays[-1].dtype == np.float16 else 1e-4
+    wanted = expected[-1].numpy().astype(np.float64)
+    np.testing.assert_allclose(arrays[-1], wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
 
 
 @pytest.mark.slow
