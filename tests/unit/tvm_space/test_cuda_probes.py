@@ -45,6 +45,11 @@ def test_the_loop_of_each_probe_is_compiled(arch: str) -> None:
         assert kernel.spill_bytes == 0
 
 
+def _without_fallbacks(source: str) -> str:
+    """Leave out functions that TVM defines for CUDA versions without them, and the emulator has."""
+    return re.sub(r"^CUDA_UNSUPPORTED_HALF_MATH_\w+\(.*\)$", "", source, flags=re.MULTILINE)
+
+
 @pytest.fixture
 def _is_brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_probes, "BLOCKS", 2)
@@ -58,7 +63,7 @@ def test_each_probe_does_the_work_that_it_claims() -> None:
     counted = []
     for probe, text in cuda_probes.cuda_probes("sm_90a"):
         arrays = [np.full(shape, 3 if dtype == "int32" else 1, dtype) for _, dtype, shape in probe.args.args]
-        report = run_kernel(module_of(probe.function, text), target("sm_90a"), arrays)
+        report = run_kernel(module_of(probe.function, text), target("sm_90a"), arrays, _without_fallbacks)
         assert not report.faults, report
         if probe.function == "shared":
             cost = report.bank_conflicts["shared load"]
