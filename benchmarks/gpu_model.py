@@ -3,9 +3,9 @@
 python -m benchmarks.gpu_model [--recording NAME] [--json FILE]
 
 For each recorded task: how many of its kernels have an estimate, the rank correlation of estimates with
-times, the time of the kernel with the least estimate over the least time, and the median of estimate over time. The
-part `tensor cores` does the same with the formulas of our own kinds (`kernel_us`), applied to the tiles of
-MetaSchedule's sketches for tensor cores: no kernel of our own kinds was measured yet.
+times, the time of the kernel with the least estimate over the least time, and the median of estimate over
+time. The part `tensor cores` does the same with the formulas of our own kinds (`kernel_us`), applied to
+MetaSchedule's tiles for tensor cores: no kernel of our own kinds was measured yet.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def _by_kernel(sketch: Sketch, rows: Any, loops: Sequence[Nest], machine: Machin
     from mallorn.core.compute_capability import SHARED_RESERVED, WARP_SIZE
     from mallorn.searchers.roller.gpu import kernel_time
     from mallorn.searchers.roller.gpu.metaschedule_tiles import GPU_LEVELS, GpuTiles, TiledSketch
-    from mallorn.searchers.roller.sketch_blocks import blocks
+    from mallorn.searchers.sketch_blocks import blocks
 
     if not TiledSketch.fits(sketch) or "mma_sync" not in sketch.trace:
         return None
@@ -113,7 +113,7 @@ def _by_kernel(sketch: Sketch, rows: Any, loops: Sequence[Nest], machine: Machin
     staged = warps * tiles[:, -1, 3:].prod(axis=1) * nest.write.element_bytes if stages == 1 else 0.0
     products = warps * fragments * deep * prod(model._fragment) / (16 * 8 * 16)
     copies = copied / WARP_SIZE / 8
-    kernel = kernel_time.Kernel(
+    kernel = kernel_time.KernelWork(
         blocks=across[:, 0] * across[:, 1] * model._batch,
         threads=warps * WARP_SIZE,
         registers=kernel_time.OVERHEAD_REGISTERS

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, product
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.values.machine import Machine
 from mallorn.costmodels.base import Column, Indices
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
@@ -22,8 +23,7 @@ from mallorn.searchers.roller.cpu_time_model import (
     register_cost,
     result_us,
 )
-from mallorn.searchers.roller.gpu.models_by_kind import gpu_model
-from mallorn.searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, placed_choices
+from mallorn.searchers.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, placed_choices
 from mallorn.searchers.space import Candidate, ChoiceKind, Sketch, Space
 from mallorn.searchers.tile_factorizations import Rows, divisors, largest_factor
 
@@ -41,7 +41,16 @@ _VERSIONS: Final = 3  # versions of tiles tried for sketches without a time mode
 _TENSORIZED: Final = "meta_schedule.auto_tensorize"
 _USUAL_UNROLL: Final = 64.0
 FIXED_US: Final = 1e8  # placeholder for a sketch without choices on a GPU, see `rank_candidates`
+_STOCK, _UNKNOWN_KIND = "MetaSchedule", "other"  # names of models of sketches that name no known kind
 _UNKNOWN_US: Final = 1e9  # for sketches without a time model, whose guesses keep their order
+
+
+def gpu_model(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> Any:
+    """Return the `GpuModel` of a sketch; None if it is neither of a kind of ours nor one of
+    MetaSchedule's that have models."""
+    kind = str(sketch.facts.get("kind", _STOCK))
+    name = kind if kind in REGISTRY["gpu_model"] else _UNKNOWN_KIND
+    return resolve("gpu_model", name)(sketch, nests, machine)
 
 
 def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: float) -> Rows:

@@ -11,7 +11,7 @@ from mallorn.searchers.roller.gpu.kernel_time import (
     RESULTS_FILLED,
     SECTOR,
     VECTOR_BYTES,
-    Kernel,
+    KernelWork,
 )
 from mallorn.searchers.roller.gpu.product_model import ProductModel
 from mallorn.searchers.roller.gpu.sketch_model import Choices
@@ -22,7 +22,7 @@ _COPY_INSTRUCTIONS: Final = 4  # of a lane per copy, with its addresses and pred
 class CudaCoreProduct(ProductModel):
     """A thread computes a tile of rows and columns; a step multiplies `short` terms per fragment."""
 
-    def kernel(self, choices: Choices) -> Kernel:
+    def kernel(self, choices: Choices) -> KernelWork:
         operand = element_bytes(self.facts["operands"])
         stages = float(self.facts["stages"])
         own = self.extent("rows of a thread"), self.extent("columns of a thread")
@@ -52,7 +52,7 @@ class CudaCoreProduct(ProductModel):
         results = float(own[0] * own[1])
         is_split = self.is_split
         sums = element_bytes(self.facts["sums"])
-        return Kernel(
+        return KernelWork(
             blocks=blocks,
             threads=threads,
             registers=OVERHEAD_REGISTERS + choices.ones() * (results + own[0] + own[1]),

@@ -35,7 +35,7 @@ _REFUSED: Final = 1e3  # times as long is a kernel that cannot be launched
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelWork:
     """The kernel of each candidate, as columns; work is that of one block."""
 
     blocks: Column
@@ -56,7 +56,7 @@ class Kernel:
     extra_us: float = 0.0  # of further kernels
 
 
-def kernel_us(kernel: Kernel, machine: Machine, shared_limit: int | None = None) -> Column:
+def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = None) -> Column:
     """Return the estimated times. Kernels that need more threads or shared memory than a
     block may have get very long ones."""
     warps = np.ceil(kernel.threads / WARP_SIZE)
@@ -96,7 +96,7 @@ def iterations_ahead(iterations: Column, steps: Column, unrolled_steps: Column) 
     return np.asarray(np.clip(iterations, 1, np.where(is_unrolled, _MOST_AHEAD, _UNROLLED)))
 
 
-def _round_us(kernel: Kernel, machine: Machine, active: Column) -> Column:
+def _round_us(kernel: KernelWork, machine: Machine, active: Column) -> Column:
     """Return how long `active` blocks on each multiprocessor take."""
     near, l2 = machine.caches[:2]
     clock_ghz = near.gbytes_per_sec / BANKS_BYTES

@@ -7,7 +7,6 @@ Sketches without tiles choose the number of threads per sum.
 """
 
 from collections.abc import Sequence
-from itertools import zip_longest
 from math import log2, prod
 from typing import Final
 
@@ -24,8 +23,8 @@ from mallorn.core.compute_capability import (
 from mallorn.core.values.machine import Machine, peak_gflops
 from mallorn.costmodels.base import Column
 from mallorn.searchers.loop_nest import Access, Nest, matrix_product_nest
-from mallorn.searchers.roller.gpu.model_interface import GpuModel
-from mallorn.searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, placed_choices
+from mallorn.searchers.roller.gpu.sketch_model import GpuModel
+from mallorn.searchers.sketch_blocks import Block, PlacedChoice, blocks, placed_choices
 from mallorn.searchers.space import ChoiceKind, Sketch
 from mallorn.searchers.tile_factorizations import Rows, divisors
 
@@ -114,6 +113,13 @@ class SummingSketch(GpuModel):
         return rows, self.time_us(rows)
 
 
+def stock_model(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> GpuModel | None:
+    """Return the model of a sketch of MetaSchedule's; None if it has none."""
+    if TiledSketch.fits(sketch):
+        return TiledSketch(sketch, nests, machine)
+    return SummingSketch(sketch, nests, machine) if SummingSketch.fits(sketch) else None
+
+
 def _summing_places(sketch: Sketch) -> list[PlacedChoice]:
     return [
         place
@@ -141,7 +147,8 @@ def _summing_us(nests: Sequence[Nest], machine: Machine, threads: Sequence[int])
     reductions have one."""
     reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
     total = 0.0
-    for nest, team in zip_longest(reduction_nests, threads[: len(reduction_nests)], fillvalue=1):
+    teams = [*threads, *[1] * len(reduction_nests)]
+    for nest, team in zip(reduction_nests, teams, strict=False):
         depth = prod(axis.extent for axis in nest.axes if axis.reduced)
         sums = prod(nest.extents) // depth
         side_by_side = [index for index, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]

@@ -12,19 +12,22 @@ from mallorn.searchers.roller.gpu.kernel_time import (
     RESULTS_FILLED,
     SECTOR,
     VECTOR_BYTES,
-    Kernel,
+    KernelWork,
     iterations_ahead,
 )
-from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel
+from mallorn.searchers.roller.gpu.sketch_model import Choices
+from mallorn.searchers.roller.gpu.thread_sum import SumByThreads
 
 _INSTRUCTIONS: Final = 4.0  # per element of each pass
 _FOLD_US: Final = 0.05  # of each halving of a sum over threads
 
 
-class RowReduction(SketchModel):
+class RowReduction(SumByThreads):
     """Each group of threads reduces whole rows; each reduction, and the last block, is a pass."""
 
-    def kernel(self, choices: Choices) -> Kernel:
+    def kernel(self, choices: Choices) -> KernelWork:
+        if "narrow" in self.facts:  # a single sum
+            return super().kernel(choices)
         rows, depth = self.results_and_depth()
         passes = float(self.facts["sums"]) + 1
         element, result = 4.0, 4.0
@@ -41,7 +44,7 @@ class RowReduction(SketchModel):
         waste = np.maximum(1, SECTOR / (team * lanes * element))
         loads = np.maximum(1, lanes * element / VECTOR_BYTES)
         folds = (passes - 1) * np.log2(np.maximum(2, team))
-        return Kernel(
+        return KernelWork(
             blocks=np.ceil(rows / block_rows),
             threads=threads,
             registers=OVERHEAD_REGISTERS + lanes * ahead,

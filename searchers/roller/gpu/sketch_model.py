@@ -1,6 +1,6 @@
-"""The time model of a sketch that describes itself: named choices, and a search for the best."""
+"""The time model of a GPU's sketch that describes itself: named choices, and a search for the best."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import prod
 from typing import Final
@@ -12,9 +12,8 @@ from mallorn.core.values.machine import Machine
 from mallorn.costmodels.base import Column
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.loop_nest import Access, Nest
-from mallorn.searchers.roller.gpu.kernel_time import Kernel, kernel_us
-from mallorn.searchers.roller.gpu.model_interface import GpuModel
-from mallorn.searchers.roller.sketch_blocks import PlacedChoice, placed_choices
+from mallorn.searchers.roller.gpu.kernel_time import KernelWork, kernel_us
+from mallorn.searchers.sketch_blocks import PlacedChoice, placed_choices
 from mallorn.searchers.space import ChoiceKind, Sketch
 from mallorn.searchers.tile_factorizations import Rows, tilings
 
@@ -23,6 +22,18 @@ _STARTS, _KEPT, _SWEEPS = 2_000, 24, 4
 _SEED: Final = 0
 _USUAL_THREADS: Final = 192
 _UNKNOWN_US: Final = 1e8  # times of a kind without a model only express an order
+
+
+class GpuModel(ABC):
+    """Estimates the times of a sketch's candidates on one machine."""
+
+    @abstractmethod
+    def time_us(self, rows: Rows) -> Column | None:
+        """Return the estimated time of each decision vector; None if no time is known."""
+
+    @abstractmethod
+    def best(self, count: int) -> tuple[Rows, Column]:
+        """Return about `count` good decision vectors, and their estimated times."""
 
 
 class SketchModel(GpuModel):
@@ -42,10 +53,10 @@ class SketchModel(GpuModel):
                 self._columns[f"{title} {factor}"] = place.start + offset
 
     @abstractmethod
-    def kernel(self, choices: "Choices") -> Kernel:
+    def kernel(self, choices: "Choices") -> KernelWork:
         """Return the kernels of candidates with these choices."""
 
-    def kernel_of(self, rows: Rows) -> Kernel:
+    def kernel_of(self, rows: Rows) -> KernelWork:
         """Return the kernels of these decision vectors."""
         return self.kernel(Choices(rows, self._columns, self._places))
 
@@ -118,7 +129,7 @@ class SketchModel(GpuModel):
 class UnknownKind(SketchModel):
     """Guesses for a kind without a model: some 192 threads in a block, and the widest vectors."""
 
-    def kernel(self, choices: "Choices") -> Kernel:
+    def kernel(self, choices: "Choices") -> KernelWork:
         raise NotImplementedError
 
     def time_us(self, rows: Rows) -> Column | None:

@@ -14,7 +14,7 @@ from mallorn.searchers.roller.gpu.kernel_time import (
     OVERHEAD_REGISTERS,
     SECTOR,
     VECTOR_BYTES,
-    Kernel,
+    KernelWork,
 )
 from mallorn.searchers.roller.gpu.product_model import ProductModel
 from mallorn.searchers.roller.gpu.sketch_model import Choices
@@ -27,7 +27,7 @@ _COPY_INSTRUCTIONS: Final = 4  # of a lane per copy, with its addresses and pred
 class TensorCoreProduct(ProductModel):
     """Factors count fragments of rows, columns and depth."""
 
-    def kernel(self, choices: Choices) -> Kernel:
+    def kernel(self, choices: Choices) -> KernelWork:
         side_rows, side_columns, side_depth = self.facts["fragment"]
         operand, sums = element_bytes(self.facts["operands"]), element_bytes(self.facts["sums"])
         stages = float(self.facts["stages"])
@@ -62,7 +62,7 @@ class TensorCoreProduct(ProductModel):
         shared_bytes = stages * (tiles[0] + tiles[1]) + result_bytes
         of_sums = own * side_rows * side_columns * sums / 4 / WARP_SIZE
         of_operands = (fragments[0] + fragments[1]) * fragment_bytes / 4 / WARP_SIZE
-        return Kernel(
+        return KernelWork(
             blocks=blocks,
             threads=all_warps * WARP_SIZE,
             registers=OVERHEAD_REGISTERS + of_sums + of_operands,

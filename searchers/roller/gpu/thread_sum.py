@@ -11,7 +11,7 @@ from mallorn.searchers.roller.gpu.kernel_time import (
     RESULTS_FILLED,
     SECTOR,
     VECTOR_BYTES,
-    Kernel,
+    KernelWork,
     iterations_ahead,
 )
 from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel, size_bytes
@@ -20,10 +20,10 @@ _TERM_INSTRUCTIONS: Final = 3.0  # to convert, multiply and add one term
 _SUM_BYTES: Final = 4
 
 
-class ThreadSum(SketchModel):
+class SumByThreads(SketchModel):
     """Sums whose terms, or whose results, are neighbours in memory."""
 
-    def kernel(self, choices: Choices) -> Kernel:
+    def kernel(self, choices: Choices) -> KernelWork:
         narrow, (results, depth) = float(self.facts["narrow"]), self.results_and_depth()
         sums = results / narrow
         team, lanes = choices["threads of a sum"], choices["lanes"]
@@ -48,7 +48,7 @@ class ThreadSum(SketchModel):
         ahead = iterations_ahead(iterations, terms * narrow, choices["unrolled steps"])
         waste = np.maximum(1, SECTOR / (run * large))
         folding = 2 * np.log2(np.maximum(2, np.minimum(team, WARP_SIZE))) * of_thread
-        return Kernel(
+        return KernelWork(
             blocks=np.ceil(sums / block_sums),
             threads=threads,
             registers=OVERHEAD_REGISTERS + of_thread + ahead * request / 4,

@@ -11,14 +11,13 @@ from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.core.values.machine import GpuAttributes, assume_typical_gpu
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.loop_nest import Access, Axis, Nest, matrix_product_nest
-from mallorn.searchers.roller.gpu.kernel_time import Kernel, kernel_us
-from mallorn.searchers.roller.gpu.models_by_kind import gpu_model
+from mallorn.searchers.roller.gpu.kernel_time import KernelWork, kernel_us
 from mallorn.searchers.roller.gpu.tensor_core_product import TensorCoreProduct
-from mallorn.searchers.roller.rank_candidates import ranked
+from mallorn.searchers.roller.rank_candidates import gpu_model, ranked
 from mallorn.searchers.space import Choice, ChoiceKind, Sketch
 
 H100 = assume_typical_gpu("sm_90a")
-COMPUTING = Kernel(
+COMPUTING = KernelWork(
     blocks=np.array([132.0]),
     threads=np.array([256.0]),
     registers=np.array([64.0]),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mallorn.core.values.machine import assume_typical_gpu
-from mallorn.searchers.roller.gpu.kernel_time import Kernel
-from mallorn.searchers.roller.gpu.models_by_kind import gpu_model
+from mallorn.searchers.roller.gpu.kernel_time import KernelWork
 from mallorn.searchers.roller.gpu.sketch_model import SketchModel
+from mallorn.searchers.roller.rank_candidates import gpu_model
 from mallorn.workers.tvm.loop_nests import nests
 from mallorn.workers.tvm.parsed_program_cache import parse_module
 from mallorn.workers.tvm.rebuild_schedule import rebuild
@@ -21,7 +21,7 @@ H100 = assume_typical_gpu("sm_90a")
 _FIRST, _EVERY, _MOST = 24, 8, 3  # of a sketch's best candidates, which are run
 
 
-def counted(tir: str, kind: str, **facts: Any) -> list[tuple[Kernel, Report]]:
+def counted(tir: str, kind: str, **facts: Any) -> list[tuple[KernelWork, Report]]:
     """The kernels of some good candidates of a kind's sketches as modelled, and as run."""
     parameters = parse_module(tir)["main"].params
     shapes = [(tuple(map(int, each.shape)), str(each.dtype)) for each in parameters]
@@ -40,7 +40,7 @@ def counted(tir: str, kind: str, **facts: Any) -> list[tuple[Kernel, Report]]:
     return pairs
 
 
-def total(kernel: Kernel, column: Any) -> float:
+def total(kernel: KernelWork, column: Any) -> float:
     return float(kernel.blocks[0] * np.ravel(column)[0])
 
 
