@@ -85,7 +85,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tensor core product": "mallorn.searchers.roller.gpu.tensor_core_product:TensorCoreProduct",
         "cuda core product": "mallorn.searchers.roller.gpu.cuda_core_product:CudaCoreProduct",
         "vector product": "mallorn.searchers.roller.gpu.thread_sum:SumByThreads",
-        "row reduction": "mallorn.searchers.roller.gpu.row_reduction:RowReduction",
+        "row reduction": "mallorn.searchers.roller.gpu.thread_sum:RowReduction",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",

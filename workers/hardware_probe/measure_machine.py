@@ -165,7 +165,9 @@ def derive_gpu(timings: Sequence[TimedProbe], gpu: GpuAttributes, arch: str) -> 
         update={
             "core_gflops": _rounded(gflops["float32"] / typical.cores),
             "gflops": {name: _rounded(rate) for name, rate in (typical.gflops | gflops).items()},
-            "caches": tuple(Cache(bytes=each.bytes, gbytes_per_sec=_rounded(rate)) for each, rate in caches),
+            "caches": tuple(
+                Cache(bytes=level.bytes, gbytes_per_sec=_rounded(rate)) for level, rate in caches
+            ),
             "memory_gbytes_per_sec": _rounded(max(best[Finds.MEMORY])),
             "fork_us": _rounded(min(t.seconds for t in timings if t.probe.finds is Finds.FORK) * 1e6),
             "measured": True,

@@ -57,11 +57,11 @@ _LANE_SUMS: Final = 4  # of the 16 * 8 sums of an instruction
 
 def build_cuda_probes(target: str, folder: str) -> list[Probe]:
     """Write libraries of probes into `folder`, one per data type and kind, and return them."""
-    parsed, probes = parse_tvm_target(target), []
-    for probe, text in cuda_probes(str(parsed.attrs["arch"])):
+    tvm_target, probes = parse_tvm_target(target), []
+    for probe, text in cuda_probes(str(tvm_target.attrs["arch"])):
         module = tvm.IRModule({probe.function: tvm.script.from_source(text)})
-        built = compile_for_cuda(module, parsed)
-        built.library.export_library(str(Path(folder, probe.library)), fcompile=link_shared)
+        library = compile_for_cuda(module, tvm_target).library
+        library.export_library(str(Path(folder, probe.library)), fcompile=link_shared)
         probes.append(probe)
     return probes
 
@@ -77,7 +77,9 @@ def cuda_probes(arch: str) -> Iterator[tuple[Probe, str]]:
     yield _shared_bandwidth()
     yield _l2_bandwidth()
     yield _memory_bandwidth()
-    yield _launch()
+    body = """
+                out[block, thread] = data[block, thread]"""
+    yield _probe(Finds.FORK, "launch", (1, THREADS), body, 1, 1.0, blocks=1)
 
 
 def _float32_peak() -> tuple[Probe, str]:
@@ -171,12 +173,6 @@ def _memory_bandwidth() -> tuple[Probe, str]:
                     out[block, thread * {VECTOR} + j] = data[block, thread * {VECTOR} + j] + T.float32(1)"""
     shape = (blocks, _TILE)
     return _probe(Finds.MEMORY, "memory", shape, body, 1, 2.0 * MEMORY_BYTES, blocks=blocks, width=_TILE)
-
-
-def _launch() -> tuple[Probe, str]:
-    body = """
-                out[block, thread] = data[block, thread]"""
-    return _probe(Finds.FORK, "launch", (1, THREADS), body, 1, 1.0, blocks=1)
 
 
 def _probe(

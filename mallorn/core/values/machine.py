@@ -57,7 +57,7 @@ _SHARED_BYTES_PER_CYCLE: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class GpuAttributes:
-    """What a GPU's runtime says of it; 0 where it says nothing."""
+    """Attributes that a GPU's runtime reports; 0 where it reports none."""
 
     multiprocessors: int = 0
     clock_ghz: float = 0.0
@@ -77,7 +77,7 @@ def assume_typical_gpu(arch: str = _MIDDLING, device: GpuAttributes | None = Non
     memory, tensor = float(row["gbytes_per_sec"]), scale * row["tensor_tflops"]
     gflops = {"float32": scale * row["tflops"], "float16": tensor, "int8": 2 * tensor}
     gflops |= {"bfloat16": tensor, "tfloat32": tensor / 2}
-    shared = Cache(bytes=limits.shared_per_sm, gbytes_per_sec=_SHARED_BYTES_PER_CYCLE * clock_ghz)
+    nearest = Cache(bytes=limits.shared_per_sm, gbytes_per_sec=_SHARED_BYTES_PER_CYCLE * clock_ghz)
     l2_bytes = (device.l2_bytes or row["l2_mib"] << 20) // cores
     return Machine(
         cores=cores,
@@ -86,7 +86,7 @@ def assume_typical_gpu(arch: str = _MIDDLING, device: GpuAttributes | None = Non
         in_flight=limits.threads_per_sm,
         core_gflops=gflops["float32"] / cores,
         gflops=gflops,
-        caches=(shared, Cache(bytes=l2_bytes, gbytes_per_sec=2.0 * memory / cores)),
+        caches=(nearest, Cache(bytes=l2_bytes, gbytes_per_sec=2.0 * memory / cores)),
         memory_gbytes_per_sec=memory,
         fork_us=2.0,
         gpu=True,

@@ -1,4 +1,4 @@
-"""What models of products share: how often a product is repeated, and its bytes from memory."""
+"""The base of models of products: how often a product is repeated, and its bytes from memory."""
 
 from abc import abstractmethod
 from math import prod

@@ -1,14 +1,11 @@
 """The time of a product on tensor cores, whose tiles are copied to shared memory in stages."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mallorn.core.compute_capability import WARP_SIZE
 from mallorn.core.values.machine import element_bytes, peak_gflops
-from mallorn.costmodels.base import Column
 from mallorn.searchers.roller.gpu.kernel_time import (
     FRAGMENTS_FILLED,
     OVERHEAD_REGISTERS,
@@ -45,6 +42,8 @@ class TensorCoreProduct(ProductModel):
         is_row = self.facts["depth_innermost"]
         # Neighbours in memory of each operand's tile.
         runs = [np.where(is_row[0], step_depth, rows), np.where(is_row[1], step_depth, columns)]
+        # A permuted tile has rows of 32 or a multiple of 64 numbers.
+        is_permutable = [(run == 32) | (run % 64 == 0) for run in runs]
         tiles = rows * step_depth * operand, columns * step_depth * operand
         step_bytes = sum(
             t * np.maximum(1, SECTOR / (run * operand)) for t, run in zip(tiles, runs, strict=True)
@@ -78,15 +77,10 @@ class TensorCoreProduct(ProductModel):
             operations=2 * rows * columns * steps * step_depth,
             peak_gflops=peak_gflops(self.machine, [self.facts["operands"]]),
             filling=all_warps * own / FRAGMENTS_FILLED,
-            is_refused=self._is_refused(runs),
+            is_refused=bool(self.facts["permuted"]) & ~(is_permutable[0] & is_permutable[1]),
             stages=stages,
             extra_us=self.machine.fork_us if self.is_split else 0.0,
         )
-
-    def _is_refused(self, runs: Sequence[Column]) -> NDArray[np.bool_]:
-        """Return where a permuted tile has rows that are not 32 or a multiple of 64 numbers."""
-        is_odd = [(run != 32) & (run % 64 != 0) for run in runs]
-        return np.asarray((is_odd[0] | is_odd[1]) & bool(self.facts["permuted"]))
 
     def results(self) -> float:
         side_rows, side_columns, _ = self.facts["fragment"]

@@ -1,4 +1,4 @@
-"""The time of sums with many threads each, which read every element of a large operand once."""
+"""The time of sums with many threads each: products with a vector, and reductions of rows in a chain."""
 
 from typing import Final
 
@@ -7,6 +7,7 @@ import numpy as np
 from mallorn.core.compute_capability import WARP_SIZE
 from mallorn.core.values.machine import peak_gflops
 from mallorn.searchers.roller.gpu.kernel_time import (
+    LATENCY_US,
     OVERHEAD_REGISTERS,
     RESULTS_FILLED,
     SECTOR,
@@ -18,6 +19,8 @@ from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel, size
 
 _TERM_INSTRUCTIONS: Final = 3.0  # to convert, multiply and add one term
 _SUM_BYTES: Final = 4
+_INSTRUCTIONS: Final = 4.0  # per element of each pass of a chain
+_FOLD_US: Final = 0.05  # of each halving of a sum over threads
 
 
 class SumByThreads(SketchModel):
@@ -70,3 +73,42 @@ class SumByThreads(SketchModel):
             return 2.0, 2.0
         sizes = sorted(size_bytes(read) for read in self.largest_sum.reads)
         return sizes[-1] / terms, sum(sizes[:-1]) / (depth * self.facts["narrow"])
+
+
+class RowReduction(SumByThreads):
+    """Each group of threads reduces whole rows; each reduction, and the last block, is a pass."""
+
+    def kernel(self, choices: Choices) -> KernelWork:
+        if "narrow" in self.facts:  # a single sum
+            return super().kernel(choices)
+        rows, depth = self.results_and_depth()
+        passes = float(self.facts["sums"]) + 1
+        element, result = 4.0, 4.0
+        if self.largest_sum is not None:
+            element = max(read.element_bytes for read in self.largest_sum.reads)
+            result = self.nests[-1].write.element_bytes
+        team, lanes, block_rows = choices["threads of a row"], choices["lanes"], choices["rows block"]
+        threads = team * block_rows
+        warps = np.ceil(threads / WARP_SIZE)
+        iterations = np.ceil(depth / (lanes * team))
+        ahead = iterations_ahead(iterations, lanes, choices["unrolled steps"])
+        row_bytes = block_rows * depth * element
+        kept = row_bytes if self.facts["is_kept"] else choices.ones() * 0
+        waste = np.maximum(1, SECTOR / (team * lanes * element))
+        loads = np.maximum(1, lanes * element / VECTOR_BYTES)
+        folds = (passes - 1) * np.log2(np.maximum(2, team))
+        return KernelWork(
+            blocks=np.ceil(rows / block_rows),
+            threads=threads,
+            registers=OVERHEAD_REGISTERS + lanes * ahead,
+            shared_bytes=kept + passes * block_rows * 4,
+            steps=iterations / ahead + folds * _FOLD_US / LATENCY_US + passes,
+            bytes_in_flight=threads * lanes * element * ahead,
+            l2_bytes=(row_bytes + block_rows * depth * result) * waste,
+            memory_bytes=self.memory_bytes() * waste,
+            instructions=warps * iterations * passes * (loads * 2 + _INSTRUCTIONS * lanes),
+            shared_traffic=(passes + 1) * row_bytes,
+            operations=2 * passes * block_rows * depth,
+            peak_gflops=peak_gflops(self.machine, ["float32"]),
+            filling=threads * lanes / RESULTS_FILLED,
+        )
