@@ -101,18 +101,20 @@ def _round_us(kernel: KernelWork, machine: Machine, active: Column) -> Column:
     near, l2 = machine.caches[:2]
     clock_ghz = near.gbytes_per_sec / BANKS_BYTES
     # Each scheduler has a quarter of the units, and a warp belongs to one of them.
-    schedulers = np.minimum(_SCHEDULERS, active * np.ceil(kernel.threads / WARP_SIZE))
+    warps = np.ceil(kernel.threads / WARP_SIZE)
+    schedulers = np.minimum(_SCHEDULERS, active * warps)
     filled = np.minimum(schedulers / _SCHEDULERS, active * kernel.filling)
-    parts = np.array(
+    computing = kernel.operations / (kernel.peak_gflops / machine.cores) / filled
+    issuing = kernel.instructions / (schedulers * clock_ghz)
+    parts = active * np.array(
         [
-            active * kernel.operations / (kernel.peak_gflops / machine.cores) / filled,
-            active * kernel.l2_bytes / l2.gbytes_per_sec,
-            active * kernel.shared_traffic / near.gbytes_per_sec,
-            active * kernel.instructions / (schedulers * clock_ghz),
+            np.maximum(computing, issuing),
+            kernel.l2_bytes / l2.gbytes_per_sec,
+            kernel.shared_traffic / near.gbytes_per_sec,
         ]
     )
     slowest = parts.max(axis=0)
-    at_once = active * kernel.stages
+    at_once = active * (1 if kernel.stages == 1 else np.minimum(warps, _SCHEDULERS))
     working = (slowest + (parts.sum(axis=0) - slowest) / at_once) / 1e3
     waiting = kernel.steps * LATENCY_US
     if kernel.stages > 1:  # loads are requested some steps before they are needed
