@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import tvm
 import tvm_ffi
+from tvm.ir import TensorLoad
 from tvm.s_tir import dlight
 from tvm.s_tir.analysis import verify_gpu_code
 from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingTensorCore, ReuseType, ScheduleRule
@@ -28,6 +29,7 @@ from mallorn.graphc.matmul.dlight_int8_matmul import LowerableMatmul
 DYNAMIC: Final = "shared.dyn"
 MMA: Final = "mma_sync_m16n8k8"  # prefix of the names of the second space's instructions
 _SHARED_LIMIT: Final = "max_shared_memory_per_block"
+_WIDEST_GATHER: Final = 4
 _OLDEST_ASYNC_COPY: Final = 80
 _STRUCTURE: Final = "SSSRRSRS"
 _BINDS: Final = ("blockIdx.y", "blockIdx.x", "threadIdx.y")
@@ -114,9 +116,25 @@ def can_launch(module: Any, target: Any) -> bool:
         static, dynamic = _shared_bytes(function)
         if static > target.attrs[_SHARED_LIMIT] or not gpu.can_share(static, dynamic):
             return False
-        if not verify_gpu_code(function, limits):
+        if not verify_gpu_code(function, limits) or _gathers_wide_vectors(function):
             return False
     return True
+
+
+def _gathers_wide_vectors(function: Any) -> bool:
+    """Return whether a kernel computes the places of more than four elements one by one: TVM
+    writes a `longlong4` of eight numbers for them, which nvcc refuses."""
+    gathers: list[None] = []
+
+    def note(access: Any) -> None:
+        for index in access.indices:
+            lanes = tvm.DataType(str(index.ty.dtype)).lanes
+            if lanes > _WIDEST_GATHER and not isinstance(index, tvm.tirx.Ramp):
+                gathers.append(None)
+
+    for kind in (TensorLoad, tvm.tirx.BufferStore):
+        tvm_ffi.structural_walk(function.body, (kind, note), order="pre")
+    return bool(gathers)
 
 
 def threads_per_block(module: Any) -> int:

@@ -190,6 +190,7 @@ def _apply(product: Product, variant: Variant) -> Any:
         "operands": dtype,
         "sums": product.sums,
         "result": product.result,
+        "depth_innermost": [operand.is_depth_innermost for operand in product.operands],
         "vectors": [operand.vector for operand in product.operands],
         "stages": variant.stages,
         "permuted": variant.is_permuted,
