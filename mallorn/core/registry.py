@@ -81,8 +81,6 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "vector product": "mallorn.workers.tvm.cuda_sketches.vector_products:schedules",
         "row reduction": "mallorn.workers.tvm.cuda_sketches.row_reductions:schedules",
         "cuda core product": "mallorn.workers.tvm.cuda_sketches.cuda_core_products:schedules",
-        "depthwise": "mallorn.workers.tvm.cuda_sketches.depthwise:schedules",
-        "mover": "mallorn.workers.tvm.cuda_sketches.movers:schedules",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",
