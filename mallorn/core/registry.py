@@ -78,6 +78,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
     "cuda_sketch": {  # our own kinds of schedules for CUDA, in the order of their sketches
         "tensor core product": "mallorn.workers.tvm.cuda_sketches.tensor_core_products:schedules",
+        "vector product": "mallorn.workers.tvm.cuda_sketches.vector_products:schedules",
+        "row reduction": "mallorn.workers.tvm.cuda_sketches.row_reductions:schedules",
+        "cuda core product": "mallorn.workers.tvm.cuda_sketches.cuda_core_products:schedules",
     },
     "gpu_model": {  # the time of each kind's candidates
         "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",

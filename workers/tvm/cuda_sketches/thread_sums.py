@@ -137,21 +137,22 @@ def share_columns(work: ThreadSum) -> list[str]:
     # With fewer steps than threads, some threads would leave their partial sums unset.
     shares = sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= max(1, terms // _MOST_OWN)))
     step, share = schedule.split(steps, [None, shares])
-    lanes = sample(schedule, *vectors(int(schedule.get(sums).extent), work.vector))
-    groups, lane = schedule.split(sums, [None, lanes])
+    widths = vectors(work.sums, min(work.vector, VECTOR_BYTES // 4))
+    lanes = sample(schedule, *widths)
+    runs = sample(schedule, *vectors(work.sums // widths[-1], work.vector // widths[-1]))
+    groups, run, lane = schedule.split(sums, [None, runs, lanes])
     threads = sample(schedule, 2, 4, 8, 16, 32, 64)
     grid, thread = schedule.split(groups, [None, threads])
-    schedule.reorder(grid, thread, lane, narrow, step, own, share)
+    schedule.reorder(grid, thread, run, lane, narrow, step, own, share)
     partial = schedule.rfactor(share, 0)
-    batch, grid, thread, lane, narrow, step, own, share = schedule.get_loops(partial)
-    schedule.reorder(grid, share, thread, step, own, narrow, lane)
+    batch, grid, thread, run, lane, narrow, step, own, share = schedule.get_loops(partial)
+    schedule.reorder(grid, share, thread, step, own, narrow, run, lane)
     bind(schedule, [batch, grid, share, thread], *GRID, "threadIdx.y", "threadIdx.x")
     schedule.set_scope(partial, 0, DYNAMIC)
     copy = schedule.cache_write(partial, 0, "local")
     schedule.reverse_compute_at(copy, thread, preserve_unit_loops=True)
-    _, lane_of_copy = schedule.split(schedule.get_loops(copy)[-1], [None, VECTOR_BYTES // 4])
-    schedule.vectorize(lane_of_copy)
-    _read_and_add(work, partial, step, [own, narrow, lane])
+    schedule.vectorize(schedule.split(schedule.get_loops(copy)[-1], [None, lanes])[1])
+    _read_and_add(work, partial, step, [own, narrow, run, lane])
     schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
     share, batch, column, narrow = schedule.get_loops(block)[2:]
     schedule.reorder(batch, narrow, column, share)
@@ -160,7 +161,7 @@ def share_columns(work: ThreadSum) -> list[str]:
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "local")
         schedule.reverse_compute_at(work.epilogue, thread, preserve_unit_loops=True)
-    return ["steps of a thread at a time", "threads of a sum", "lanes", "groups of a block", "unrolled steps"]
+    return ["steps of a thread at a time", "threads of a sum", "lanes", "vectors of a thread", "groups of a block", "unrolled steps"]
 
 
 def _read_and_add(work: ThreadSum, partial: Any, step: Any, inner: Sequence[Any]) -> None:
