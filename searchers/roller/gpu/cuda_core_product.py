@@ -20,20 +20,20 @@ _COPY_INSTRUCTIONS: Final = 4  # of a lane per copy, with its addresses and pred
 
 
 class CudaCoreProduct(ProductModel):
-    """A thread computes a tile of rows and columns; a step multiplies `short` terms per fragment."""
+    """A thread computes a tile of rows and columns; fragments of the depth are `short` terms."""
 
     def kernel(self, choices: Choices) -> KernelWork:
         operand = element_bytes(self.facts["operands"])
         stages = float(self.facts["stages"])
-        own = self.extent("rows of a thread"), self.extent("columns of a thread")
+        own_rows, own_columns, short = self.facts["thread"]
         threads = choices["rows threads"] * choices["columns threads"]
-        rows, columns = choices["rows threads"] * own[0], choices["columns threads"] * own[1]
-        deep = choices["depth fragments"] * self.facts["short"]
+        rows, columns = choices["rows threads"] * own_rows, choices["columns threads"] * own_columns
+        deep = choices["depth fragments"] * short
         steps, splits = choices["depth steps"], choices["depth splits"]
         blocks = choices["rows grid"] * choices["columns grid"] * splits * self.batch()
         warps = np.ceil(threads / WARP_SIZE)
 
-        is_row = self.facts["depth_innermost"]
+        is_row = self.facts.get("depth_innermost", (True, False))
         # Neighbours in memory of each operand's tile.
         runs = [np.where(is_row[0], deep, rows), np.where(is_row[1], deep, columns)]
         tiles = [rows * deep * operand, columns * deep * operand]
@@ -47,21 +47,25 @@ class CudaCoreProduct(ProductModel):
         # Neighbours are read from shared memory as vectors; a warp's lanes along the other side share a read.
         across = np.minimum(choices["columns threads"], WARP_SIZE)
         along = np.maximum(1, WARP_SIZE / across)
-        loads = warps * deep * operand * (along * own[0] + across * own[1])
-        requests = warps * deep * operand * (own[0] + own[1]) / VECTOR_BYTES
-        results = float(own[0] * own[1])
+        loads = warps * deep * operand * (along * own_rows + across * own_columns)
+        requests = warps * deep * operand * (own_rows + own_columns) / VECTOR_BYTES
+        results = float(own_rows * own_columns)
         is_split = self.is_split
-        sums = element_bytes(self.facts["sums"])
         return KernelWork(
             blocks=blocks,
             threads=threads,
-            registers=OVERHEAD_REGISTERS + choices.ones() * (results + own[0] + own[1]),
+            registers=OVERHEAD_REGISTERS + choices.ones() * (results + own_rows + own_columns),
             shared_bytes=stages * (tiles[0] + tiles[1]),
             steps=steps + 1,
             bytes_in_flight=step_bytes * np.maximum(1, stages - 1),
             l2_bytes=steps * step_bytes + rows * columns * element_bytes(self.facts["result"]),
             memory_bytes=self.bytes_through_memory(
-                choices["rows group"], rows, columns, blocks, self.depth() / splits * operand, splits * sums
+                choices["rows group"],
+                rows,
+                columns,
+                blocks,
+                self.depth() / splits * operand,
+                splits * operand,
             ),
             instructions=steps * (_COPY_INSTRUCTIONS * copies + requests + warps * results * deep),
             shared_traffic=steps * (tiles[0] + tiles[1] + loads),
@@ -73,8 +77,8 @@ class CudaCoreProduct(ProductModel):
         )
 
     def results(self) -> float:
-        own = self.extent("rows of a thread") * self.extent("columns of a thread")
-        return float(self.extent("rows") * self.extent("columns") * own)
+        own_rows, own_columns, _ = self.facts["thread"]
+        return float(self.extent("rows") * own_rows * self.extent("columns") * own_columns)
 
     def depth(self) -> float:
-        return float(self.extent("depth") * self.facts["short"])
+        return float(self.extent("depth") * self.facts["thread"][2])

@@ -49,6 +49,10 @@ class TensorCoreProduct(ProductModel):
             t * np.maximum(1, SECTOR / (run * operand)) for t, run in zip(tiles, runs, strict=True)
         )
         vectors = [min(VECTOR_BYTES, operand * each) for each in self.facts["vectors"]]
+        # TVM does not lower a split product whose copies leave some threads without work.
+        has_rest = [
+            size / WARP_SIZE / vector % all_warps != 0 for size, vector in zip(tiles, vectors, strict=True)
+        ]
         copies = sum(t / WARP_SIZE / vector for t, vector in zip(tiles, vectors, strict=True))
         fragment_bytes = side_rows * side_depth * operand
         loads = all_warps * (fragments[0] + fragments[1]) * fragments[2] * fragment_bytes
@@ -77,7 +81,8 @@ class TensorCoreProduct(ProductModel):
             operations=2 * rows * columns * steps * step_depth,
             peak_gflops=peak_gflops(self.machine, [self.facts["operands"]]),
             filling=all_warps * own / FRAGMENTS_FILLED,
-            is_refused=bool(self.facts["permuted"]) & ~(is_permutable[0] & is_permutable[1]),
+            is_refused=(bool(self.facts["permuted"]) & ~(is_permutable[0] & is_permutable[1]))
+            | (self.is_split & (has_rest[0] | has_rest[1])),
             stages=stages,
             extra_us=self.machine.fork_us if self.is_split else 0.0,
         )
