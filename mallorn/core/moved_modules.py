@@ -43,7 +43,7 @@ MOVED: Final = {
     "searchers.algorithms.mcts": "mallorn.searchers.algorithms.monte_carlo_tree_search",
     "searchers.algorithms.sa": "mallorn.searchers.algorithms.simulated_annealing",
     "searchers.learning.moves": "mallorn.searchers.learning.decision_moves",
-    "searchers.roller.gpu_guesses": "mallorn.searchers.roller.propose_gpu_candidates",
+    "searchers.roller.gpu_guesses": "mallorn.searchers.roller.gpu.metaschedule_tiles",
     "searchers.stateful": "mallorn.searchers.stateful_searcher",
 }
 

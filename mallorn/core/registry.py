@@ -80,6 +80,17 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
     "cuda_sketch": {  # our own kinds of schedules for CUDA, in the order of their sketches
         "tensor core product": "mallorn.workers.tvm.cuda_sketches.tensor_core_products:schedules",
+        "vector product": "mallorn.workers.tvm.cuda_sketches.vector_products:schedules",
+        "row reduction": "mallorn.workers.tvm.cuda_sketches.row_reductions:schedules",
+        "cuda core product": "mallorn.workers.tvm.cuda_sketches.cuda_core_products:schedules",
+    },
+    "gpu_model": {  # the time of each kind's candidates
+        "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
+        "other": "mallorn.searchers.roller.gpu.sketch_model:UnknownKind",
+        "tensor core product": "mallorn.searchers.roller.gpu.tensor_core_product:TensorCoreProduct",
+        "cuda core product": "mallorn.searchers.roller.gpu.cuda_core_product:CudaCoreProduct",
+        "vector product": "mallorn.searchers.roller.gpu.thread_sum:SumByThreads",
+        "row reduction": "mallorn.searchers.roller.gpu.thread_sum:RowReduction",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",

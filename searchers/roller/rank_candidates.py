@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, product
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.values.machine import Machine
 from mallorn.costmodels.base import Column, Indices
 from mallorn.searchers.decision_features import decision_rows, places_by_sketch
@@ -22,8 +23,7 @@ from mallorn.searchers.roller.cpu_time_model import (
     register_cost,
     result_us,
 )
-from mallorn.searchers.roller.propose_gpu_candidates import gpu_time_us, propose_gpu_candidates
-from mallorn.searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, placed_choices
+from mallorn.searchers.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, placed_choices
 from mallorn.searchers.space import Candidate, ChoiceKind, Sketch, Space
 from mallorn.searchers.tile_factorizations import Rows, divisors, largest_factor
 
@@ -36,11 +36,21 @@ _WIDEST: Final = 64  # elements that MetaSchedule vectorises at once
 _OVERFULL: Final = 1.2  # accumulators relative to registers: a few spills may be acceptable
 _KEPT, _MOST_BUILT = 96, 6_000
 _MOST_TILES: Final = 256  # tiles of a block that are combined with every other choice
+_MOST_ON_GPU: Final = 24  # tiles per sketch of a GPU
 _VERSIONS: Final = 3  # versions of tiles tried for sketches without a time model
 _TENSORIZED: Final = "meta_schedule.auto_tensorize"
 _USUAL_UNROLL: Final = 64.0
 FIXED_US: Final = 1e8  # placeholder for a sketch without choices on a GPU, see `rank_candidates`
+_STOCK, _UNKNOWN_KIND = "MetaSchedule", "other"  # names of models of sketches that name no known kind
 _UNKNOWN_US: Final = 1e9  # for sketches without a time model, whose guesses keep their order
+
+
+def gpu_model(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> Any:
+    """Return the `GpuModel` of a sketch; None if it is neither of a kind of ours nor one of
+    MetaSchedule's that have models."""
+    kind = str(sketch.facts.get("kind", _STOCK))
+    name = kind if kind in REGISTRY["gpu_model"] else _UNKNOWN_KIND
+    return resolve("gpu_model", name)(sketch, nests, machine)
 
 
 def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: float) -> Rows:
@@ -182,9 +192,9 @@ class Constructor:
     def guesses(self, sketch: Sketch) -> Guesses:
         """Return decision vectors that are worth trying, with estimated times."""
         if self._machine.gpu:
-            gpu = propose_gpu_candidates(sketch, self._nests, self._machine)
-            if gpu is not None:
-                rows, us = gpu
+            model = gpu_model(sketch, self._nests, self._machine)
+            if model is not None:
+                rows, us = model.best(_MOST_ON_GPU)
                 return Guesses(rows, us, rows.astype(np.int64))
             plain = self._guess_without_time_model(sketch, blocks(sketch))
             return plain if sketch.choices else replace(plain, us=plain.us * 0 + FIXED_US)
@@ -196,7 +206,8 @@ class Constructor:
     def time_us(self, sketch: Sketch, rows: Rows) -> Column | None:
         """Return the estimated time of each row; None if there is no model of the sketch."""
         if self._machine.gpu:
-            return gpu_time_us(sketch, rows, self._nests, self._machine)
+            model = gpu_model(sketch, self._nests, self._machine)
+            return None if model is None else model.time_us(rows)
         of_sketch, machine = blocks(sketch), _machine_of(sketch, self._machine)
         if len(of_sketch) != 1 or not of_sketch[0].is_tiled:
             return None

@@ -15,7 +15,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import is_disturbed
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import Cache, Machine, assume_typical_cpu
+from mallorn.core.values.machine import Cache, GpuAttributes, Machine, assume_typical_cpu, assume_typical_gpu
 from mallorn.workers.device.device_class import DeviceClass, Endpoint
 from mallorn.workers.device.slice_timing_result import Slice
 from mallorn.workers.host.host_lock import HostLock
@@ -73,8 +73,11 @@ def probe_device_machine(
                     runner.take_device(tracker, target.text, hold=not is_local, like=device_class)
                     runs = runner.time_probes(tracker, target.text, folder, group, LIBRARY_SEC)
                     timings += [TimedProbe(*pair) for pair in zip(group, runs, strict=False)]
+                gpu = None if target.is_cpu else runner.gpu_attributes(tracker, target.text, LIBRARY_SEC)
         finally:
             runtime.release_device()
+    if gpu is not None:
+        return endpoint, derive_gpu(timings, gpu, str(target.attrs.get("arch", "")))
     return endpoint, derive_machine(timings, target.num_cores)
 
 
@@ -136,6 +139,40 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
         fork_us=_rounded(min(forks) * 1e6),
         measured=True,
         disturbed=any(is_disturbed(timing.run.disturbed) for timing in timings),
+    )
+
+
+def derive_gpu(timings: Sequence[TimedProbe], gpu: GpuAttributes, arch: str) -> Machine:
+    """Derive a GPU's speeds. Types that no probe measures have the rates of a typical GPU of the
+    architecture with as many multiprocessors at this clock. Raises Unavailable if probes are
+    missing."""
+    typical = assume_typical_gpu(arch, gpu)
+    best: dict[Finds, list[float]] = defaultdict(list)
+    gflops: dict[str, float] = {}
+    levels: dict[int, float] = {}
+    for timing in timings:
+        probe, rate = timing.probe, timing.giga_per_second
+        best[probe.finds].append(rate)
+        if probe.finds is Finds.PEAK:
+            gflops[probe.dtype] = max(rate, gflops.get(probe.dtype, 0.0))
+        elif probe.finds is Finds.BANDWIDTH:
+            levels[probe.bytes] = rate / typical.cores
+    if "float32" not in gflops or len(levels) < len(typical.caches) or len(best) < len(Finds):
+        raise Unavailable("the probes for the target did not run on the device", hint="mallorn devices")
+    rates = [levels[size] for size in sorted(levels)]
+    caches = zip(typical.caches, rates, strict=True)
+    return typical.model_copy(
+        update={
+            "core_gflops": _rounded(gflops["float32"] / typical.cores),
+            "gflops": {name: _rounded(rate) for name, rate in (typical.gflops | gflops).items()},
+            "caches": tuple(
+                Cache(bytes=level.bytes, gbytes_per_sec=_rounded(rate)) for level, rate in caches
+            ),
+            "memory_gbytes_per_sec": _rounded(max(best[Finds.MEMORY])),
+            "fork_us": _rounded(min(t.seconds for t in timings if t.probe.finds is Finds.FORK) * 1e6),
+            "measured": True,
+            "disturbed": any(is_disturbed(timing.run.disturbed) for timing in timings),
+        }
     )
 
 

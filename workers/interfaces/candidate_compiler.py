@@ -73,7 +73,8 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=120.0)
     def build_probes(self, target: str, folder: str) -> list[Probe]:
-        """Compile a CPU target's hardware probes to libraries in `folder`; return them."""
+        """Compile the hardware probes of a CPU or CUDA target to libraries in `folder`; return
+        them."""
 
     @method(limit_sec=120.0)
     def build_one_probe(self, target: str, folder: str) -> Probe:

@@ -5,12 +5,13 @@ The bound is the longer of two times: computing only, and moving data only.
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Final
 
 from pydantic import Field
 
-from mallorn.core.compute_capability import KNOWN_ARCHS, capability
+from mallorn.core.compute_capability import GPUS, KNOWN_ARCHS, capability
 from mallorn.core.values.base import Value
 
 BITS: Final = re.compile(r"(?<!\d)(\d+)$")
@@ -50,48 +51,42 @@ class Machine(Value):
     ] = False
 
 
-#: A typical GPU per compute capability, from the vendor's data sheets: multiprocessors,
-#: TFLOP/s in float32 and in float16 on tensor cores, GB/s of memory, and MiB of L2 cache.
-_GPUS: Final = {
-    75: (40, 8.1, 65, 320, 4),
-    80: (108, 19.5, 312, 1555, 40),
-    86: (82, 35.6, 142, 936, 6),
-    87: (16, 5.3, 43, 205, 4),
-    89: (128, 82.6, 330, 1008, 72),
-    90: (132, 66.9, 989, 3350, 50),
-    100: (148, 75.0, 2250, 8000, 126),
-    103: (148, 75.0, 2250, 8000, 126),
-    110: (20, 8.1, 129, 273, 32),
-    120: (170, 104.8, 419, 1792, 96),
-    121: (48, 31.0, 125, 273, 24),
-}
 _MIDDLING: Final = "sm_86"
+_SHARED_BYTES_PER_CYCLE: Final = 128
 
 
-def assume_typical_gpu(arch: str = _MIDDLING) -> Machine:
-    """Return a typical GPU of a CUDA architecture, or of sm_86 for an unknown one."""
-    known_arch = arch if arch in KNOWN_ARCHS and capability(arch).number in _GPUS else _MIDDLING
-    limits = capability(known_arch)
-    cores, tflops, tensor_tflops, memory, l2_mib = _GPUS[limits.number]
-    tflops_of = {
-        "float32": tflops,
-        "float16": tensor_tflops,
-        "bfloat16": tensor_tflops,
-        "int8": 2 * tensor_tflops,
-    }
+@dataclass(frozen=True, slots=True)
+class GpuAttributes:
+    """Attributes that a GPU's runtime reports; 0 where it reports none."""
+
+    multiprocessors: int = 0
+    clock_ghz: float = 0.0
+    l2_bytes: int = 0
+
+
+def assume_typical_gpu(arch: str = _MIDDLING, device: GpuAttributes | None = None) -> Machine:
+    """Return a typical GPU of a CUDA architecture, or of sm_86 for an unknown one. Its rates
+    are scaled to the multiprocessors and the clock of `device`, where those are known."""
+    device = device or GpuAttributes()
+    is_known = arch in KNOWN_ARCHS and str(capability(arch).number) in GPUS["typical_gpus"]
+    limits = capability(arch if is_known else _MIDDLING)
+    row = GPUS["typical_gpus"][str(limits.number)]
+    typical_ghz = 1e3 * row["tflops"] / row["multiprocessors"] / row["lanes"] / 2
+    cores, clock_ghz = device.multiprocessors or row["multiprocessors"], device.clock_ghz or typical_ghz
+    scale = 1e3 * cores / row["multiprocessors"] * clock_ghz / typical_ghz
+    memory, tensor = float(row["gbytes_per_sec"]), scale * row["tensor_tflops"]
+    gflops = {"float32": scale * row["tflops"], "float16": tensor, "int8": 2 * tensor}
+    gflops |= {"bfloat16": tensor, "tfloat32": tensor / 2}
+    nearest = Cache(bytes=limits.shared_per_sm, gbytes_per_sec=_SHARED_BYTES_PER_CYCLE * clock_ghz)
+    l2_bytes = (device.l2_bytes or row["l2_mib"] << 20) // cores
     return Machine(
         cores=cores,
         lanes=limits.warp_size,
         registers=limits.registers_per_sm // limits.warp_size,
         in_flight=limits.threads_per_sm,
-        core_gflops=1e3 * tflops / cores,
-        gflops={dtype: 1e3 * rate for dtype, rate in tflops_of.items()},
-        caches=(
-            Cache(
-                bytes=limits.shared_per_sm, gbytes_per_sec=1e3 * tflops / cores / 2
-            ),  # one float32 per operation
-            Cache(bytes=(l2_mib << 20) // cores, gbytes_per_sec=2.0 * memory / cores),
-        ),
+        core_gflops=gflops["float32"] / cores,
+        gflops=gflops,
+        caches=(nearest, Cache(bytes=l2_bytes, gbytes_per_sec=2.0 * memory / cores)),
         memory_gbytes_per_sec=memory,
         fork_us=2.0,
         gpu=True,

@@ -30,7 +30,8 @@ CLASSES = {
     "families": Families,
     "features": Extractor,
 }
-NOT_CHOSEN = {"belief", "features", "lowered_features"}  # the planner's own, and what a cost model reads
+# The planner's own, what a cost model reads, and kinds of sketches.
+NOT_CHOSEN = {"belief", "features", "lowered_features", "cuda_sketch", "gpu_model"}
 MEASURERS = [place.partition(":")[0] for place in REGISTRY["measurer"].values()]
 NAMES = [(seam, name) for seam in sorted(REGISTRY) for name in sorted(REGISTRY[seam])]
 
@@ -52,7 +53,7 @@ def test_a_registered_name_is_what_its_seam_says(seam: str, name: str) -> None:
 
 
 def test_every_seam_is_known_here() -> None:
-    assert set(REGISTRY) == {*CLASSES, "recipe", "lowered_features"}
+    assert set(REGISTRY) == {*CLASSES, "recipe", "lowered_features", "cuda_sketch", "gpu_model"}
 
 
 def test_a_job_that_chooses_nothing_gets_registered_names() -> None:

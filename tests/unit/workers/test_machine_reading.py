@@ -5,9 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.values.machine import assume_typical_cpu
+from mallorn.core.values.machine import GpuAttributes, assume_typical_cpu, assume_typical_gpu
 from mallorn.workers.device.slice_timing_result import Slice
-from mallorn.workers.hardware_probe.measure_machine import TimedProbe, derive_machine, detect_cache_levels
+from mallorn.workers.hardware_probe.measure_machine import (
+    TimedProbe,
+    derive_gpu,
+    derive_machine,
+    detect_cache_levels,
+)
 from mallorn.workers.interfaces.hardware_probes import Finds, Probe
 from mallorn.workers.interfaces.tensor_arguments import Arguments
 
@@ -96,3 +101,39 @@ def test_the_peak_of_all_cores_is_said_by_type() -> None:
 def test_a_machine_of_which_a_part_is_unknown_is_not_measured(lacks: Finds) -> None:
     with pytest.raises(Unavailable, match="did not run"):
         derive_machine([each for each in [*WIDE, *REST] if each.probe.finds is not lacks], 2)
+
+
+GPU = GpuAttributes(multiprocessors=66, clock_ghz=1.98, l2_bytes=50 << 20)
+GPU_TIMES = [
+    timed(Finds.PEAK, 30_000),
+    timed(Finds.PEAK, 300_000, dtype="float16"),
+    timed(Finds.PEAK, 310_000, dtype="float16"),
+    timed(Finds.BANDWIDTH, 66 * 250, bytes=16 << 10),
+    timed(Finds.BANDWIDTH, 66 * 40, bytes=3 << 20),
+    timed(Finds.MEMORY, 3000),
+    timed(Finds.FORK, 1 / 2.5e-6),
+]
+
+
+def test_a_gpu_has_the_rates_that_its_probes_reach() -> None:
+    machine = derive_gpu(GPU_TIMES, GPU, "sm_90a")
+    assert (machine.cores, machine.gpu, machine.measured) == (66, True, True)
+    assert (machine.gflops["float32"], machine.gflops["float16"]) == (30_000, 310_000)
+    assert [each.gbytes_per_sec for each in machine.caches] == [250, 40]
+    assert [each.bytes for each in machine.caches] == [228 << 10, (50 << 20) // 66]
+    assert (machine.memory_gbytes_per_sec, machine.fork_us) == (3000, 2.5)
+
+
+def test_a_type_that_no_probe_reaches_has_the_typical_rate_of_so_many_multiprocessors() -> None:
+    typical = assume_typical_gpu("sm_90a").gflops["int8"]
+    assert derive_gpu(GPU_TIMES, GPU, "sm_90a").gflops["int8"] == pytest.approx(typical / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("lacks", range(len(GPU_TIMES)))
+def test_a_gpu_of_which_a_part_is_unknown_is_not_measured(lacks: int) -> None:
+    remaining = [each for index, each in enumerate(GPU_TIMES) if index != lacks]
+    if GPU_TIMES[lacks].probe.dtype == "float16":
+        assert derive_gpu(remaining, GPU, "sm_90a").measured
+        return
+    with pytest.raises(Unavailable, match="did not run"):
+        derive_gpu(remaining, GPU, "sm_90a")

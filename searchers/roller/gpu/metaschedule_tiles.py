@@ -1,4 +1,4 @@
-"""First guesses for a GPU: tiles that fit the machine, ranked by a simple time model.
+"""Time models of the sketches of MetaSchedule's rules for GPUs.
 
 MetaSchedule's rules tile as SSSRRSRS. Without tensor cores, the first three spatial levels
 are blocks, virtual threads and threads; with tensor cores, two levels of blocks, and warps.
@@ -23,7 +23,8 @@ from mallorn.core.compute_capability import (
 from mallorn.core.values.machine import Machine, peak_gflops
 from mallorn.costmodels.base import Column
 from mallorn.searchers.loop_nest import Access, Nest, matrix_product_nest
-from mallorn.searchers.roller.sketch_blocks import Block, blocks, placed_choices
+from mallorn.searchers.roller.gpu.sketch_model import GpuModel
+from mallorn.searchers.sketch_blocks import Block, PlacedChoice, blocks, placed_choices
 from mallorn.searchers.space import ChoiceKind, Sketch
 from mallorn.searchers.tile_factorizations import Rows, divisors
 
@@ -41,7 +42,6 @@ _DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # largest depth of a step, without/with t
 _ROW_DEPTH: Final = 32  # mma.sync's rule requires a multiple of this depth
 _MOST_ROWS: Final = 40_000
 _SEED: Final = 0
-_MOST_TILES: Final = 24  # tiles per sketch
 _VARIANTS: Final = ((64, 8), (64, 4), (512, 8))  # unroll limit, elements per load
 _LATER: Final = 0.1  # relative penalty of each variant over the one before
 _USUAL_THREADS: Final = 128  # threads of a block without cross-thread reductions
@@ -51,57 +51,81 @@ _BARRIER_US: Final = 0.05  # time of each halving step of a cross-thread reducti
 _FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16, 8, 8)}
 
 
-def propose_gpu_candidates(
-    sketch: Sketch, nests: Sequence[Nest], machine: Machine
-) -> tuple[Rows, Column] | None:
-    """Return good decision vectors of a sketch with times; None if it has no time model."""
-    of_sketch = blocks(sketch)
-    if _has_time_model(of_sketch):
-        (block,) = of_sketch
-        tiles = GpuTiles(block, sketch.trace, nests, machine)
-        best = tiles.best(_MOST_TILES)
-        us = tiles.time_us(best.astype(np.int64))
-        rows = np.zeros((len(best), sketch.decision_count), dtype=np.int32)
-        ends = np.cumsum([place.choice.width for place in block.tile_choices])[:-1]
-        for place, factors in zip(block.tile_choices, np.split(best, ends, axis=1), strict=True):
+class TiledSketch(GpuModel):
+    """The model of a sketch with one block that is tiled in all levels."""
+
+    def __init__(self, sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> None:
+        (self._block,) = blocks(sketch)
+        self._sketch = sketch
+        self._tiles = GpuTiles(self._block, sketch.trace, nests, machine)
+
+    @staticmethod
+    def fits(sketch: Sketch) -> bool:
+        sketch_blocks = blocks(sketch)
+        if len(sketch_blocks) != 1:
+            return False
+        spatial, reductions = sketch_blocks[0].spatial, sketch_blocks[0].reduced
+        return {place.choice.width for place in spatial} == {GPU_LEVELS} and {
+            place.choice.width for place in reductions
+        } <= {GPU_SUM_LEVELS}
+
+    def time_us(self, rows: Rows) -> Column:
+        tiles = np.hstack([rows[:, place.columns] for place in self._block.tile_choices])
+        return self._tiles.time_us(tiles.astype(np.int64))
+
+    def best(self, count: int) -> tuple[Rows, Column]:
+        best = self._tiles.best(count)
+        us = self._tiles.time_us(best.astype(np.int64))
+        rows = np.zeros((len(best), self._sketch.decision_count), dtype=np.int32)
+        ends = np.cumsum([place.choice.width for place in self._block.tile_choices])[:-1]
+        for place, factors in zip(self._block.tile_choices, np.split(best, ends, axis=1), strict=True):
             rows[:, place.columns] = factors
-        variants = [_set_list_choices(sketch, rows, unroll, vector) for unroll, vector in _VARIANTS]
+        variants = [_set_list_choices(self._sketch, rows, unroll, vector) for unroll, vector in _VARIANTS]
         slower = [us * (1 + _LATER * index) for index in range(len(variants))]
         first = np.sort(np.unique(np.concatenate(variants), axis=0, return_index=True)[1])
         return np.concatenate(variants)[first], np.concatenate(slower)[first]
-    # In MetaSchedule, a list that starts with 4 is the number of threads per sum.
-    summing = [
+
+
+class SummingSketch(GpuModel):
+    """The model of a sketch that only chooses the threads per sum.
+
+    MetaSchedule's lists of numbers of threads start with 4.
+    """
+
+    def __init__(self, sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> None:
+        self._sketch, self._nests, self._machine = sketch, nests, machine
+        self._places = _summing_places(sketch)
+
+    @staticmethod
+    def fits(sketch: Sketch) -> bool:
+        return bool(_summing_places(sketch)) and not blocks(sketch)
+
+    def time_us(self, rows: Rows) -> Column:
+        threads = np.array([np.array(p.choice.labels)[rows[:, p.start]] for p in self._places])
+        return np.array([_summing_us(self._nests, self._machine, column) for column in threads.T.tolist()])
+
+    def best(self, count: int) -> tuple[Rows, Column]:
+        threads = self._places[0].choice.labels
+        rows = np.zeros((len(threads), self._sketch.decision_count), dtype=np.int32)
+        rows = _set_list_choices(self._sketch, rows, *_VARIANTS[0])
+        for place in self._places:
+            rows[:, place.start] = np.arange(len(threads))
+        return rows, self.time_us(rows)
+
+
+def stock_model(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> GpuModel | None:
+    """Return the model of a sketch of MetaSchedule's; None if it has none."""
+    if TiledSketch.fits(sketch):
+        return TiledSketch(sketch, nests, machine)
+    return SummingSketch(sketch, nests, machine) if SummingSketch.fits(sketch) else None
+
+
+def _summing_places(sketch: Sketch) -> list[PlacedChoice]:
+    return [
         place
         for place in placed_choices(sketch)
         if place.choice.kind is ChoiceKind.CATEGORICAL and place.choice.labels[:1] == (4,)
     ]
-    if of_sketch or not summing:
-        return None
-    threads = summing[0].choice.labels
-    rows = np.zeros((len(threads), sketch.decision_count), dtype=np.int32)
-    rows = _set_list_choices(sketch, rows, *_VARIANTS[0])
-    for place in summing:
-        rows[:, place.start] = np.arange(len(threads))
-    return rows, np.array([_summing_us(nests, machine, len(summing), access) for access in threads])
-
-
-def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Machine) -> Column | None:
-    """Return the estimated times of decision vectors on a GPU; None without a time model."""
-    of_sketch = blocks(sketch)
-    if not _has_time_model(of_sketch):
-        return None
-    (block,) = of_sketch
-    tiles = np.hstack([rows[:, place.columns] for place in block.tile_choices]).astype(np.int64)
-    return GpuTiles(block, sketch.trace, nests, machine).time_us(tiles)
-
-
-def _has_time_model(sketch_blocks: Sequence[Block]) -> bool:
-    if len(sketch_blocks) != 1:
-        return False
-    spatial, reductions = sketch_blocks[0].spatial, sketch_blocks[0].reduced
-    return {place.choice.width for place in spatial} == {GPU_LEVELS} and {
-        place.choice.width for place in reductions
-    } <= {GPU_SUM_LEVELS}
 
 
 def _set_list_choices(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
@@ -118,13 +142,13 @@ def _set_list_choices(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> R
     return filled_rows
 
 
-def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: int) -> float:
-    """Return the estimated time of reductions; the first `first` of them use `threads`
-    threads per sum, the others one."""
+def _summing_us(nests: Sequence[Nest], machine: Machine, threads: Sequence[int]) -> float:
+    """Return the estimated time of reductions with these numbers of threads per sum; further
+    reductions have one."""
     reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
     total = 0.0
-    for index, nest in enumerate(reduction_nests):
-        team = threads if index < first else 1
+    teams = [*threads, *[1] * len(reduction_nests)]
+    for nest, team in zip(reduction_nests, teams, strict=False):
         depth = prod(axis.extent for axis in nest.axes if axis.reduced)
         sums = prod(nest.extents) // depth
         side_by_side = [index for index, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]

@@ -1,0 +1,114 @@
+"""The time of sums with many threads each: products with a vector, and reductions of rows in a chain."""
+
+from typing import Final
+
+import numpy as np
+
+from mallorn.core.compute_capability import WARP_SIZE
+from mallorn.core.values.machine import peak_gflops
+from mallorn.searchers.roller.gpu.kernel_time import (
+    LATENCY_US,
+    OVERHEAD_REGISTERS,
+    RESULTS_FILLED,
+    SECTOR,
+    VECTOR_BYTES,
+    KernelWork,
+    iterations_ahead,
+)
+from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel, size_bytes
+
+_TERM_INSTRUCTIONS: Final = 3.0  # to convert, multiply and add one term
+_SUM_BYTES: Final = 4
+_INSTRUCTIONS: Final = 4.0  # per element of each pass of a chain
+_FOLD_US: Final = 0.05  # of each halving of a sum over threads
+
+
+class SumByThreads(SketchModel):
+    """Sums whose terms, or whose results, are neighbours in memory."""
+
+    def kernel(self, choices: Choices) -> KernelWork:
+        narrow, (results, depth) = float(self.facts["narrow"]), self.results_and_depth()
+        sums = results / narrow
+        team, lanes = choices["threads of a sum"], choices["lanes"]
+        if self.facts["is_depth_innermost"]:
+            rows, own = choices["sums block"], float(self.facts.get("own", 1))
+            block_sums, across, run = rows * own, rows, lanes * team
+            at_a_time, of_thread = choices.ones() * lanes, choices.ones() * own * narrow
+            in_shared = np.where(team > WARP_SIZE, block_sums * team / WARP_SIZE, 0)
+        else:
+            across, own = choices["groups of a block"], 1.0
+            block_sums, run = across * lanes, lanes * across
+            at_a_time, of_thread = choices["steps of a thread at a time"], lanes * narrow
+            in_shared = team * block_sums * narrow
+        threads = across * team
+        warps = np.ceil(threads / WARP_SIZE)
+        iterations = np.ceil(depth / (team * at_a_time))
+        large, others = self._bytes_per_term(sums * depth, depth)
+        terms = own * at_a_time if self.facts["is_depth_innermost"] else lanes * at_a_time
+        request = terms * large  # bytes of a thread in an iteration
+        of_others = narrow * at_a_time * others
+        loads = np.maximum(terms / lanes, request / VECTOR_BYTES) + np.ceil(of_others / VECTOR_BYTES)
+        ahead = iterations_ahead(iterations, terms * narrow, choices["unrolled steps"])
+        waste = np.maximum(1, SECTOR / (run * large))
+        folding = 2 * np.log2(np.maximum(2, np.minimum(team, WARP_SIZE))) * of_thread
+        return KernelWork(
+            blocks=np.ceil(sums / block_sums),
+            threads=threads,
+            registers=OVERHEAD_REGISTERS + of_thread + ahead * request / 4,
+            shared_bytes=in_shared * _SUM_BYTES,
+            steps=iterations / ahead + 1,
+            bytes_in_flight=threads * request * ahead,
+            l2_bytes=block_sums * depth * large * waste + narrow * depth * others,
+            memory_bytes=self.memory_bytes() * waste,
+            instructions=warps * (iterations * (2 * loads + _TERM_INSTRUCTIONS * terms * narrow) + folding),
+            shared_traffic=threads * iterations * of_others + 2 * in_shared * _SUM_BYTES,
+            operations=2 * block_sums * narrow * depth,
+            peak_gflops=peak_gflops(self.machine, ["float32"]),
+            filling=threads * terms * narrow / RESULTS_FILLED,
+        )
+
+    def _bytes_per_term(self, terms: float, depth: float) -> tuple[float, float]:
+        """Return the bytes per term of the large operand, and per term of the others."""
+        if self.largest_sum is None:
+            return 2.0, 2.0
+        sizes = sorted(size_bytes(read) for read in self.largest_sum.reads)
+        return sizes[-1] / terms, sum(sizes[:-1]) / (depth * self.facts["narrow"])
+
+
+class RowReduction(SumByThreads):
+    """Each group of threads reduces whole rows; each reduction, and the last block, is a pass."""
+
+    def kernel(self, choices: Choices) -> KernelWork:
+        if "narrow" in self.facts:  # a single sum
+            return super().kernel(choices)
+        rows, depth = self.results_and_depth()
+        passes = float(self.facts["sums"]) + 1
+        element, result = 4.0, 4.0
+        if self.largest_sum is not None:
+            element = max(read.element_bytes for read in self.largest_sum.reads)
+            result = self.nests[-1].write.element_bytes
+        team, lanes, block_rows = choices["threads of a row"], choices["lanes"], choices["rows block"]
+        threads = team * block_rows
+        warps = np.ceil(threads / WARP_SIZE)
+        iterations = np.ceil(depth / (lanes * team))
+        ahead = iterations_ahead(iterations, lanes, choices["unrolled steps"])
+        row_bytes = block_rows * depth * element
+        kept = row_bytes if self.facts["is_kept"] else choices.ones() * 0
+        waste = np.maximum(1, SECTOR / (team * lanes * element))
+        loads = np.maximum(1, lanes * element / VECTOR_BYTES)
+        folds = (passes - 1) * np.log2(np.maximum(2, team))
+        return KernelWork(
+            blocks=np.ceil(rows / block_rows),
+            threads=threads,
+            registers=OVERHEAD_REGISTERS + lanes * ahead,
+            shared_bytes=kept + passes * block_rows * 4,
+            steps=iterations / ahead + folds * _FOLD_US / LATENCY_US + passes,
+            bytes_in_flight=threads * lanes * element * ahead,
+            l2_bytes=(row_bytes + block_rows * depth * result) * waste,
+            memory_bytes=self.memory_bytes() * waste,
+            instructions=warps * iterations * passes * (loads * 2 + _INSTRUCTIONS * lanes),
+            shared_traffic=(passes + 1) * row_bytes,
+            operations=2 * passes * block_rows * depth,
+            peak_gflops=peak_gflops(self.machine, ["float32"]),
+            filling=threads * lanes / RESULTS_FILLED,
+        )

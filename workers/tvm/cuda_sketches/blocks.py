@@ -1,0 +1,119 @@
+"""Steps that several kinds of CUDA sketches share: inlining, loads of vectors, and a sketch's description."""
+
+import json
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final
+
+from tvm.error import InternalError
+from tvm.ir import TensorLoad
+from tvm.s_tir import Schedule
+from tvm.s_tir.dlight.analysis import get_root_block
+from tvm.s_tir.schedule import ScheduleError
+from tvm.tirx import IndexMap, IntImm, IterVar, Var
+
+from mallorn.core.values.candidate import SKETCH_FACTS
+from mallorn.core.values.machine import element_bytes
+from mallorn.graphc.core.graph_rewriting import collect_nodes
+from mallorn.workers.tvm.program_blocks import extent, variables
+
+REFUSED: Final = (ScheduleError, InternalError, LookupError, TypeError, ValueError)
+GRID: Final = ("blockIdx.y", "blockIdx.x")
+MOST_GRID_ROWS: Final = 65535  # largest extent of blockIdx.y
+VECTOR_BYTES: Final = 16  # of the widest load
+
+
+def open_schedule(module: Any) -> Any:
+    """Return a new schedule of a program."""
+    return Schedule(module, debug_mask="none", error_render_level="detail")
+
+
+def describe(schedule: Any, kind: str, choices: Sequence[str], **facts: Any) -> Any:
+    """Annotate a schedule with its kind, the names of its choices and facts for a model of its time."""
+    text = json.dumps({"kind": kind, "choices": list(choices), **facts}, sort_keys=True)
+    schedule.annotate(schedule.get_sblock("root"), SKETCH_FACTS, text)
+    return schedule
+
+
+def child_blocks(schedule: Any) -> list[Any]:
+    """Return the program's blocks in order."""
+    return list(schedule.get_child_blocks(get_root_block(schedule)))
+
+
+def is_sum(schedule: Any, block: Any) -> bool:
+    """Return whether a block reduces."""
+    return any(axis.iter_type == IterVar.CommReduce for axis in schedule.get(block).iter_vars)
+
+
+def inline_pointwise(schedule: Any) -> list[Any]:
+    """Inline pointwise blocks into their consumers, or into the sums before them. Return the blocks left."""
+    remaining = [block for block in child_blocks(schedule) if not is_sum(schedule, block)]
+    is_done = False
+    while not is_done:
+        is_done = True
+        for block in list(remaining):
+            try:
+                schedule.compute_inline(block)
+            except REFUSED:
+                continue
+            remaining.remove(block)
+            is_done = False
+    return child_blocks(schedule)
+
+
+def reads_of(schedule: Any, block: Any) -> list[Any]:
+    """Return a block's loads from buffers that it does not write."""
+    statement = schedule.get(block)
+    own = {hash(write.source) for write in statement.writes}
+    return [load for load in collect_nodes(statement.body, TensorLoad) if hash(load.source) not in own]
+
+
+def extent_of(schedule: Any, block: Any, load: Any) -> int:
+    """Return how many elements a load touches over the whole block."""
+    names = variables(*load.indices)
+    return prod(extent(axis) for axis in schedule.get(block).iter_vars if hash(axis.var) in names)
+
+
+def sample(schedule: Any, *values: int) -> Any:
+    """Sample one of several numbers, all equally likely. Raises ValueError if there are none."""
+    if not values:
+        raise ValueError("a choice without values")
+    return schedule.sample_categorical(list(values), [1 / len(values)] * len(values))
+
+
+def vector_read(schedule: Any, block: Any, index: int, loop: Any, vector: int, scope: str = "local") -> Any:
+    """Copy what a block reads of one tensor in an iteration of a loop to registers, by loads of at
+    most 16 bytes. `vector` is the longest region that an iteration reads."""
+    source = schedule.get(block).reads[index].source
+    copy = schedule.cache_read(block, index, scope, consumer_blocks=[block])
+    schedule.compute_at(copy, loop, preserve_unit_loops=True)
+    last = schedule.get_loops(copy)[-1]
+    lanes = int(VECTOR_BYTES // element_bytes(str(source.dtype)))
+    if vector > lanes:
+        _, last = schedule.split(last, [None, lanes])
+    schedule.vectorize(last)
+    return copy
+
+
+def bind(schedule: Any, loops: Sequence[Any], *axes: str) -> None:
+    """Bind loops to axes of the grid or of a thread block."""
+    for loop, axis in zip(loops, axes, strict=True):
+        schedule.bind(loop, axis)
+
+
+def fusion(axes: Sequence[Any], groups: Sequence[Sequence[Any]]) -> Any:
+    """Return the index map that fuses each group of a block's axes to one axis."""
+    inputs = {hash(axis.var): Var(f"i{index}", axis.var.ty) for index, axis in enumerate(axes)}
+    outputs = []
+    for group in groups:
+        fused: Any = IntImm(axes[0].var.ty.dtype, 0)
+        for position, axis in enumerate(group):
+            var = inputs[hash(axis.var)]
+            fused = fused * extent(axis) + var if position else var
+        outputs.append(fused)
+    return IndexMap(list(inputs.values()), outputs, None)
+
+
+def vectors(extent: int, most: int) -> list[int]:
+    """Return the powers of two up to `most` that divide an extent."""
+    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes <= most and extent % lanes == 0]

@@ -1,0 +1,116 @@
+"""Products, batched products and convolutions on CUDA cores, for types without tensor cores.
+
+Each thread computes a tile of rows and columns in registers. The depth is walked in steps, whose
+tiles of both operands are copied to shared memory while earlier tiles are multiplied. Columns of a
+thread are groups of neighbours, so that a warp's reads of shared memory are consecutive vectors. A
+product with few tiles is split along its depth: partial sums go to memory, and a second kernel
+adds them.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, Final
+
+from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
+
+from mallorn.core.values.machine import element_bytes
+from mallorn.workers.tvm.cuda_sketches.blocks import REFUSED, VECTOR_BYTES, bind, describe
+from mallorn.workers.tvm.cuda_sketches.normalized_product import Product, normalize
+from mallorn.workers.tvm.cuda_sketches.tensor_core_products import add_partial_sums
+
+KIND: Final = "cuda core product"
+_TENSOR_CORE_TYPES: Final = ("float16", "bfloat16", "int8", "uint8")
+_SHARED: Final = "shared.dyn"
+_MOST_THREADS: Final = 32  # along rows or columns
+_MOST_STEPS: Final = 8  # vectors of the depth in one shared tile
+_SHORT: Final = 4  # terms that a thread multiplies between two steps of its innermost loop
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What a sketch fixes, because a trace cannot leave it open."""
+
+    rows: int  # of a thread
+    columns: int
+    stages: int
+    is_split: bool = False
+
+
+VARIANTS: Final = (
+    Variant(8, 8, 3),
+    Variant(8, 8, 2),
+    Variant(8, 4, 3),
+    Variant(4, 4, 3),
+    Variant(4, 4, 3, is_split=True),
+)
+
+
+def schedules(module: Any, target: Any) -> Iterator[Any]:
+    """Yield schedules on CUDA cores, with open choices, if the program is such a product."""
+    for variant in VARIANTS:
+        with suppress(*REFUSED):
+            multiples = [tuple(side * n for n in (1, 2, 4, 8, 16)) for side in (variant.rows, variant.columns)]
+            product = normalize(module, (*multiples, (_SHORT, 8, 16)))
+            if product is None or product.operands[0].dtype in _TENSOR_CORE_TYPES:
+                return
+            yield _apply(product, variant)
+
+
+def _apply(product: Product, variant: Variant) -> Any:
+    schedule, block = product.schedule, product.block
+    depth, short = schedule.split(schedule.get_loops(block)[-1], [None, _SHORT])
+    depth_tile = _sample(schedule, depth, [4, 1] if variant.is_split else [1], _MOST_STEPS)
+    splits, steps, fragments = schedule.split(depth, depth_tile if variant.is_split else [1, *depth_tile])
+    final = schedule.rfactor(splits, 0) if variant.is_split else None
+    if final is not None:
+        block, final = final, block
+    batch, rows, columns, splits, steps, fragments, short = schedule.get_loops(block)
+    tiles = []
+    for loop, side in ((rows, variant.rows), (columns, variant.columns)):
+        outer, inner = schedule.split(loop, [None, side])
+        threads, groups = _sample(schedule, outer, [1], _MOST_THREADS, 16), _sample(schedule, inner, [1], 4)
+        fused = schedule.fuse(outer, inner)
+        tiles.append(schedule.split(fused, [threads[0], groups[0], threads[1], groups[1]]) + [threads[1]])
+    (grid_rows, row_group, row_thread, row, many_rows), (grid_columns, group, thread, column, many) = tiles
+    schedule.reorder(
+        *(batch, splits, grid_rows, grid_columns, row_thread, thread, steps, fragments, short),
+        *(row_group, row, group, column),
+    )
+    bind(schedule, [schedule.fuse(batch, splits), schedule.fuse(grid_rows, grid_columns)], "blockIdx.y", "blockIdx.x")
+    bind(schedule, [row_thread, thread], "threadIdx.y", "threadIdx.x")
+    sums = schedule.cache_write(block, 0, "local")
+    schedule.reverse_compute_at(sums, thread, preserve_unit_loops=True)
+    for index, operand in enumerate(product.operands):
+        shared = schedule.cache_read(block, index, _SHARED)
+        schedule.compute_at(shared, steps, preserve_unit_loops=True)
+        auto_inline_producers(schedule, shared)
+        copy = schedule.fuse(*schedule.get_loops(shared)[-2:])
+        _, y, x, vector = schedule.split(copy, [None, many_rows, many, operand.vector])
+        bind(schedule, [y, x], "threadIdx.y", "threadIdx.x")
+        schedule.vectorize(vector)
+        unit = VECTOR_BYTES // int(element_bytes(operand.dtype))
+        if operand.is_depth_innermost:
+            schedule.storage_align(shared, 0, axis=-2, factor=2 * unit, offset=unit)
+    for loop in (short, row_group, row, group, column):
+        schedule.unroll(loop)
+    schedule.decompose_reduction(block, steps)
+    if final is None:
+        auto_inline_consumer_chain(schedule, sums)
+    else:
+        add_partial_sums(schedule, final, product.result)
+    schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
+    schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
+    schedule.annotate(steps, "software_pipeline_async_stages", [0])
+    return schedule
+
+
+def _sample(schedule: Any, loop: Any, outer: list[int], most: int, wanted: int = 4) -> list[Any]:
+    """Sample factors of a loop. The schedule is built with `wanted` as the innermost factor, if it divides."""
+    extent = int(schedule.get(loop).extent)
+    inner = gcd(extent, wanted)
+    first = gcd(extent // inner, outer[0])
+    decision = [first, extent // inner // first, inner] if len(outer) > 1 else [extent // inner, inner]
+    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), most, decision)
+    return tile

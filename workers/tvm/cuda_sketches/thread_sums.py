@@ -1,0 +1,174 @@
+"""Sums that read each element once, with many threads per sum or per group of neighbouring sums.
+
+A program is brought to the form c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]), with
+the loops batch, sums, narrow (the few results that share an element of the large operand) and depth.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+from tvm.tirx import IterVar
+
+from mallorn.core.values.machine import element_bytes
+from mallorn.workers.tvm.cuda_sketches.blocks import (
+    GRID,
+    MOST_GRID_ROWS,
+    VECTOR_BYTES,
+    bind,
+    extent_of,
+    fusion,
+    inline_pointwise,
+    is_sum,
+    open_schedule,
+    reads_of,
+    sample,
+    vector_read,
+    vectors,
+)
+from mallorn.workers.tvm.program_blocks import extent, variables
+
+DYNAMIC: Final = "shared.dyn"
+_THREADS: Final = (8, 16, 32, 64, 128, 256, 512)
+_MOST_OWN: Final = 8  # steps of the depth that a thread takes at a time
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSum:
+    """A schedule of one sum in normal form."""
+
+    schedule: Any
+    block: Any  # with the loops batch, sums, narrow and depth
+    epilogue: Any | None
+    is_depth_innermost: bool  # whether neighbours in memory belong to the same sum
+    vector: int  # neighbouring values of the large operand in 16 bytes
+    narrow: int  # results that share an element of the large operand
+    sums: int
+    reads: int  # tensors that the block reads
+
+
+def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
+    """Return the program's only sum in normal form; None if the program is no such sum."""
+    schedule = open_schedule(module)
+    blocks = inline_pointwise(schedule)
+    if [is_sum(schedule, block) for block in blocks] not in ([True], [True, False]):
+        return None
+    block = blocks[0]
+    axes, loads = list(schedule.get(block).iter_vars), reads_of(schedule, block)
+    large = max(loads, key=lambda load: (extent_of(schedule, block, load), _bytes(load)), default=None)
+    if large is None:
+        return None
+    names = variables(*large.indices)
+    depth = [axis for axis in axes if axis.iter_type == IterVar.CommReduce]
+    if not all(hash(axis.var) in names for axis in depth if extent(axis) > 1):
+        return None
+    own = [axis for axis in axes if axis not in depth and hash(axis.var) in names]
+    narrow = [axis for axis in axes if axis not in depth and hash(axis.var) not in names]
+    repeats, size = prod(map(extent, narrow)), int(prod(map(int, large.source.shape)))
+    if repeats > most_narrow or extent_of(schedule, block, large) < size or not own:
+        return None
+    last = next((i for i in reversed(range(len(large.indices))) if variables(large.indices[i])), 0)
+    innermost = [axis for axis in axes if hash(axis.var) in variables(large.indices[last])]
+    is_depth_innermost = any(axis in depth for axis in innermost)
+    packed = max(1, prod(map(extent, innermost)) // int(large.source.shape[last]))
+    sums = own[-1] if is_depth_innermost else innermost[-1]
+    batch = [axis for axis in own if axis is not sums]
+    if prod(map(extent, batch)) > MOST_GRID_ROWS:
+        return None
+    schedule.transform_block_layout(block, fusion(axes, (batch, [sums], narrow, depth)))
+    return ThreadSum(
+        schedule,
+        block,
+        blocks[1] if len(blocks) == 2 else None,
+        is_depth_innermost,
+        vector=int(VECTOR_BYTES / element_bytes(str(large.source.dtype))) * packed,
+        narrow=repeats,
+        sums=extent(sums),
+        reads=len({hash(load.source) for load in loads}),
+    )
+
+
+def _bytes(load: Any) -> float:
+    return prod(map(int, load.source.shape)) * element_bytes(str(load.source.dtype))
+
+
+def share_rows(work: ThreadSum, own: int) -> list[str]:
+    """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's terms as
+    vectors, and add their partial sums by shuffles. Each thread adds to `own` sums, which divides
+    their number, because TVM loses the bound of a sum by several threads. Return the names of the choices."""
+    schedule, block = work.schedule, work.block
+    batch, sums, narrow, depth = schedule.get_loops(block)
+    terms = int(schedule.get(depth).extent)
+    steps, lanes = schedule.split(depth, [None, sample(schedule, *vectors(terms, work.vector))])
+    threads = sample(schedule, *(n for n in _THREADS if n <= max(8, terms // work.vector)))
+    step, thread = schedule.split(steps, [None, threads])
+    rows, each = schedule.split(sums, [None, own])
+    grid, row = schedule.split(rows, schedule.sample_perfect_tile(rows, 2, 16))
+    schedule.reorder(grid, row, each, narrow, step, lanes, thread)
+    partial = schedule.rfactor(thread, 0)
+    batch, grid, row, each, narrow, step, lanes, thread = schedule.get_loops(partial)
+    schedule.reorder(grid, row, thread, step, each, narrow, lanes)
+    bind(schedule, [batch, grid, row, thread], *GRID, "threadIdx.y", "threadIdx.x")
+    _read_and_add(work, partial, step, [each, narrow, lanes])
+    schedule.set_scope(partial, 0, "local")
+    schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
+    thread, _, row, narrow = schedule.get_loops(block)[2:]
+    row, each = schedule.split(row, [None, own])
+    schedule.reorder(each, narrow, row, thread)
+    bind(schedule, [row, thread], "threadIdx.y", "threadIdx.x")
+    if work.epilogue is not None:
+        schedule.set_scope(block, 0, "shared")
+        schedule.reverse_compute_at(work.epilogue, grid, preserve_unit_loops=True)
+        element = schedule.fuse(*schedule.get_loops(work.epilogue)[2:])
+        _, thread = schedule.split(element, [None, threads])
+        bind(schedule, [thread], "threadIdx.x")
+    return ["lanes", "threads of a sum", "sums: grid block", "unrolled steps"]
+
+
+def share_columns(work: ThreadSum) -> list[str]:
+    """Schedule a sum whose neighbours in memory belong to neighbouring sums: each thread reads a
+    vector of sums, rows of threads share the depth and add their partial sums in shared memory.
+    Return the names of the choices."""
+    schedule, block = work.schedule, work.block
+    batch, sums, narrow, depth = schedule.get_loops(block)
+    terms = int(schedule.get(depth).extent)
+    steps, own = schedule.split(depth, [None, sample(schedule, *vectors(terms, _MOST_OWN))])
+    # With fewer steps than threads, some threads would leave their partial sums unset.
+    shares = sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= max(1, terms // _MOST_OWN)))
+    step, share = schedule.split(steps, [None, shares])
+    widths = vectors(work.sums, min(work.vector, VECTOR_BYTES // 4))
+    lanes = sample(schedule, *widths)
+    runs = sample(schedule, *vectors(work.sums // widths[-1], work.vector // widths[-1]))
+    groups, run, lane = schedule.split(sums, [None, runs, lanes])
+    threads = sample(schedule, 2, 4, 8, 16, 32, 64)
+    grid, thread = schedule.split(groups, [None, threads])
+    schedule.reorder(grid, thread, run, lane, narrow, step, own, share)
+    partial = schedule.rfactor(share, 0)
+    batch, grid, thread, run, lane, narrow, step, own, share = schedule.get_loops(partial)
+    schedule.reorder(grid, share, thread, step, own, narrow, run, lane)
+    bind(schedule, [batch, grid, share, thread], *GRID, "threadIdx.y", "threadIdx.x")
+    schedule.set_scope(partial, 0, DYNAMIC)
+    copy = schedule.cache_write(partial, 0, "local")
+    schedule.reverse_compute_at(copy, thread, preserve_unit_loops=True)
+    schedule.vectorize(schedule.split(schedule.get_loops(copy)[-1], [None, lanes])[1])
+    _read_and_add(work, partial, step, [own, narrow, run, lane])
+    schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
+    share, batch, column, narrow = schedule.get_loops(block)[2:]
+    schedule.reorder(batch, narrow, column, share)
+    _, share_thread, thread = schedule.split(schedule.fuse(batch, narrow, column), [None, shares, threads])
+    bind(schedule, [share_thread, thread], "threadIdx.y", "threadIdx.x")
+    if work.epilogue is not None:
+        schedule.set_scope(block, 0, "local")
+        schedule.reverse_compute_at(work.epilogue, thread, preserve_unit_loops=True)
+    return ["steps of a thread at a time", "threads of a sum", "lanes", "vectors of a thread", "groups of a block", "unrolled steps"]
+
+
+def _read_and_add(work: ThreadSum, partial: Any, step: Any, inner: Sequence[Any]) -> None:
+    schedule = work.schedule
+    for index in range(len(schedule.get(partial).reads)):
+        vector_read(schedule, partial, index, step, work.vector)
+    schedule.annotate(step, "pragma_auto_unroll_max_step", sample(schedule, 1, 64, 512))
+    for loop in inner:
+        schedule.unroll(loop)
+    schedule.decompose_reduction(partial, step)
