@@ -21,11 +21,10 @@ def _in_bfloat16(name: str) -> tuple[PrimFunc, PrimFunc]:
     return convert(instruction.desc), convert(instruction.impl)
 
 
-for _operand, _is_transposed in (("A", False), ("B", False), ("B", True)):
-    _suffix = "_trans" if _is_transposed else ""
+for _operand, _suffix in (("A", ""), ("B", "_trans")):
     TensorIntrin.register(
         f"mma_ldmatrix_i8_{_operand.lower()}{_suffix}_dyn",
-        *get_ldmatrix_intrin(32, "int8", _operand, _is_transposed, _DYNAMIC),
+        *get_ldmatrix_intrin(32, "int8", _operand, bool(_suffix), _DYNAMIC),
     )
 TensorIntrin.register(
     "mma_store_16x16_i32_shared_dyn_simple_", *get_mma_store_intrin("int32", 8, _DYNAMIC, False)

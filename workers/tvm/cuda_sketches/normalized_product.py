@@ -86,9 +86,7 @@ def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> Product | None:
     block_map = make_iter_fusion_index_map(block_traits, [_BATCH, *_SIDES, _DEPTH])
     schedule.transform_block_layout(block, block_map)
     extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(block)]
-    multiples = [
-        _multiple(extent, padding) for extent, padding in zip(extents[1:], paddings, strict=True)
-    ]
+    multiples = [_multiple(extent, padding) for extent, padding in zip(extents[1:], paddings, strict=True)]
     schedule.pad_einsum(block, [1, *multiples])
     batch, rows, columns, depth = (int(schedule.get(loop).extent) for loop in schedule.get_loops(block))
     return Product(
@@ -103,24 +101,34 @@ def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> Product | None:
 
 def _innermost_axis(block: Any, read: Any) -> tuple[int | None, int]:
     """Return which axis of the block walks through memory in steps of one element, and how
-    many elements a vector can have; None and 1 if no axis does."""
-    last = read.region[-1].min
-    axes = {hash(iter_var.var): index for index, iter_var in enumerate(block.iter_vars)}
-    found = [axes[hash(var)] for var in undefined_vars(last) if hash(var) in axes]
+    many elements an aligned vector can have; None and 1 if no axis does."""
+    iter_vars = list(block.iter_vars)
+    positions = {hash(iter_var.var): index for index, iter_var in enumerate(iter_vars)}
+    *_, last = read.region
+    found = [positions[hash(var)] for var in undefined_vars(last.min) if hash(var) in positions]
     if not found:
         return None, 1
-    if len(found) > 1 or not last.same_as(block.iter_vars[found[0]].var):
-        spatial = [index for index in found if block.iter_vars[index].iter_type == IterVar.DataPar]
-        return (spatial or found)[0], 1
-    length, extent = read.source.shape[-1], block.iter_vars[found[0]].dom.extent
-    if not isinstance(length, IntImm) or not isinstance(extent, IntImm):
-        return found[0], 1
+    innermost = min(found, key=lambda index: iter_vars[index].iter_type != IterVar.DataPar)
+    # Count the elements that follow each other both in memory and in the loops.
+    run = 1
+    for iter_var, index, length in zip(
+        reversed(iter_vars[: innermost + 1]), reversed(read.region), reversed(read.source.shape), strict=False
+    ):
+        extent = iter_var.dom.extent
+        is_plain = index.min.same_as(iter_var.var) and iter_var.iter_type == iter_vars[innermost].iter_type
+        if not (is_plain and isinstance(extent, IntImm) and isinstance(length, IntImm)):
+            break
+        run *= gcd(int(extent), int(length))
+        if int(extent) != int(length):
+            break
     widest = _LARGEST_VECTOR_BYTES // max(1, int(element_bytes(str(read.source.dtype))))
-    return found[0], gcd(widest, int(length), int(extent))
+    return innermost, gcd(widest, run)
 
 
 def _multiple(extent: int, paddings: Sequence[int]) -> int:
     """Return the multiple to which to pad an axis."""
     least = -(-extent // paddings[0]) * paddings[0]
-    fitting = [multiple for multiple in paddings if -(-extent // multiple) * multiple <= _MOST_PADDING * least]
+    fitting = [
+        multiple for multiple in paddings if -(-extent // multiple) * multiple <= _MOST_PADDING * least
+    ]
     return fitting[-1]

@@ -22,7 +22,6 @@ from tvm.s_tir.tensor_intrin.cuda import (
     get_mma_intrin_group,
     shared_16x16_to_ldmatrix_32x8_layout,
     shared_16x32_to_ldmatrix_32x16_layout,
-    shared_32x16_to_ldmatrix_32x16_layout,
 )
 
 from mallorn.core.compute_capability import WARP_SIZE, capability
@@ -42,7 +41,8 @@ _BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
 _ADDING_THREADS: Final = 128  # of a block of the kernel that adds partial sums
 _Layout = Callable[[Any, Any], tuple[Any, Any]]
 #: Rows and columns of a fragment as it lies in shared memory, and which lane holds what of it:
-#: by type, whether the sum runs along its rows, and the operand's index.
+#: by type, whether the sum runs along its rows, and the operand's index. `ldmatrix` does not
+#: transpose bytes, so bytes must follow each other along the sum.
 _LAYOUTS: Final[dict[tuple[str, bool, int], tuple[int, int, _Layout]]] = {
     **{
         (dtype, is_depth_innermost, index): (16, 16, shared_16x16_to_ldmatrix_32x8_layout)
@@ -52,7 +52,6 @@ _LAYOUTS: Final[dict[tuple[str, bool, int], tuple[int, int, _Layout]]] = {
     },
     ("int8", True, 0): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
     ("int8", True, 1): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
-    ("int8", False, 1): (32, 16, shared_32x16_to_ldmatrix_32x16_layout),
 }
 
 
@@ -80,12 +79,25 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
     if capability(target.attrs["arch"]).number < _OLDEST:
         return
     for variant in VARIANTS:
-        with suppress(ScheduleError, InternalError, AssertionError, TypeError, ValueError):
-            product = normalize(module, ((_SIDE, 32, 64, 128), (_SIDE, 32, 64, 128), (32, 64)))
-            if product is None or product.sums not in _SUMS.get(product.operands[0].dtype, ()):
+        with suppress(ScheduleError, InternalError, AssertionError, LookupError, TypeError, ValueError):
+            if (product := _normalize(module)) is None:
                 return
             if not variant.is_permuted or element_bytes(product.operands[0].dtype) == 2:
                 yield _apply(product, variant)
+
+
+def _normalize(module: Any) -> Product | None:
+    """Return the program's product if tensor cores have instructions for its types."""
+    for depths in ((16, 32, 64), (32, 64)):  # fragments of bytes are deeper
+        product = normalize(module, ((_SIDE, 32, 64, 128), (_SIDE, 32, 64, 128), depths))
+        if product is None or len({operand.dtype for operand in product.operands}) > 1:
+            return None
+        dtype = product.operands[0].dtype
+        if product.sums not in _SUMS.get(dtype, ()):
+            return None
+        if product.extents[-1] % _DEPTHS[dtype] == 0:
+            return product
+    return None
 
 
 def _apply(product: Product, variant: Variant) -> Any:
@@ -145,7 +157,9 @@ def _apply(product: Product, variant: Variant) -> Any:
             unit = _VECTOR_BYTES // int(element_bytes(operand.dtype))
             schedule.storage_align(shared, 0, axis=-2, factor=2 * unit, offset=unit)
 
-    layouts = [_LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)]
+    layouts = [
+        _LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
+    ]
     for index, (rows_of, columns_of, layout) in enumerate(layouts):
         loaded = schedule.cache_read(fragment_block, index, "warp")
         schedule.compute_at(loaded, fragments, preserve_unit_loops=True)
@@ -202,7 +216,7 @@ def _apply(product: Product, variant: Variant) -> Any:
 def _instructions(product: Product) -> dict[str, str]:
     """Return the names of the product's instructions, which `tvm.s_tir.TensorIntrin` has."""
     left, right = product.operands
-    names = get_mma_intrin_group(
+    names: dict[str, str] = get_mma_intrin_group(
         _SHARED,
         _SHARED,
         "float16" if left.dtype == "bfloat16" else left.dtype,

@@ -1,0 +1,244 @@
+"""Products on tensor cores: right, free of races and of bank conflicts whatever the tiles."""
+
+import json
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tvm
+from tvm import te, tirx
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Trace
+
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.searchers.space import Candidate, Sketch
+from mallorn.workers.tvm.cuda_kernel_resources import KernelFigures, compile_for_cuda
+from mallorn.workers.tvm.cuda_sketches.tensor_core_products import KIND, VARIANTS, schedules
+from mallorn.workers.tvm.parsed_program_cache import (
+    instructions,
+    new_schedule,
+    parse_module,
+    parse_tvm_target,
+)
+from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
+from mallorn.workers.tvm.sketches import choices_of, design_space, sketch_key, trace_text
+from tests.fixtures.cuda_emulator import Report, run_kernel
+from tests.unit.tvm_space.cuda_programs import ARCHS, attention_scores, convolution, product, target
+
+HERE = target("sm_90a")
+#: Largest error beside the largest value: of the rounding of sums in the type of the result.
+ERRORS = {"float32": 2e-6, "float16": 8e-3, "int32": 0}
+_TYPES = {"bfloat16": ml_dtypes.bfloat16}
+
+
+def channels_last(size: int, channels: int, out: int, kernel: int, stride: int) -> str:
+    """A convolution over padded images with channels last, and a bias behind it."""
+    x = te.placeholder((1, size, size, channels), "float16", "x")
+    w = te.placeholder((kernel, kernel, channels, out), "float16", "w")
+    bias, by = te.placeholder((out,), "float16", "bias"), kernel // 2
+    zero = tirx.const(0, "float16")
+
+    def element(b: Any, i: Any, j: Any, c: Any) -> Any:
+        inside = tirx.all(i >= by, i < size + by, j >= by, j < size + by)
+        return tirx.if_then_else(inside, x[b, i - by, j - by, c], zero)
+
+    pad = te.compute((1, size + 2 * by, size + 2 * by, channels), element, "pad")
+    ry, rx, rc = (te.reduce_axis((0, extent)) for extent in (kernel, kernel, channels))
+    side = (size - 1) // stride + 1
+
+    def sums(b: Any, i: Any, j: Any, o: Any) -> Any:
+        read = pad[b, i * stride + ry, j * stride + rx, rc]
+        return te.sum(read.astype("float32") * w[ry, rx, rc, o].astype("float32"), [ry, rx, rc])
+
+    y = te.compute((1, side, side, out), sums, "y")
+    shown = te.compute(y.shape, lambda *at: y(*at).astype("float16") + bias[at[-1]], "o")
+    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([x, w, bias, shown])})))
+
+
+def bytes_transposed(m: int, n: int, k: int) -> str:
+    """A product of bytes whose right operand has the terms of a sum beside each other."""
+    a, b = te.placeholder((m, k), "int8", "a"), te.placeholder((n, k), "int8", "b")
+    r = te.reduce_axis((0, k), "r")
+    sums = te.compute((m, n), lambda i, j: te.sum(a[i, r].astype("int32") * b[j, r].astype("int32"), r), "c")
+    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([a, b, sums])})))
+
+
+PROGRAMS = {
+    "fp16": lambda: product(128, 96, 64, "float16"),
+    "fp16, sums in fp32": lambda: product(128, 64, 96, "float16", "float32"),
+    "bf16": lambda: product(64, 64, 64, "bfloat16", "float32"),
+    "int8": lambda: bytes_transposed(64, 64, 96),
+    "odd sizes": lambda: product(100, 77, 123, "float16", "float32"),
+    "narrow": lambda: product(3, 128, 256, "float16", "float32"),
+    "epilogue": lambda: product(96, 64, 80, "float16", "float32", relu=True),
+    "batches, the right operand transposed": lambda: attention_scores(3, 48, 32, "float16"),
+    "convolution, channels last": lambda: channels_last(6, 32, 48, 3, 1),
+    "convolution with a stride": lambda: channels_last(7, 16, 32, 3, 2),
+    "convolution, channels first": lambda: convolution(16, 5, 32, 3, "float16"),
+}
+
+
+@lru_cache
+def tir_of(name: str) -> str:
+    return PROGRAMS[name]()
+
+
+@lru_cache
+def sketches_of(name: str) -> list[Sketch]:
+    """The kind's own sketches: a whole design space takes seconds."""
+    tir = tir_of(name)
+    traces = [s.trace for s in schedules(parse_module(tir), parse_tvm_target(HERE))]
+    texts = [trace_text(trace) for trace in traces]
+    return [
+        Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, {}))
+        for text, trace in zip(texts, traces, strict=True)
+    ]
+
+
+def some_of(name: str) -> list[Sketch]:
+    """One sketch of each form: padded tiles, permuted ones, and a depth that is split."""
+    seen: dict[tuple[bool, bool], Sketch] = {}
+    for sketch in sketches_of(name):
+        seen.setdefault((sketch.facts["permuted"], "splits" in sketch.facts["choices"][0]), sketch)
+    return list(seen.values())
+
+
+def valid(name: str, sketch: Sketch, count: int, arch: str = HERE) -> list[tuple[Candidate, Any]]:
+    drawn = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(0), 48).tolist())
+    built = (
+        (candidate, rebuild(tir_of(name), arch, sketch.trace, candidate.decisions)) for candidate in drawn
+    )
+    return list(islice(((candidate, schedule) for candidate, schedule in built if schedule), count))
+
+
+def run(name: str, schedule: Any) -> tuple[Report, float]:
+    """Run a candidate on random operands; return the report, and its error beside the largest value."""
+    rng, arrays = np.random.default_rng(0), []
+    for info in ms.arg_info.ArgInfo.from_prim_func(parse_module(tir_of(name))["main"]):
+        shape, dtype = [int(extent) for extent in info.shape], str(info.dtype)
+        values = rng.integers(-9, 9, shape) if "int" in dtype else rng.standard_normal(shape)
+        arrays.append(values.astype(_TYPES.get(dtype, dtype)))
+    if "bfloat16" in tir_of(name):
+        expected = arrays[0].astype("float32") @ arrays[1].astype("float32")
+    else:
+        tensors = [tvm.runtime.tensor(array) for array in arrays]
+        tvm.compile(parse_module(tir_of(name)), target="llvm")["main"](*tensors)
+        expected = tensors[-1].numpy()
+    arrays[-1][...] = 0
+    report = run_kernel(schedule, HERE, arrays)
+    wrong = np.abs(arrays[-1].astype("float64") - expected.astype("float64"))
+    return report, float(wrong.max() / np.abs(expected.astype("float64")).max())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_sketch_computes_the_product_without_races(name: str) -> None:
+    assert len(sketches_of(name)) == (2 if name == "int8" else len(VARIANTS))
+    for sketch in some_of(name):
+        for _, schedule in valid(name, sketch, 1):
+            report, error = run(name, schedule)
+            assert not report.faults, report
+            assert error <= ERRORS[sketch.facts["sums" if sketch.facts["result"] != "float16" else "result"]]
+            assert report.instructions["mma"] > 0
+            assert report.bank_conflicts["ldmatrix"].ratio == 1
+            assert report.instructions["unfinished copy"] == 0
+
+
+def test_any_number_of_stages_gives_the_same_sums() -> None:
+    for sketch in sketches_of("fp16, sums in fp32"):
+        ((_, schedule),) = valid("fp16, sums in fp32", sketch, 1)
+        report, error = run("fp16, sums in fp32", schedule)
+        assert not report.faults, report
+        assert error <= ERRORS["float32"]
+
+
+@pytest.mark.parametrize("name", ["fp16, sums in fp32", "odd sizes", "narrow"])
+def test_a_fifth_of_random_candidates_is_valid(name: str) -> None:
+    """The others have too many threads, too much shared memory, or rows that cannot be permuted."""
+    drawn = [
+        rebuild(tir_of(name), HERE, sketch.trace, candidate.decisions)
+        for sketch in some_of(name)
+        for candidate in sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(1), 16).tolist())
+    ]
+    assert sum(schedule is not None for schedule in drawn) >= len(drawn) / 5
+
+
+def test_operands_are_copied_by_asynchronous_vectors_that_waste_no_transfer() -> None:
+    for sketch in some_of("fp16, sums in fp32"):
+        ((_, schedule),) = valid("fp16, sums in fp32", sketch, 1)
+        report, _ = run("fp16, sums in fp32", schedule)
+        assert report.global_sectors["cp.async from global"].ratio == 1
+        assert "global load" not in report.global_sectors or sketch.facts["choices"][0].startswith(
+            "depth: splits"
+        )
+
+
+def test_a_permuted_tile_is_written_without_bank_conflicts() -> None:
+    sketch = next(sketch for sketch in some_of("fp16, sums in fp32") if sketch.facts["permuted"])
+    for _, schedule in valid("fp16, sums in fp32", sketch, 3):
+        assert run("fp16, sums in fp32", schedule)[0].bank_conflicts["cp.async to shared"].ratio == 1
+
+
+def test_zeros_around_an_image_need_no_ordinary_loads() -> None:
+    """They are copies of no bytes."""
+    ((_, schedule),) = valid("convolution, channels last", some_of("convolution, channels last")[0], 1)
+    report, _ = run("convolution, channels last", schedule)
+    assert report.global_sectors["cp.async from global"].ratio == 1
+    assert report.instructions["cp.async"] > 0
+
+
+def figures(name: str, sketch: Sketch, decisions: tuple[int, ...], arch: str) -> list[KernelFigures]:
+    schedule = rebuild(tir_of(name), target(arch), sketch.trace, decisions)
+    assert schedule is not None
+    return list(compile_for_cuda(schedule.mod, parse_tvm_target(target(arch))).kernels)
+
+
+OTHER_ARCHS = [pytest.param(arch, marks=pytest.mark.long) for arch in ARCHS[:-1]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", [*OTHER_ARCHS, ARCHS[-1]])
+@pytest.mark.parametrize("name", ["fp16, sums in fp32", "bf16", "int8", "convolution, channels last"])
+def test_nvcc_compiles_each_sketch_without_spills(name: str, arch: str) -> None:
+    for sketch in some_of(name):
+        for candidate, _ in valid(name, sketch, 1):
+            for kernel in figures(name, sketch, candidate.decisions, arch):
+                assert (kernel.spill_bytes, kernel.stack_bytes) == (0, 0)
+
+
+def test_turing_has_no_such_sketch() -> None:
+    old = parse_tvm_target(target("sm_75"))
+    assert list(schedules(parse_module(tir_of("fp16")), old)) == []
+
+
+def test_tensor_cores_of_other_types_are_left_alone() -> None:
+    assert list(schedules(parse_module(product(64, 64, 64)), parse_tvm_target(HERE))) == []
+
+
+def test_sketches_of_different_sizes_are_the_same() -> None:
+    """So that schedules and cost models pass from one size of an operator to another."""
+
+    def traces(rows: int) -> list[str]:
+        module = parse_module(product(rows, 64, 64, "float16", "float32"))
+        return [trace_text(s.trace) for s in schedules(module, parse_tvm_target(HERE))]
+
+    assert traces(128) == traces(256)
+
+
+def test_the_space_of_a_product_has_the_sketches() -> None:
+    found = [sketch for sketch in design_space(tir_of("fp16"), HERE) if sketch.facts.get("kind") == KIND]
+    assert [sketch.key for sketch in found] == [sketch.key for sketch in sketches_of("fp16")]
+
+
+def test_stock_tvm_applies_a_record() -> None:
+    tir = tir_of("fp16, sums in fp32")
+    sketch = next(s for s in sketches_of("fp16, sums in fp32") if s.facts["permuted"])
+    ((candidate, schedule),) = valid("fp16, sums in fp32", sketch, 1)
+    text = full_trace(tir, HERE, sketch.trace, candidate.decisions)
+    assert text is not None
+    replayed = new_schedule(tir)
+    Trace.apply_json_to_schedule(json.loads(text), replayed)
+    tvm.ir.assert_structural_equal(replayed.mod, schedule.mod)
+    assert '"mallorn_' not in json.dumps(json.loads(text))
