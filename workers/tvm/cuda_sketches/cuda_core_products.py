@@ -16,7 +16,7 @@ from typing import Any, Final
 from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
 
 from mallorn.core.values.machine import element_bytes
-from mallorn.workers.tvm.cuda_sketches.blocks import REFUSED, VECTOR_BYTES, bind, describe
+from mallorn.workers.tvm.cuda_sketches.blocks import GRID, REFUSED, VECTOR_BYTES, bind, describe, vector_read
 from mallorn.workers.tvm.cuda_sketches.normalized_product import Product, normalize
 from mallorn.workers.tvm.cuda_sketches.tensor_core_products import add_partial_sums
 
@@ -67,18 +67,15 @@ def _apply(product: Product, variant: Variant) -> Any:
     if final is not None:
         block, final = final, block
     batch, rows, columns, splits, steps, fragments, short = schedule.get_loops(block)
-    tiles = []
-    for loop, side in ((rows, variant.rows), (columns, variant.columns)):
-        outer, inner = schedule.split(loop, [None, side])
-        threads, groups = _sample(schedule, outer, [1], _MOST_THREADS, 16), _sample(schedule, inner, [1], 4)
-        fused = schedule.fuse(outer, inner)
-        tiles.append(schedule.split(fused, [threads[0], groups[0], threads[1], groups[1]]) + [threads[1]])
-    (grid_rows, row_group, row_thread, row, many_rows), (grid_columns, group, thread, column, many) = tiles
+    rows, row = schedule.split(rows, [None, variant.rows])
+    columns, column = schedule.split(columns, [None, variant.columns])
+    row_tile, tile = (_sample(schedule, loop, [1], _MOST_THREADS, 16) for loop in (rows, columns))
+    grid_rows, row_thread = schedule.split(rows, row_tile)
+    grid_columns, thread = schedule.split(columns, tile)
     schedule.reorder(
-        *(batch, splits, grid_rows, grid_columns, row_thread, thread, steps, fragments, short),
-        *(row_group, row, group, column),
+        *(batch, splits, grid_rows, grid_columns, row_thread, thread, steps, fragments, short, row, column)
     )
-    bind(schedule, [schedule.fuse(batch, splits), schedule.fuse(grid_rows, grid_columns)], "blockIdx.y", "blockIdx.x")
+    bind(schedule, [schedule.fuse(batch, splits), schedule.fuse(grid_rows, grid_columns)], *GRID)
     bind(schedule, [row_thread, thread], "threadIdx.y", "threadIdx.x")
     sums = schedule.cache_write(block, 0, "local")
     schedule.reverse_compute_at(sums, thread, preserve_unit_loops=True)
@@ -87,13 +84,15 @@ def _apply(product: Product, variant: Variant) -> Any:
         schedule.compute_at(shared, steps, preserve_unit_loops=True)
         auto_inline_producers(schedule, shared)
         copy = schedule.fuse(*schedule.get_loops(shared)[-2:])
-        _, y, x, vector = schedule.split(copy, [None, many_rows, many, operand.vector])
+        _, y, x, vector = schedule.split(copy, [None, row_tile[1], tile[1], operand.vector])
         bind(schedule, [y, x], "threadIdx.y", "threadIdx.x")
         schedule.vectorize(vector)
         unit = VECTOR_BYTES // int(element_bytes(operand.dtype))
         if operand.is_depth_innermost:
             schedule.storage_align(shared, 0, axis=-2, factor=2 * unit, offset=unit)
-    for loop in (short, row_group, row, group, column):
+    for index, operand in enumerate(product.operands):
+        vector_read(schedule, block, index, fragments, max(_SHORT, variant.rows, variant.columns))
+    for loop in (short, row, column):
         schedule.unroll(loop)
     schedule.decompose_reduction(block, steps)
     if final is None:
@@ -103,7 +102,15 @@ def _apply(product: Product, variant: Variant) -> Any:
     schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
     schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
     schedule.annotate(steps, "software_pipeline_async_stages", [0])
-    return schedule
+    choices = ["depth: splits steps fragments" if variant.is_split else "depth: steps fragments"]
+    facts = {
+        "thread": [variant.rows, variant.columns, _SHORT],
+        "operands": product.operands[0].dtype,
+        "result": product.result,
+        "vectors": [operand.vector for operand in product.operands],
+        "stages": variant.stages,
+    }
+    return describe(schedule, KIND, [*choices, "rows: grid threads", "columns: grid threads"], **facts)
 
 
 def _sample(schedule: Any, loop: Any, outer: list[int], most: int, wanted: int = 4) -> list[Any]:
