@@ -2,7 +2,7 @@
 
 import importlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
 Step = TypedDict(
@@ -87,27 +87,11 @@ _RENAMED = """
     whole pad_matmul_to_tiles, winograd conv3x3_to_winograd
 """
 OLD_NAMES = {f"mallorn.{old}": name for old, name in map(str.split, _RENAMED.split(","))}
-# Precisions as job options name them, and those of the passes that round factors, by pass and data type.
-FLOAT32, FP16, BF16 = "float32", "fp16", "bf16"
-_ROUNDING = {
-    ("bf16_dot_products", ""): BF16,
-    ("half_products", "bfloat16"): BF16,
-    ("half_products", "float16"): FP16,
-}
 # Passes that run after a pass, as part of the same step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {
     "fold_constant_operators": "fold_remaining_constants",
     "compute_in_integers": "quantize_to_arithmetic",
 }
-
-
-def precision_of_steps(steps: Iterable[tuple[str, Sequence[object]]]) -> str:
-    """Return the precision of a recipe, given the names and arguments of its steps."""
-    for name, args in steps:
-        precision = _ROUNDING.get((OLD_NAMES.get(name, name), str(args[0]) if args else ""))
-        if precision is not None:
-            return precision
-    return FLOAT32
 
 
 def make_passes(step: Step) -> list[Any]:

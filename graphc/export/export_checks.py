@@ -10,12 +10,12 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
-from mallorn.graphc.core.pass_registry import BF16, FP16, Step, precision_of_steps
+from mallorn.graphc.core.pass_registry import OLD_NAMES, Step
 from mallorn.graphc.onnx import protobuf_fields
 
 # Other versions of these packages may crash or find no schedule.
@@ -23,6 +23,13 @@ EXACT = ("apache-tvm", "apache-tvm-ffi")
 NEEDED = ("target", "recipe")
 OPTIONAL = ("mallorn", "onnxruntime")
 COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # compilers that TVM looks for
+# Precisions as job options name them, and those of the passes that round factors, by pass and data type.
+FLOAT32, FP16, BF16 = "float32", "fp16", "bf16"
+_ROUNDING = {
+    ("bf16_dot_products", ""): BF16,
+    ("half_products", "bfloat16"): BF16,
+    ("half_products", "float16"): FP16,
+}
 # A wrong schedule causes far larger errors. Rounding of factors to 8 or 11 bits stays below these limits.
 LARGEST_ERROR = 1e-3
 LARGEST_ERROR_16_BITS = {BF16: 5e-2, FP16: 5e-2 / 8}
@@ -240,6 +247,15 @@ def check_error(manifest: ManifestFile, error: float, model: str, own_error: flo
             f"the relative error against onnxruntime is {error:.1e}, more than {limit:.0e}",
             f"do not use this library{overflow_note(precision, error)}",
         )
+
+
+def precision_of_steps(steps: Iterable[tuple[str, Sequence[object]]]) -> str:
+    """Return the precision of a recipe, given the names and arguments of its steps."""
+    for name, args in steps:
+        precision = _ROUNDING.get((OLD_NAMES.get(name, name), str(args[0]) if args else ""))
+        if precision is not None:
+            return precision
+    return FLOAT32
 
 
 def overflow_note(precision: str, error: float) -> str:

@@ -34,9 +34,22 @@ class HalfProducts(Pass[list[bool]]):
     def check(self, call: Any, g: Graph) -> list[bool]:
         """Return for each argument whether it is rounded."""
         if operator_name(call) in PRODUCTS:
-            _check_product(call, self.half, g)
+            if obstacle := _obstacle(call, self.half, g):
+                raise Leave(obstacle)
             return [value.ty.dtype == WIDE for value in call.args]
-        is_stored = [_is_stored_in_half(value, self.half, g) for value in call.args]
+        # Round what a kernel computes and a product reads: it is stored once, in 16 bits.
+        readers = [
+            [] if g.producer(value) is None or value.ty.dtype != WIDE else g.readers(value)
+            for value in call.args
+        ]
+        is_stored = [
+            any(
+                operator_name(reader) in PRODUCTS and not _obstacle(reader, self.half, g)
+                for reader in calls
+                if reader is not None
+            )
+            for calls in readers
+        ]
         if call.ty.dtype != WIDE or not any(is_stored):
             raise Leave
         return is_stored
@@ -63,31 +76,18 @@ class HalfProducts(Pass[list[bool]]):
         return product if call.ty.dtype == WIDE else relax.op.astype(product, call.ty.dtype)
 
 
-def _check_product(call: Any, half: str, g: Graph) -> None:
-    """Raise Leave unless a product's factors are float32 or have 16 bits, and fit 16 bits."""
+def _obstacle(call: Any, half: str, g: Graph) -> str:
+    """Return why a product's factors cannot be rounded to 16 bits; empty if they can."""
     types = {str(value.ty.dtype) for value in call.args}
     if types == {half} and call.ty.dtype == WIDE:
-        raise Leave("the factors have 16 bits already")
+        return "the factors have 16 bits already"
     if types not in ({WIDE}, {half}):
-        raise Leave(f"the factors are neither float32 nor {half}")
+        return f"the factors are neither float32 nor {half}"
     largest = float(ml_dtypes.finfo(half).max)  # type: ignore[no-untyped-call]
     arrays = [g.array(value) for value in call.args if g.is_constant(value)]
     if any(np.abs(array).max(initial=0) > largest for array in arrays):
-        raise Leave(f"a weight is over {largest:,.0f}, the largest {half}")
-
-
-def _is_stored_in_half(value: Any, half: str, g: Graph) -> bool:
-    """Return whether a kernel computes this float32 value and a 16-bit product reads it."""
-    if g.producer(value) is None or value.ty.dtype != WIDE:
-        return False
-    for reader in g.readers(value):
-        if reader is not None and operator_name(reader) in PRODUCTS:
-            try:
-                _check_product(reader, half, g)
-            except Leave:
-                continue
-            return True
-    return False
+        return f"a weight is over {largest:,.0f}, the largest {half}"
+    return ""
 
 
 # Operators that move numbers without computing, or choose the largest ones.

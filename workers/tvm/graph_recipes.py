@@ -15,7 +15,8 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import CUDA, Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
-from mallorn.graphc.core.pass_registry import FLOAT32, FP16, OLD_NAMES, OWN_PASSES, Step, precision_of_steps
+from mallorn.graphc.core.pass_registry import OLD_NAMES, OWN_PASSES, Step
+from mallorn.graphc.export.export_checks import FLOAT32, FP16, precision_of_steps
 from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 
 
