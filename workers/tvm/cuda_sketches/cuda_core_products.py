@@ -51,7 +51,9 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
     """Yield schedules on CUDA cores, with open choices, if the program is such a product."""
     for variant in VARIANTS:
         with suppress(*REFUSED):
-            multiples = [tuple(side * n for n in (1, 2, 4, 8, 16)) for side in (variant.rows, variant.columns)]
+            multiples = [
+                tuple(side * n for n in (1, 2, 4, 8, 16)) for side in (variant.rows, variant.columns)
+            ]
             product = normalize(module, (*multiples, (_SHORT, 8, 16)))
             if product is None or product.operands[0].dtype in _TENSOR_CORE_TYPES:
                 return

@@ -145,7 +145,9 @@ def _apply(product: Product, variant: Variant) -> Any:
             unit = _VECTOR_BYTES // int(element_bytes(operand.dtype))
             schedule.storage_align(shared, 0, axis=-2, factor=2 * unit, offset=unit)
 
-    layouts = [_LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)]
+    layouts = [
+        _LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
+    ]
     for index, (rows_of, columns_of, layout) in enumerate(layouts):
         loaded = schedule.cache_read(fragment_block, index, "warp")
         schedule.compute_at(loaded, fragments, preserve_unit_loops=True)
