@@ -86,7 +86,9 @@ def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> Product | None:
     block_map = make_iter_fusion_index_map(block_traits, [_BATCH, *_SIDES, _DEPTH])
     schedule.transform_block_layout(block, block_map)
     extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(block)]
-    multiples = [_multiple(extent, padding) for extent, padding in zip(extents[1:], paddings, strict=True)]
+    multiples = [
+        _multiple(extent, padding) for extent, padding in zip(extents[1:], paddings, strict=True)
+    ]
     schedule.pad_einsum(block, [1, *multiples])
     batch, rows, columns, depth = (int(schedule.get(loop).extent) for loop in schedule.get_loops(block))
     return Product(
@@ -120,7 +122,5 @@ def _innermost_axis(block: Any, read: Any) -> tuple[int | None, int]:
 def _multiple(extent: int, paddings: Sequence[int]) -> int:
     """Return the multiple to which to pad an axis."""
     least = -(-extent // paddings[0]) * paddings[0]
-    fitting = [
-        multiple for multiple in paddings if -(-extent // multiple) * multiple <= _MOST_PADDING * least
-    ]
+    fitting = [multiple for multiple in paddings if -(-extent // multiple) * multiple <= _MOST_PADDING * least]
     return fitting[-1]

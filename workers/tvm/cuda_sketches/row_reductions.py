@@ -37,7 +37,7 @@ _KEPT: Final = "shared.dyn"
 _THREAD: Final = ("threadIdx.y", "threadIdx.x")
 
 
-def schedules(module: Any, target: Any) -> Iterator[Any]:
+def schedules(module: Any, _target: Any) -> Iterator[Any]:
     """Yield schedules with open choices if the program reduces rows or columns."""
     yield from schedules_of_sums(module, KIND, most_narrow=1, is_product=False)
     for is_kept in (False, True):

@@ -145,9 +145,7 @@ def _apply(product: Product, variant: Variant) -> Any:
             unit = _VECTOR_BYTES // int(element_bytes(operand.dtype))
             schedule.storage_align(shared, 0, axis=-2, factor=2 * unit, offset=unit)
 
-    layouts = [
-        _LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
-    ]
+    layouts = [_LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)]
     for index, (rows_of, columns_of, layout) in enumerate(layouts):
         loaded = schedule.cache_read(fragment_block, index, "warp")
         schedule.compute_at(loaded, fragments, preserve_unit_loops=True)
@@ -177,7 +175,7 @@ def _apply(product: Product, variant: Variant) -> Any:
     schedule.bind(lanes, "threadIdx.x")
     schedule.vectorize(vector)
     if final is not None:
-        add_partial_sums(schedule, final, product.result)
+        _add_partial_sums(schedule, final, product.result)
     schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
     schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
     schedule.annotate(steps, "software_pipeline_async_stages", [0])
@@ -253,7 +251,7 @@ def _in_fragments(rows: int, columns: int, layout: _Layout) -> Callable[..., tup
     return index_map
 
 
-def add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
+def _add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
     """Schedule the kernel that adds the partial sums of a product that is split."""
     stored = schedule.cache_write(final, 0, "local")
     auto_inline_consumer_chain(schedule, stored)
