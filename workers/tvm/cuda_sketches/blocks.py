@@ -25,7 +25,7 @@ VECTOR_BYTES: Final = 16  # of the widest load
 
 def open_schedule(module: Any) -> Any:
     """Return a new schedule of a program."""
-    return Schedule(module, debug_mask="none", error_render_level="detail")
+    return Schedule(module, debug_mask="none", error_render_level="none")
 
 
 def describe(schedule: Any, kind: str, choices: Sequence[str], **facts: Any) -> Any:

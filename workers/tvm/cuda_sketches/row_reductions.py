@@ -37,7 +37,7 @@ _KEPT: Final = "shared.dyn"
 _THREAD: Final = ("threadIdx.y", "threadIdx.x")
 
 
-def schedules(module: Any, target: Any) -> Iterator[Any]:
+def schedules(module: Any, _target: Any) -> Iterator[Any]:
     """Yield schedules with open choices if the program reduces rows or columns."""
     yield from schedules_of_sums(module, KIND, most_narrow=1, is_product=False)
     for is_kept in (False, True):
@@ -59,7 +59,10 @@ def _schedule_chain(module: Any, is_kept: bool) -> Any | None:
     shapes, source = set(), ""
     for block in (*sums, last):
         axes = list(schedule.get(block).iter_vars)
-        is_row = [axis.iter_type == axis.DataPar and (block is not last or hash(axis.var) in in_rows) for axis in axes]
+        is_row = [
+            axis.iter_type == axis.DataPar and (block is not last or hash(axis.var) in in_rows)
+            for axis in axes
+        ]
         rows = [axis for axis, flag in zip(axes, is_row, strict=True) if flag]
         columns = [axis for axis, flag in zip(axes, is_row, strict=True) if not flag]
         if not rows or not columns:
@@ -67,7 +70,11 @@ def _schedule_chain(module: Any, is_kept: bool) -> Any | None:
         shapes.add((*map(extent, rows), 0, *map(extent, columns)))
         inner = extent(columns[-1])
         wide = [load for load in reads_of(schedule, block) if hash(load.source) not in results]
-        wide = [load for load in wide if variables(*load.indices) >= {hash(axis.var) for axis in axes if extent(axis) > 1}]
+        wide = [
+            load
+            for load in wide
+            if variables(*load.indices) >= {hash(axis.var) for axis in axes if extent(axis) > 1}
+        ]
         if not wide or hash(columns[-1].var) not in variables(wide[0].indices[-1]):
             return None  # neighbours in memory belong to different rows
         source = str(wide[0].source.name)
@@ -76,7 +83,9 @@ def _schedule_chain(module: Any, is_kept: bool) -> Any | None:
     if len(shapes) > 1 or batch > MOST_GRID_ROWS:
         return None
     bytes_each = element_bytes(str(wide[0].source.dtype))
-    choices = _share_rows(schedule, sums, last, source if is_kept else "", gcd(cells, inner), int(VECTOR_BYTES / bytes_each))
+    choices = _share_rows(
+        schedule, sums, last, source if is_kept else "", gcd(cells, inner), int(VECTOR_BYTES / bytes_each)
+    )
     return describe(schedule, KIND, choices, is_kept=is_kept, sums=len(sums))
 
 

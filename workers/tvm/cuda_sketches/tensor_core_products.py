@@ -189,7 +189,7 @@ def _apply(product: Product, variant: Variant) -> Any:
     schedule.bind(lanes, "threadIdx.x")
     schedule.vectorize(vector)
     if final is not None:
-        add_partial_sums(schedule, final, product.result)
+        _add_partial_sums(schedule, final, product.result)
     schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
     schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
     schedule.annotate(steps, "software_pipeline_async_stages", [0])
@@ -265,7 +265,7 @@ def _in_fragments(rows: int, columns: int, layout: _Layout) -> Callable[..., tup
     return index_map
 
 
-def add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
+def _add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
     """Schedule the kernel that adds the partial sums of a product that is split."""
     stored = schedule.cache_write(final, 0, "local")
     auto_inline_consumer_chain(schedule, stored)

@@ -161,7 +161,14 @@ def share_columns(work: ThreadSum) -> list[str]:
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "local")
         schedule.reverse_compute_at(work.epilogue, thread, preserve_unit_loops=True)
-    return ["steps of a thread at a time", "threads of a sum", "lanes", "vectors of a thread", "groups of a block", "unrolled steps"]
+    return [
+        "steps of a thread at a time",
+        "threads of a sum",
+        "lanes",
+        "vectors of a thread",
+        "groups of a block",
+        "unrolled steps",
+    ]
 
 
 def _read_and_add(work: ThreadSum, partial: Any, step: Any, inner: Sequence[Any]) -> None:

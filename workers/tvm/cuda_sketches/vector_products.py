@@ -16,7 +16,7 @@ _MOST_ROWS: Final = 8
 _SUMS_OF_A_THREAD: Final = (1, 2, 4)
 
 
-def schedules(module: Any, target: Any) -> Iterator[Any]:
+def schedules(module: Any, _target: Any) -> Iterator[Any]:
     """Yield schedules with open choices if the program is a product with few rows."""
     yield from schedules_of_sums(module, KIND, most_narrow=_MOST_ROWS, is_product=True)
 
