@@ -39,12 +39,13 @@ from mallorn.searchers.base import DEFAULT, RANDOM, Proposal, Trial, proposal_me
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.model_compiler import ModelTask
-from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate, validate_in_builders
+from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate, lower_in_builders, validate_in_builders
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.model_import.run import new_workload
 from mallorn.workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from mallorn.workers.round.propose import propose
 from mallorn.workers.round.round_context import RoundContext, descriptors
+from mallorn.workers.round.select_cost_model import create_unfitted_model
 from mallorn.workers.round.train_cost_model import FIRST_ROWS, GROWTH, MOST_NEW
 from mallorn.workers.subprocesses.process_pool import ChildPool
 from mallorn.workers.tvm.tvm_space import TvmSpace
@@ -82,7 +83,7 @@ class ProductSearch:
             Base.metadata.create_all(session.connection())
             ids = Workloads(session).ensure_many([new_workload(task, tvm.__version__)])
             self._ids = ids[task.key], Targets(session).ensure(target).id
-        self._lookup = FeatureLookup(database, self._compiler)
+        self._lookup = FeatureLookup(database, self._compiler, partial(lower_in_builders, self._builders))
         self._sketches = self._compiler.design_space(task.tir, target.text)
 
     @property
@@ -97,7 +98,8 @@ class ProductSearch:
         """Return the next candidates of a method after these trials, at most `left`."""
         if method == BY_CHANCE:
             return self._by_chance(seed, trials, min(left, self._round_size))
-        options, state = JobOptions(), self._state_folder / f"searcher-{seed}.state"
+        options = JobOptions().with_target_defaults(self._target)
+        state = self._state_folder / f"searcher-{seed}.state"
         model = self._model(options.cost_model, trials)
         row = Round(
             workload_id=self._ids[0],
@@ -162,7 +164,7 @@ class ProductSearch:
             if total - rows >= max(FIRST_ROWS, GROWTH * rows) and total % self._round_size == 0:
                 rows = total
         if not rows:
-            return None
+            return create_unfitted_model(name, ())
         model: CostModel = resolve("cost_model", name).made_for(None)
         used = [t for t in trials[:rows] if is_informative([t.outcome])[0]]
         group = np.zeros(len(used), dtype=np.int64)
@@ -176,7 +178,7 @@ class ProductSearch:
         )
         found = self._lookup.look_up_features(model.view, work, [t.candidate for t in used], MOST_NEW)
         if np.count_nonzero(is_time_label(label[found.known])) < FIRST_ROWS:
-            return None
+            return create_unfitted_model(name, ())
         model.fit(found.rows[found.known], label[found.known], group[found.known], seed=rows)
         return model
 
