@@ -39,7 +39,12 @@ from mallorn.searchers.base import DEFAULT, RANDOM, Proposal, Trial, proposal_me
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.interfaces.candidate_compiler import CandidateCompiler
 from mallorn.workers.interfaces.model_compiler import ModelTask
-from mallorn.workers.measure.build_candidates import Builds, BuiltCandidate, lower_in_builders, validate_in_builders
+from mallorn.workers.measure.build_candidates import (
+    Builds,
+    BuiltCandidate,
+    lower_in_builders,
+    validate_in_builders,
+)
 from mallorn.workers.measure.measurer_interface import MeasureInput, Program
 from mallorn.workers.model_import.run import new_workload
 from mallorn.workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
