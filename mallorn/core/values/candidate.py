@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue, TypeAdapter
 
+
 #: Annotation of a program's root block in which a kind of sketch describes itself (JSON).
 SKETCH_FACTS: Final = "mallorn.sketch"
 

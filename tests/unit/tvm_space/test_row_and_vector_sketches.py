@@ -9,13 +9,19 @@ import tvm
 from tvm.s_tir.schedule import Trace
 
 from mallorn.core.values.candidate import SKETCH_FACTS
+from mallorn.searchers.decision_space import SketchRules
+from mallorn.workers.tvm.allowed_programs import read_trace
+from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
 from mallorn.workers.tvm.cuda_rules import can_launch
 from mallorn.workers.tvm.cuda_sketches import row_reductions, vector_products
 from mallorn.workers.tvm.parsed_program_cache import new_schedule, parse_module, parse_tvm_target
 from mallorn.workers.tvm.program_blocks import arguments
+from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild, validate
+from mallorn.workers.tvm.sketches import design_space
 from tests.fixtures.cuda_emulator import run_kernel
 from tests.unit.tvm_space import cuda_programs
 
+KINDS = {vector_products.KIND, row_reductions.KIND}
 HERE = cuda_programs.target("sm_90a")
 CASES = {
     "vector": (vector_products, cuda_programs.product_with_vector(96, 136, "float16")),
@@ -69,3 +75,38 @@ def test_other_programs_have_no_such_sketches() -> None:
     for program in (cuda_programs.product(64, 64, 64), cuda_programs.transpose(32, 64)):
         for kind in (vector_products, row_reductions):
             assert not list(kind.schedules(parse_module(program), parse_tvm_target(HERE)))
+
+
+@pytest.mark.parametrize("name", ["vector", "softmax"])
+def test_a_record_of_a_candidate_is_replayed_by_tvm(name: str) -> None:
+    """The trace passes the allow-list, and TVM applies it with the decisions alone."""
+    _, tir = CASES[name]
+    sketches = [sketch for sketch in design_space(tir, HERE) if sketch.facts.get("kind") in KINDS]
+    assert sketches
+    for sketch in sketches:
+        read_trace(sketch.trace)
+        drawn_rows = SketchRules(sketch).sample(np.random.default_rng(0), 12).tolist()
+        candidates = [(sketch.trace, candidate.decisions) for candidate in sketch.candidates(drawn_rows)]
+        valid = [
+            pair
+            for pair, is_valid in zip(candidates, validate(tir, HERE, candidates), strict=True)
+            if is_valid
+        ]
+        assert len(valid) * 3 >= len(candidates)
+        text, rebuilt = full_trace(tir, HERE, *valid[0]), rebuild(tir, HERE, *valid[0])
+        assert text is not None
+        assert rebuilt is not None
+        replayed = new_schedule(tir)
+        Trace.apply_json_to_schedule(json.loads(text), replayed)
+        tvm.ir.assert_structural_equal(replayed.mod, rebuilt.mod)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fp16 product with a vector", "softmax", "sums of columns"])
+def test_kernels_fit_registers(name: str) -> None:
+    tir, parsed = cuda_programs.PROGRAMS[name](), parse_tvm_target(HERE)
+    kind = vector_products if "vector" in name else row_reductions
+    for sketch in kind.schedules(parse_module(tir), parsed):
+        valid = (s for s in (drawn(tir, sketch, seed) for seed in range(1, 20)) if can_launch(s.mod, parsed))
+        (kernel,) = compile_for_cuda(next(valid).mod, parsed).kernels
+        assert kernel.spill_bytes == 0
