@@ -8,6 +8,7 @@ import pytest
 from tvm import relax
 from tvm.tirx import PrimFunc
 
+from mallorn.graphc.export.output_errors import relative_error
 from mallorn.graphc.quant.half_products import HalfProducts, RoundBeforeMoves
 from mallorn.workers.tvm.graph_recipes import FP16_GPU
 from tests.fixtures.cuda import cuda_target
@@ -181,3 +182,13 @@ def test_joined_values_are_rounded_before_they_are_joined() -> None:
     last, *_ = graph_text(after).splitlines()[-1].split("(")
     assert last == "gv[4, 32] = concat"
     assert np.array_equal(run(after, random(4, 16)), run(mod, random(4, 16)))
+
+
+def test_a_value_over_the_largest_float16_becomes_infinite_and_the_error_too() -> None:
+    mod = network(product, (4, 16))
+    after, _ = HalfProducts("float16").apply(mod)
+    x = random(4, 16)
+    x[1, 2] = 1e5
+    assert relative_error(run(after, x), run(mod, x)) == np.inf
+    wide, _ = HalfProducts("bfloat16").apply(mod)
+    assert relative_error(run(wide, x), run(mod, x)) <= EPSILON["bfloat16"]

@@ -15,9 +15,16 @@ from tvm import relax
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
 from mallorn.graphc.core.pass_registry import ARGUMENTS, OLD_NAMES, OWN_PASSES, resolve_pass
 from mallorn.graphc.core.pass_runner import run_passes
-from mallorn.graphc.export.export_checks import Refused, check_error
+from mallorn.graphc.export.export_checks import (
+    LARGEST_ERROR_16_BITS,
+    ManifestFile,
+    Refused,
+    check_error,
+)
 from mallorn.workers.tvm.graph_recipes import (
     BF16,
+    BF16_GPU,
+    FP16_GPU,
     TUNED,
     Recipe,
     precision_of,
@@ -91,3 +98,21 @@ def test_recipes_of_0_1_0_name_passes_that_exist() -> None:
     names = {step.name for recipe in map(recipe_of, recipes) for step in recipe.before + recipe.after}
     assert {"conv3x3_to_winograd", "relax.transform.FuseOps"} <= names
     assert all(map(resolve_pass, names))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "error", "words"),
+    [
+        (FP16_GPU, 2e-2, "numbers over 65,504 become infinite: tune with --precision bf16 or float32"),
+        (FP16_GPU, float("inf"), "numbers over 65,504 became infinite"),
+        (BF16_GPU, 6e-2, "do not use this library$"),
+    ],
+)
+def test_a_failed_check_in_float16_says_what_overflows(
+    recipe: Recipe, error: float, words: str, tmp_path: Path
+) -> None:
+    model = saved(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": [1, 3]}, {"y": [1, 3]})
+    manifest: ManifestFile = {"recipe": {"before": [step_json(step) for step in recipe.before]}}
+    check_error(manifest, LARGEST_ERROR_16_BITS[precision_of(stored_recipe(recipe))] / 2, str(model), None)
+    with pytest.raises(Refused, match=words):
+        check_error(manifest, error, str(model), None)
