@@ -76,7 +76,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "code": "mallorn.workers.tvm.lowered_views:describe_code",
         "executed": "mallorn.workers.tvm.lowered_views:describe_executed",
         "launch": "mallorn.workers.tvm.lowered_views:describe_launch",
-        "kernels": "mallorn.workers.tvm.lowered_views:describe_kernels",
+        "kernels": "mallorn.workers.tvm.cuda_kernel_view:describe_kernels",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",
