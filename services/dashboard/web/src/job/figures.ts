@@ -37,7 +37,6 @@ export function busy(job: Job): Figure[] {
   return [{ name: `Beside ${plural(full.programs, "program")}`, value: latency(wins ? full.loaded_us : full.alone_us), note }];
 }
 
-/** How long its devices stood without a candidate while it tuned. */
 export const idle = ({ device_use: use }: Job): Figure[] =>
   use ? [{ name: "Devices idle", value: percent(use.idle_share), note: `of ${duration(use.seconds)}; ${duration(use.build_wait_sec)} for builds` }] : [];
 
