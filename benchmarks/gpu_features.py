@@ -11,7 +11,6 @@ Views that need nvcc take minutes; `--cache` keeps the features.
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, median
@@ -62,7 +61,7 @@ def main() -> None:
     times_us = {
         line["cell"]: line["us"] for line in lines if line["cell"] in stored["candidates"] and "us" in line
     }
-    views, seconds = _features(stored, sorted(times_us), options.cache)
+    views = _features(stored, sorted(times_us), options.cache)
     cells = [cell for cell in sorted(times_us) if all(cell in rows for rows in views.values())]
     arms = [
         *((view, name, _maker(kind, view)) for view in SEEN for name, kind in MODELS.items()),
@@ -86,7 +85,6 @@ def main() -> None:
         "command": "python -m benchmarks.gpu_features --json docs/results/gpu/features.json",
         "rows": len(cells),
         "tasks judged": len({_task(cell) for cell in cells if _is_judged(cell, cells)}),
-        "lower_or_compile_ms": {view: round(1e3 * sec, 1) for view, sec in seconds.items()},
         "table": table,
         "headline": means["kernels", "kernel-time"] / means["decisions", "xgboost"],
     }
@@ -114,13 +112,12 @@ def _is_judged(cell: str, cells: list[str]) -> bool:
     return sum(_task(other) == _task(cell) for other in cells) >= FEWEST
 
 
-def _features(stored: Any, cells: list[str], cache: Path | None) -> tuple[dict[str, Rows], dict[str, float]]:
-    """Return features by view and cell, and the median seconds that a candidate took."""
+def _features(stored: Any, cells: list[str], cache: Path | None) -> dict[str, Rows]:
+    """Return features by view and cell."""
     if cache and cache.exists():
         kept = np.load(cache, allow_pickle=True)["kept"].item()
-        return kept["views"], kept["seconds"]
+        return dict(kept["views"])
     views: dict[str, Rows] = {view: {} for view in SEEN}
-    spent: dict[str, list[float]] = {view: [] for view in SEEN}
     for cell in cells:
         key, decisions = stored["candidates"][cell]
         sketch = stored["sketches"][key]
@@ -130,17 +127,14 @@ def _features(stored: Any, cells: list[str], cache: Path | None) -> tuple[dict[s
             continue  # a later version of the space refuses it
         views["decisions"][cell] = _decisions(tir, key, sketch, decisions)
         for view in SEEN[1:]:
-            started_sec = time.process_time()
             describe = resolve("lowered_features", view)
             try:
                 views[view][cell] = describe(tir, stored["target"], schedule)[0]
             except Exception as error:  # named, and the row is left out
                 print(f"{cell}: no {view}: {error}")
-            spent[view].append(time.process_time() - started_sec)
-    seconds = {view: median(each) for view, each in spent.items() if each}
     if cache:
-        np.savez(cache, kept=np.array({"views": views, "seconds": seconds}, dtype=object))
-    return views, seconds
+        np.savez(cache, kept=np.array({"views": views}, dtype=object))
+    return views
 
 
 def _decisions(tir: str, key: str, stored: Any, decisions: list[int]) -> NDArray[np.float32]:

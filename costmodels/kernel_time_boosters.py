@@ -28,7 +28,7 @@ class KernelTime(XGBoost):
         typical = float(error.mean()) if len(error) else 0.0
         for rows in iterate_group_rows(groups):
             error[rows] += typical - error[rows].mean()
-        self._fit_boosters(features, error.astype(np.float32), weight_fast_rows(labels), seed)
+        self.fit_boosters(features, error.astype(np.float32), weight_fast_rows(labels), seed)
 
     def predict(self, features: Matrix) -> Prediction:
         check_width(features, self.view)

@@ -116,9 +116,10 @@ class XGBoost(CostModel):
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._fit_boosters(features, labels, weight_fast_rows(labels), seed)
+        self.fit_boosters(features, labels, weight_fast_rows(labels), seed)
 
-    def _fit_boosters(self, features: Matrix, targets: Vector, weight: Weights, seed: int) -> None:
+    def fit_boosters(self, features: Matrix, targets: Vector, weight: Weights, seed: int) -> None:
+        """Fit the boosters to any targets."""
         self._boosters, self._noise = [], UNKNOWN
         if not len(targets):
             return

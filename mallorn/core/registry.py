@@ -76,7 +76,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "code": "mallorn.workers.tvm.lowered_views:describe_code",
         "executed": "mallorn.workers.tvm.lowered_views:describe_executed",
         "launch": "mallorn.workers.tvm.lowered_views:describe_launch",
-        "kernels": "mallorn.workers.tvm.lowered_views:describe_kernels",
+        "kernels": "mallorn.workers.tvm.cuda_kernel_view:describe_kernels",
     },
     "cuda_sketch": {  # our own kinds of schedules for CUDA, in the order of their sketches
         "tensor core product": "mallorn.workers.tvm.cuda_sketches.tensor_core_products:schedules",

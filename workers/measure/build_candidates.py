@@ -63,7 +63,7 @@ def _ask_builders(
         builders.submit(call([candidates[index] for index in share]), place, place)
     ends: dict[Hashable, list[A] | MallornError] = {}
     while builders.tags:  # wait for all tasks, so that a failure leaves none behind
-        ends |= {finished.tag: finished.end for finished in builders.poll(POLL_SEC)}
+        ends |= {task.tag: task.end for task in builders.poll(POLL_SEC)}
     answers: dict[int, A] = {}
     for place, share in shares.items():
         end = ends[place]

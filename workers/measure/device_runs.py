@@ -39,7 +39,7 @@ SURPRISE: Final = 1.15
 
 
 class DeviceUseState(StrEnum):
-    """What the device of a round does; the values name fields of DeviceSeconds."""
+    """State of a round's device; the values name fields of DeviceSeconds."""
 
     AWAY = "away_sec"  # the round neither holds a device nor waits for one
     TAKING = "device_wait_sec"

@@ -84,7 +84,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceSeconds:
-    """How a round's device was used: seconds by state, and its name."""
+    """Seconds of a round's device by state, and its name."""
 
     device: str = ""
     device_sec: float = 0.0  # running candidates

@@ -63,8 +63,8 @@ def prepare_round(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundC
                 rounds = Rounds(session)
                 row = rounds.get(round_id)
                 is_model = error.seam == "cost_model"
-                skipped = {part.name for part in row.reason.skipped_parts}
-                is_left_out = error.name in skipped if is_model else row.searcher == SAFE_SEARCHER
+                names = {part.name for part in row.reason.skipped_parts}
+                is_left_out = error.name in names if is_model else row.searcher == SAFE_SEARCHER
                 if is_left_out or rounds.done_slots(round_id):
                     raise
                 left_out = [*row.reason.skipped_parts, SkippedPart(name=error.name, reason=error.message)]

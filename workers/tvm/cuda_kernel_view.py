@@ -7,62 +7,45 @@ looked at once, for the first warp of the first block in the first iteration of 
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil, prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tvm import tirx
 from tvm.ir import Call, TensorLoad
-from tvm.tirx import (
-    Add,
-    AllocBuffer,
-    AttrStmt,
-    Bind,
-    BufferStore,
-    Cast,
-    Evaluate,
-    For,
-    IfThenElse,
-    IntImm,
-    Mul,
-    Ramp,
-    SeqStmt,
-    Sub,
-    Var,
-)
 from tvm_ffi import structural_walk
 
 from mallorn.core.compute_capability import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, capability
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.machine import Machine, assume_typical_gpu, element_bytes
 from mallorn.searchers.space import Matrix
+from mallorn.workers.tvm.cuda_rules import lower_kernels
+from mallorn.workers.tvm.parsed_program_cache import parse_cuda_target
 
 Lanes = NDArray[np.int64]
 SECTOR: Final = 32  # bytes that memory moves at least
-BANK: Final = 4  # bytes of each of shared memory's 32 banks
-PASS: Final = 128  # bytes that all banks move at once
+BANK: Final = 4  # bytes of each of the 32 banks of shared memory
 LARGEST: Final = 3  # buffers with columns of their own
 BASE_REGISTERS: Final = 24  # addresses and loop counters of a thread
 # Fewer active warps of a multiprocessor hide less latency of arithmetic, and of loads.
 COMPUTING_WARPS: Final = 8
 LOADING_WARPS: Final = 16
 _AXES: Final = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
-_OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "Add": operator.add,
-    "Sub": operator.sub,
-    "Mul": operator.mul,
-    "BitwiseAnd": operator.and_,
-    "BitwiseOr": operator.or_,
-    "BitwiseXor": operator.xor,
-    "LShift": operator.lshift,
-    "RShift": operator.rshift,
-    "Min": np.minimum,
-    "Max": np.maximum,
-    **dict.fromkeys(("Div", "FloorDiv"), lambda a, b: a // np.where(b == 0, 1, b)),
-    **dict.fromkeys(("Mod", "FloorMod"), lambda a, b: a % np.where(b == 0, 1, b)),
+_OPERATORS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
+    tirx.Add: operator.add,
+    tirx.Sub: operator.sub,
+    tirx.Mul: operator.mul,
+    tirx.BitwiseAnd: operator.and_,
+    tirx.BitwiseOr: operator.or_,
+    tirx.BitwiseXor: operator.xor,
+    tirx.LShift: operator.lshift,
+    tirx.RShift: operator.rshift,
+    tirx.Min: np.minimum,
+    tirx.Max: np.maximum,
+    **dict.fromkeys((tirx.Div, tirx.FloorDiv), lambda a, b: a // np.where(b == 0, 1, b)),
+    **dict.fromkeys((tirx.Mod, tirx.FloorMod), lambda a, b: a % np.where(b == 0, 1, b)),
 }
-_BARRIER: Final = "tvm_storage_sync"
-_ASYNC_COMMIT: Final = "async_commit_queue_scope"
 _SUMS: Final = ("arithmetic", "tensor_products", "barriers", "async_groups", "shuffles", "statements")
 _TRAFFIC: Final = ("loads", "stores", "shared")
 KERNEL_COLUMNS: Final = (
@@ -76,311 +59,230 @@ KERNEL_COLUMNS: Final = (
 )
 
 
-@dataclass
-class Traffic:
-    """Bytes that a warp asks for and that the memory moves, and its number of accesses."""
-
-    used: float = 0.0
-    moved: float = 0.0
-    accesses: float = 0.0
-
-    def add(self, used: float, moved: float, accesses: float) -> None:
-        self.used, self.moved, self.accesses = self.used + used, self.moved + moved, self.accesses + accesses
-
-
-@dataclass
 class KernelWork:
-    """What one warp of a lowered kernel does, its launch sizes and its memory."""
+    """The work of one warp of a lowered kernel, its launch sizes and its memory."""
 
-    extents: dict[str, int] = field(default_factory=dict)  # of thread and block axes
-    sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SUMS, 0.0))
-    traffic: dict[str, Traffic] = field(default_factory=lambda: {kind: Traffic() for kind in _TRAFFIC})
-    reads: dict[int, Traffic] = field(default_factory=lambda: defaultdict(Traffic))  # by buffer
-    footprint: dict[int, int] = field(default_factory=dict)  # bytes by buffer in global memory
-    tensor_flops: float = 0.0
-    sum_bytes: float = 0.0  # of registers that arithmetic and tensor products add to
-    tensor_type: str = "float16"
-    is_narrow: bool = False  # whether some elements in memory have fewer than 32 bits
-    local_bytes: float = 0.0  # of a thread
-    shared_bytes: dict[str, int] = field(default_factory=lambda: {"shared": 0, "shared.dyn": 0})
+    def __init__(self, body: Any) -> None:
+        self.extents: dict[str, int] = {}  # of thread and block axes
+        self.sums = dict.fromkeys(_SUMS, 0.0)
+        # Bytes that lanes ask for, bytes that memory moves, and accesses of lanes; by kind or by buffer read.
+        self.traffic: dict[str | int, NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
+        self.footprint: dict[int, int] = {}  # bytes by buffer in global memory
+        self.tensor_flops = self.sum_bytes = 0.0  # sum_bytes: of registers that arithmetic adds to
+        self.tensor_type, self.is_narrow = "float16", False  # narrow: some elements have less than 32 bits
+        self.local_bytes = 0.0  # of a thread
+        self.shared_bytes = {"shared": 0, "shared.dyn": 0}
+        self._values: dict[int, Any] = {}  # of variables in each lane, by hash
+        self._visit(body, 1.0)
+        self.threads = prod(self.extents.get(axis, 1) for axis in _AXES)
+        self.blocks = prod(size for axis, size in self.extents.items() if axis not in _AXES)
+        self.warps = self.blocks * -(-self.threads // 32)
 
-    @property
-    def threads(self) -> int:
-        return prod(self.extents.get(axis, 1) for axis in _AXES)
-
-    @property
-    def blocks(self) -> int:
-        return prod(size for axis, size in self.extents.items() if axis.startswith("blockIdx"))
-
-    @property
-    def warps(self) -> int:
-        return self.blocks * -(-self.threads // 32)
-
-
-class _KernelReader:
-    """Reads a kernel statement by statement; `values` are variables' values in a warp."""
-
-    def __init__(self) -> None:
-        self.work = KernelWork()
-        self._values: dict[int, Lanes] = {}
-
-    def visit(self, statement: Any, times: float) -> None:
+    def _visit(self, statement: Any, times: float) -> None:
         match statement:
-            case SeqStmt():
+            case tirx.SeqStmt():
                 for part in statement.seq:
-                    self.visit(part, times)
-            case For():
-                self.visit(statement.body, times * int(statement.extent))
-            case IfThenElse():
-                self.visit(statement.then_case, times)
-                if statement.else_case is not None:
-                    self.visit(statement.else_case, times)
-            case AttrStmt():
+                    self._visit(part, times)
+            case tirx.For():
+                self._visit(statement.body, times * int(statement.extent))
+            case tirx.IfThenElse():
+                self._visit(statement.then_case, times)
+                self._visit(statement.else_case, times)
+            case tirx.AttrStmt():
+                self.sums["async_groups"] += times * (statement.attr_key == "async_commit_queue_scope")
                 if statement.attr_key == "thread_extent":
-                    self._bind_axis(statement.node, int(statement.value))
-                self.work.sums["async_groups"] += times * (statement.attr_key == _ASYNC_COMMIT)
-                self.visit(statement.body, times)
-            case AllocBuffer():
-                self._allocate(statement.buffer)
-            case Bind():
+                    axis, extent = str(statement.node.thread_tag), int(statement.value)
+                    self.extents[axis] = extent
+                    inner = _AXES[: _AXES.index(axis)] if axis in _AXES else ()
+                    stride = prod(self.extents.get(tag, 1) for tag in inner)
+                    lanes = np.arange(32) // stride % extent if axis in _AXES else 0
+                    self._values[hash(statement.node.var)] = lanes
+                self._visit(statement.body, times)
+            case tirx.AllocBuffer():
+                size, scope = _buffer_bytes(statement.buffer), str(statement.buffer.scope())
+                if scope in self.shared_bytes:
+                    self.shared_bytes[scope] += size
+                else:
+                    self.local_bytes += size / (32 if scope.startswith("wmma") else 1)
+            case tirx.Bind():
                 self._values[hash(statement.var)] = self._evaluate(statement.value)
                 self._visit_expression(statement.value, times)
-            case BufferStore():
-                self.work.sums["statements"] += 1
-                self._access(statement.buffer, statement.indices, times, is_store=True)
+            case tirx.BufferStore() | tirx.Evaluate():
+                self.sums["statements"] += 1
+                if isinstance(statement, tirx.BufferStore):
+                    self._access(statement.buffer, statement.indices[-1], times, is_store=True)
                 self._visit_expression(statement.value, times)
-            case Evaluate():
-                self.work.sums["statements"] += 1
-                self._visit_expression(statement.value, times)
-
-    def _bind_axis(self, axis: Any, extent: int) -> None:
-        self.work.extents[axis.thread_tag] = extent
-        lane = np.arange(32, dtype=np.int64)
-        for tag in _AXES[: _AXES.index(axis.thread_tag)] if axis.thread_tag in _AXES else ():
-            lane //= self.work.extents.get(tag, 1)
-        lanes = lane % extent if axis.thread_tag in _AXES else np.zeros_like(lane)
-        self._values[hash(axis.var)] = lanes
-
-    def _allocate(self, buffer: Any) -> None:
-        size, scope = _elements(buffer) * _item_bytes(buffer), str(buffer.scope())
-        if scope in self.work.shared_bytes:
-            self.work.shared_bytes[scope] += size
-        else:
-            self.work.local_bytes += size / (32 if scope.startswith("wmma") else 1)
 
     def _visit_expression(self, expression: Any, times: float) -> None:
-        addresses: set[int] = set()
+        addresses: set[int] = set()  # loads that only name an address
 
         def visit(node: Any) -> None:
             match node:
                 case Call():
-                    addresses.update(self._call(node, times))
+                    self.count_call(node, times, addresses)
                 case TensorLoad() if hash(node) not in addresses:
-                    self._access(node.source, node.indices, times)
-                case Add() | Sub() | Mul() if "float" in (dtype := str(node.ty.dtype)):
+                    self._access(node.source, node.indices[-1], times)
+                case tirx.Add() | tirx.Sub() | tirx.Mul() if "float" in (dtype := str(node.ty.dtype)):
                     lanes = int(dtype.partition("x")[2] or 1)
-                    self.work.sums["arithmetic"] += times * lanes
-                    self.work.sum_bytes += 32 * 4.0 * times * lanes
+                    self.sums["arithmetic"] += times * lanes
+                    self.sum_bytes += 32 * 4.0 * times * lanes
 
-        structural_walk(expression, ((Call, TensorLoad, Add, Sub, Mul), visit), order="pre")
+        structural_walk(expression, ((Call, TensorLoad, tirx.Add, tirx.Sub, tirx.Mul), visit), order="pre")
 
-    def _call(self, call: Any, times: float) -> list[int]:
-        """Count a call of an intrinsic; return the hashes of loads that only name addresses."""
-        name = str(getattr(call.op, "name", "")).rpartition(".")[2]
+    def count_call(self, call: Any, times: float, addresses: set[int]) -> None:
+        """Count an intrinsic's call, and note a load of which it takes the address."""
         arguments = call.args
-        if name == "address_of":
-            return [hash(arguments[0])]
-        if name == _BARRIER:
-            self.work.sums["barriers"] += times
-        elif "shfl" in name:
-            self.work.sums["shuffles"] += times
-        elif name in ("mma", "tvm_mma_sync"):
-            self._add_tensor_product(name, arguments, times)
-        elif name in ("tvm_load_matrix_sync", "tvm_store_matrix_sync"):
-            self._add_fragment(arguments, times, is_store="store" in name)
-        elif name == "ldmatrix":
-            self._add_matrices(arguments, times)
-        elif name.startswith("cp_async") and len(arguments) > 5:
-            self._add_async_copy(arguments, times)
-        return []
+        match str(getattr(call.op, "name", "")).rpartition(".")[2]:
+            case "address_of":
+                addresses.add(hash(arguments[0]))
+            case "tvm_storage_sync":
+                self.sums["barriers"] += times
+            case name if "shfl" in name:
+                self.sums["shuffles"] += times
+            case "mma" | "tvm_mma_sync" as name:
+                m = n = k = 16
+                if name == "mma":
+                    shape = str(arguments[0].value).removeprefix("m").replace("n", " ").replace("k", " ")
+                    m, n, k = map(int, shape.split())
+                    self.tensor_type = str(arguments[3].value)
+                self.sums["tensor_products"] += times
+                self.tensor_flops += 2.0 * m * n * k * times
+                self.sum_bytes += 8.0 * m * n * times
+            case "tvm_load_matrix_sync" | "tvm_store_matrix_sync" as name:
+                buffer, stride = arguments[5].args[0].source, int(arguments[6])
+                rows = np.arange(32) // 2 * stride * _item_bytes(buffer) + np.arange(32) % 2 * 16
+                self._count(buffer, rows, 16, times, is_store="store" in name)
+            case "ldmatrix":
+                pointers = (arg for arg in arguments if "address_of" in str(getattr(arg, "op", "")))
+                load = next(pointers).args[0]
+                lanes = self._evaluate(load.indices[-1]) * _item_bytes(load.source)
+                self._count(load.source, lanes[: 8 * int(arguments[1])], 16, times)
+            case name if name.startswith("cp_async") and len(arguments) > 5:
+                for place in (1, 3):  # into shared memory, from global memory
+                    buffer = arguments[place].args[0]
+                    lanes = self._evaluate(arguments[place + 1]) * _item_bytes(buffer)
+                    self._count(buffer, lanes, int(arguments[-1]), times, is_store=place == 1)
 
-    def _add_tensor_product(self, name: str, arguments: Sequence[Any], times: float) -> None:
-        sizes = (16, 16, 16)
-        if name == "mma":
-            shape = str(arguments[0].value).replace("n", " ").replace("k", " ")
-            sizes = tuple(int(size) for size in shape.removeprefix("m").split())  # type: ignore[assignment]
-            self.work.tensor_type = str(arguments[3].value)
-        self.work.sums["tensor_products"] += times
-        self.work.tensor_flops += 2.0 * prod(sizes) * times
-        self.work.sum_bytes += 8.0 * prod(sizes[:2]) * times
-
-    def _add_fragment(self, arguments: Sequence[Any], times: float, is_store: bool) -> None:
-        load, stride = arguments[5].args[0], int(arguments[6])
-        rows = np.arange(16, dtype=np.int64) * stride * _item_bytes(load.source)
-        self._count(load.source, np.repeat(rows, 2) + np.tile([0, 16], 16), 16, times, is_store)
-
-    def _add_matrices(self, arguments: Sequence[Any], times: float) -> None:
-        pointer = next(
-            arg for arg in arguments if getattr(getattr(arg, "op", None), "name", "")[-10:] == "address_of"
-        )
-        load = pointer.args[0]
-        lanes = self._evaluate(load.indices[0])[: 8 * int(arguments[1])] * _item_bytes(load.source)
-        self._count(load.source, lanes, 16, times, is_store=False)
-
-    def _add_async_copy(self, arguments: Sequence[Any], times: float) -> None:
-        width = int(arguments[-1])
-        for place in (1, 3):  # into shared memory, from global memory
-            buffer = arguments[place].args[0]
-            lanes = self._evaluate(arguments[place + 1]) * _item_bytes(buffer)
-            self._count(buffer, lanes, width, times, is_store=place == 1)
-
-    def _access(self, buffer: Any, indices: Sequence[Any], times: float, is_store: bool = False) -> None:
-        index, item = indices[-1], _item_bytes(buffer)
-        lanes = np.broadcast_to(self._evaluate(index), (32,)) * item
-        width, stride = (int(index.lanes), int(index.stride)) if isinstance(index, Ramp) else (1, 1)
+    def _access(self, buffer: Any, index: Any, times: float, is_store: bool = False) -> None:
+        item, lanes = _item_bytes(buffer), self._evaluate(index) * _item_bytes(buffer)
+        width, stride = (int(index.lanes), int(index.stride)) if isinstance(index, tirx.Ramp) else (1, 1)
         if stride == 1:
             self._count(buffer, lanes, width * item, times, is_store)
         else:
             for step in range(width):
                 self._count(buffer, lanes + step * stride * item, item, times, is_store)
 
-    def _count(self, buffer: Any, lanes: Lanes, width: int, times: float, is_store: bool) -> None:
+    def _count(self, buffer: Any, lanes: Any, width: int, times: float, is_store: bool = False) -> None:
         """Count an access of `width` bytes of each lane at these byte offsets."""
-        scope = str(buffer.scope())
-        active = lanes[: self.work.threads]
-        used = float(width * len(np.unique(active)))
-        if scope in ("global", ""):
-            sectors = {
-                (lane + byte) // SECTOR for lane in active.tolist() for byte in range(0, width, SECTOR)
-            }
-            last = {(lane + width - 1) // SECTOR for lane in active.tolist()}
-            moved = float(SECTOR * len(sectors | last))
-            traffic = [self.work.traffic["stores" if is_store else "loads"]]
-            self.work.footprint[hash(buffer)] = _elements(buffer) * _item_bytes(buffer)
-            self.work.is_narrow |= _item_bytes(buffer) < 4
-            traffic += [] if is_store else [self.work.reads[hash(buffer)]]
+        threads = prod(self.extents.get(axis, 1) for axis in _AXES)
+        active = np.broadcast_to(lanes, (np.size(lanes) if np.ndim(lanes) else 32,))[:threads]
+        scope, item = str(buffer.scope()), _item_bytes(buffer)
+        starts = active[:, None] + np.arange(0, max(width, BANK), BANK)
+        if scope == "global":
+            moved = SECTOR * np.unique(np.append(starts, active + width - 1) // SECTOR).size
+            kinds: list[str | int] = ["stores"] if is_store else ["loads", hash(buffer)]
+            self.footprint[hash(buffer)] = _buffer_bytes(buffer)
+            self.is_narrow |= item < 4
         elif scope.startswith("shared"):
-            moved, traffic = float(PASS * _passes(active, width)), [self.work.traffic["shared"]]
+            moved = 32 * BANK * int(np.bincount(np.unique(starts // BANK) % 32).max())
+            kinds = ["shared"]
         else:
             return
-        for each in traffic:
-            each.add(times * used, times * moved, times * len(active))
+        for kind in kinds:
+            self.traffic[kind] += times * np.array([width * np.unique(active).size, moved, active.size])
 
-    def _evaluate(self, expression: Any) -> Lanes:
-        """Return an integer expression's value in each lane; 0 where it is unknown."""
+    def _evaluate(self, expression: Any) -> Any:
+        """Return an integer expression's value in each lane; 0 if it is unknown."""
         match expression:
-            case IntImm():
-                return np.int64(int(expression))  # type: ignore[return-value]
-            case Var():
-                return self._values.get(hash(expression), np.int64(0))  # type: ignore[arg-type]
-            case Cast():
+            case tirx.IntImm():
+                return int(expression)
+            case tirx.Var():
+                return self._values.get(hash(expression), 0)
+            case tirx.Cast():
                 return self._evaluate(expression.value)
-            case Ramp():
+            case tirx.Ramp():
                 return self._evaluate(expression.base)
-        apply = _OPERATORS.get(type(expression).__name__)
-        if apply is None:
-            return np.int64(0)  # type: ignore[return-value]
-        return apply(self._evaluate(expression.a), self._evaluate(expression.b))  # type: ignore[no-any-return]
-
-
-def _passes(lanes: Lanes, width: int) -> int:
-    """Return how many times the banks of shared memory work for one access of a warp."""
-    words = np.unique((lanes[:, None] + np.arange(0, max(width, BANK), BANK)) // BANK)
-    return int(np.bincount(words % 32, minlength=32).max())
-
-
-def _elements(buffer: Any) -> int:
-    return prod(int(extent) if isinstance(extent, IntImm) else 1 for extent in buffer.shape)
+        apply = _OPERATORS.get(type(expression))
+        return apply(self._evaluate(expression.a), self._evaluate(expression.b)) if apply else 0
 
 
 def _item_bytes(buffer: Any) -> int:
     return max(1, int(element_bytes(str(buffer.dtype))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """How a kernel's blocks share the multiprocessors; its registers are an estimate."""
+def _buffer_bytes(buffer: Any) -> int:
+    extents = (int(extent) if isinstance(extent, tirx.IntImm) else 1 for extent in buffer.shape)
+    return prod(extents) * _item_bytes(buffer)
+
+
+class Launch(NamedTuple):
+    """Shares of a kernel's blocks in the multiprocessors; its registers are an estimate."""
 
     registers: int
     spilled: int  # registers of a thread beyond those that it can have
     resident: int  # blocks of a multiprocessor
-    occupancy: float
     waves: float
+    occupancy: float
     balance: float  # mean work of a multiprocessor over the most that one has
-    active_warps: int  # of the multiprocessor with most work
+    times_us: list[float]  # of arithmetic, memory, second cache, shared memory, spills; each by itself
 
-
-def _launch(work: KernelWork, arch: str, machine: Machine) -> _Launch:
-    gpu = capability(arch)
-    wanted = BASE_REGISTERS + ceil(work.local_bytes / 4)
-    limit = min(REGISTERS_PER_THREAD, REGISTERS_PER_BLOCK // max(32, work.threads))
-    registers, shared = min(wanted, limit), sum(work.shared_bytes.values())
-    resident = max(1, gpu.resident_blocks(work.threads, registers, shared))
-    warps = -(-work.threads // gpu.warp_size)
-    most = -(-work.blocks // machine.cores)
-    return _Launch(
-        registers=registers,
-        spilled=wanted - registers,
-        resident=resident,
-        occupancy=min(1.0, resident * warps * gpu.warp_size / gpu.threads_per_sm),
-        waves=work.blocks / (machine.cores * resident),
-        balance=work.blocks / (machine.cores * most),
-        active_warps=min(resident, most) * warps,
-    )
-
-
-def _times_us(work: KernelWork, launch: _Launch, machine: Machine) -> list[float]:
-    """Return the times of arithmetic, memory, second cache, shared memory and spilled registers."""
-    tensor_rate = machine.gflops.get(work.tensor_type, machine.gflops["float16"])
-    flops_us = 32 * work.sums["arithmetic"] / machine.gflops["float32"] + work.tensor_flops / tensor_rate
-    moved = work.traffic["loads"].moved + work.traffic["stores"].moved
-    l1, l2 = (cache.gbytes_per_sec * machine.cores for cache in machine.caches[:2])
-    warps = work.warps / 1e3
-    return [
-        warps * flops_us / launch.balance / min(1.0, launch.active_warps / COMPUTING_WARPS),
-        sum(work.footprint.values()) / 1e3 / machine.memory_gbytes_per_sec,
-        warps * moved / l2 / launch.balance / min(1.0, launch.active_warps / LOADING_WARPS),
-        warps * work.traffic["shared"].moved / l1 / launch.balance,
-        warps * work.sum_bytes * launch.spilled / (launch.spilled + launch.registers) / l2 / launch.balance,
-    ]
-
-
-def _ideal_us(works: Sequence[KernelWork], machine: Machine) -> float:
-    """Return the time of the kernels' arithmetic and bytes at the machine's peaks."""
-    rate = machine.gflops["float16" if any(work.is_narrow for work in works) else "float32"]
-    flops = sum(work.warps * (32 * work.sums["arithmetic"] + work.tensor_flops) for work in works)
-    least_bytes = sum(sum(work.footprint.values()) for work in works)
-    return max(flops / rate, least_bytes / machine.memory_gbytes_per_sec, 1.0) / 1e3
+    @classmethod
+    def of(cls, work: KernelWork, arch: str, machine: Machine) -> "Launch":
+        gpu, cores = capability(arch), machine.cores
+        needed_registers = BASE_REGISTERS + ceil(work.local_bytes / 4)
+        registers = min(needed_registers, REGISTERS_PER_THREAD, REGISTERS_PER_BLOCK // max(32, work.threads))
+        resident = max(1, gpu.resident_blocks(work.threads, registers, sum(work.shared_bytes.values())))
+        warps, largest_share = -(-work.threads // gpu.warp_size), -(-work.blocks // cores)
+        balance, active_warps = work.blocks / (cores * largest_share), min(resident, largest_share) * warps
+        tensor_rate = machine.gflops.get(work.tensor_type, machine.gflops["float16"])
+        flops_us = 32 * work.sums["arithmetic"] / machine.gflops["float32"] + work.tensor_flops / tensor_rate
+        first, second = (cache.gbytes_per_sec * cores for cache in machine.caches[:2])
+        moved = work.traffic["loads"][1] + work.traffic["stores"][1]
+        all_us = work.warps / 1e3 / balance
+        times_us = [
+            all_us * flops_us / min(1.0, active_warps / COMPUTING_WARPS),
+            sum(work.footprint.values()) / 1e3 / machine.memory_gbytes_per_sec,
+            all_us * moved / second / min(1.0, active_warps / LOADING_WARPS),
+            all_us * work.traffic["shared"][1] / first,
+            all_us * work.sum_bytes * (1 - registers / needed_registers) / second,
+        ]
+        occupancy = min(1.0, resident * warps * gpu.warp_size / gpu.threads_per_sm)
+        waves = work.blocks / (cores * resident)
+        return cls(registers, needed_registers - registers, resident, waves, occupancy, balance, times_us)
 
 
 def kernel_features(functions: Sequence[Any], arch: str) -> Matrix:
     """Return features of lowered kernels for `arch`. Sizes and work are log2(1 + value);
     times are log2 of their ratio to the machine's limit. Launch sizes, registers and shared
     memory are those of the kernel that takes longest by the model."""
-    machine, works = assume_typical_gpu(arch), [_read(function) for function in functions]
-    launches = [_launch(work, arch, machine) for work in works]
-    times_us = np.array([_times_us(*each, machine) for each in zip(works, launches, strict=True)])
+    machine, works = assume_typical_gpu(arch), [KernelWork(function.body) for function in functions]
+    launches = [Launch.of(work, arch, machine) for work in works]
+    times_us = np.array([launch.times_us for launch in launches])
     slowest = int(times_us.max(axis=1).argmax())
     work, launch = works[slowest], launches[slowest]
-    sums = [sum(each.sums[name] * each.warps for each in works) for name in _SUMS]
-    sizes = [len(works), work.blocks, work.threads, *work.shared_bytes.values()]
-    logs = [*sizes, launch.registers, launch.spilled, launch.resident, launch.waves, *sums]
+    sums = [sum(kernel.sums[name] * kernel.warps for kernel in works) for name in _SUMS]
+    logs = [len(works), work.blocks, work.threads, *work.shared_bytes.values(), *launch[:4], *sums]
     row = [*np.log2(1 + np.array(logs)), launch.occupancy, launch.balance]
     for kind in _TRAFFIC:
-        used, moved, accesses = (
-            sum(getattr(each.traffic[kind], part) * each.warps for each in works)
-            for part in ("used", "moved", "accesses")
-        )
-        row += [np.log2(1 + moved), used / moved if moved else 1.0, np.log2(1 + used / max(accesses, 1.0))]
-    reads = sorted(work.reads.items(), key=lambda item: -item[1].moved)[:LARGEST]
-    for name, traffic in [*reads, *[(0, Traffic())] * (LARGEST - len(reads))]:
-        passes = traffic.moved * work.warps / work.footprint.get(name, 1)
-        row += [np.log2(1 + passes), traffic.used / traffic.moved if traffic.moved else 1.0]
+        requested, moved, accesses = sum(kernel.traffic[kind] * kernel.warps for kernel in works)  # type: ignore[misc]
+        efficiency = requested / moved if moved else 1.0
+        row += [np.log2(1 + moved), efficiency, np.log2(1 + requested / max(accesses, 1.0))]
+    reads = sorted((-work.traffic[name][1], work.traffic[name][0], name) for name in work.footprint)
+    for moved, requested, name in [*reads, *[(0.0, 0.0, 0)] * LARGEST][:LARGEST]:
+        passes = -moved * work.warps / work.footprint.get(name, 1)
+        row += [np.log2(1 + passes), -requested / moved if moved else 1.0]
+    rate = machine.gflops["float16" if any(kernel.is_narrow for kernel in works) else "float32"]
+    flops = sum(kernel.warps * (32 * kernel.sums["arithmetic"] + kernel.tensor_flops) for kernel in works)
+    least_bytes = sum(sum(kernel.footprint.values()) for kernel in works)
+    ideal_us = max(flops / rate, least_bytes / machine.memory_gbytes_per_sec, 1.0) / 1e3
     totals_us = np.array([*times_us.sum(axis=0), (times_us[:, :-1].max(axis=1) + times_us[:, -1]).sum()])
-    return np.array([[*row, *np.log2(1e-3 + totals_us / _ideal_us(works, machine))]], dtype=np.float32)
+    return np.array([[*row, *np.log2(1e-3 + totals_us / ideal_us)]], dtype=np.float32)
 
 
-def _read(function: Any) -> KernelWork:
-    reader = _KernelReader()
-    reader.visit(function.body, 1.0)
-    return reader.work
+def describe_kernels(_tir: str, target: str, schedule: Any) -> Matrix:
+    """Return the features `kernels` of a schedule. Raises InvalidRequest if the target is not
+    CUDA or TVM does not lower the schedule."""
+    tvm_target = parse_cuda_target("kernels", target)
+    if (functions := lower_kernels(schedule.mod, tvm_target)) is None:
+        raise InvalidRequest("TVM does not lower the schedule")
+    return kernel_features(functions, str(tvm_target.attrs["arch"]))

@@ -11,7 +11,6 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.costmodels.views import STATEMENTS
 from mallorn.graphc.export.code_generation import compile_to_library
@@ -20,9 +19,7 @@ from mallorn.workers.features.assembly_counts_view import code_features
 from mallorn.workers.features.executed_instructions_view import executed_features
 from mallorn.workers.interfaces.candidate_compiler import Candidates
 from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda, launch_features
-from mallorn.workers.tvm.cuda_kernel_view import kernel_features
-from mallorn.workers.tvm.cuda_rules import lower_kernels
-from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target, tune_context
+from mallorn.workers.tvm.parsed_program_cache import parse_cuda_target, parse_tvm_target, tune_context
 from mallorn.workers.tvm.rebuild_schedule import rebuild
 
 MOST, COLUMNS = STATEMENTS.shape
@@ -65,29 +62,9 @@ def describe_executed(tir: str, target: str, schedule: Any) -> Matrix:
 def describe_launch(_tir: str, target: str, schedule: Any) -> Matrix:
     """Return the features `launch`: the resources that CUDA kernels use. Raises
     InvalidRequest if the target is not CUDA."""
-    tvm_target = _cuda_target("launch", target)
+    tvm_target = parse_cuda_target("launch", target)
     library = compile_for_cuda(_remove_layout_rewrites(schedule), tvm_target)
     return launch_features(library, str(tvm_target.attrs["arch"]))
-
-
-def describe_kernels(_tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features `kernels`: what lowered CUDA kernels do, without nvcc. Raises
-    InvalidRequest if the target is not CUDA or TVM does not lower the schedule."""
-    tvm_target = _cuda_target("kernels", target)
-    if (functions := lower_kernels(schedule.mod, tvm_target)) is None:
-        raise InvalidRequest("TVM does not lower the schedule")
-    return kernel_features(functions, str(tvm_target.attrs["arch"]))
-
-
-def _cuda_target(view: str, target: str) -> Any:
-    """Return the target. Raises InvalidRequest if it is not CUDA."""
-    tvm_target = parse_tvm_target(target)
-    if tvm_target.kind.name != "cuda":
-        raise InvalidRequest(
-            f"the view {view} describes CUDA kernels, and the target is {tvm_target.kind.name}",
-            hint="choose a cost model that reads another view",
-        )
-    return tvm_target
 
 
 def _generated_code(target: str, schedule: Any) -> str:

@@ -9,6 +9,7 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 
+from mallorn.core.errors import InvalidRequest
 from mallorn.graphc.core.vector_lanes import lanes_of
 from mallorn.graphc.quant.dot_product_function import PAIRS
 from mallorn.workers.tvm import cuda_rules
@@ -28,6 +29,14 @@ def parse_tvm_target(target: str) -> Any:
     if "tag" in attrs:
         del attrs["kind"]  # with a kind, TVM silently ignores the attributes of the tag
     return tvm.target.Target(attrs)
+
+
+def parse_cuda_target(view: str, target: str) -> Any:
+    """Parse a target whose kernels a view describes. Raises InvalidRequest if it is not CUDA."""
+    if (kind := json.loads(target)["kind"]) != "cuda":
+        message = f"the view {view} describes CUDA kernels, and the target is {kind}"
+        raise InvalidRequest(message, hint="choose a cost model that reads another view")
+    return parse_tvm_target(target)
 
 
 def vector_lanes(target: str) -> int:

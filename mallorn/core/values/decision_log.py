@@ -44,7 +44,7 @@ PAUSE_SEC: Final = 10.0
 
 
 class DeviceUse(Value):
-    """How a job's rounds used their devices, from the first round to the last."""
+    """Use of devices by a job's rounds, from the first round to the last."""
 
     seconds: Annotated[float, Field(description="From the first to the last round, without pauses.")]
     devices: int
@@ -57,22 +57,22 @@ class DeviceUse(Value):
     def of_rounds(cls, rounds: Iterable[tuple[RoundStats, float, float]]) -> Self | None:
         """Return the use of devices by rounds with their start and end; None if no device
         reported any."""
-        timed = [(stats, start, end) for stats, start, end in rounds if stats.device_sec]
-        if not timed:
+        spans = [(stats, start, end) for stats, start, end in rounds if stats.device_sec]
+        if not spans:
             return None
-        seconds, until = 0.0, -inf
-        for _, start, end in sorted(timed, key=lambda row: row[1]):
-            gap = start - until
-            seconds += max(0.0, end - max(start, until)) + (gap if 0 < gap <= PAUSE_SEC else 0.0)
-            until = max(until, end)
-        devices = len({stats.device for stats, _, _ in timed})
-        device_sec = sum(stats.device_sec for stats, _, _ in timed)
+        seconds, last_end = 0.0, -inf
+        for _, start, end in sorted(spans, key=lambda span: span[1]):
+            gap = start - last_end
+            seconds += max(0.0, end - max(start, last_end)) + (gap if 0 < gap <= PAUSE_SEC else 0.0)
+            last_end = max(last_end, end)
+        devices = len({stats.device for stats, _, _ in spans})
+        device_sec = sum(stats.device_sec for stats, _, _ in spans)
         return cls(
             seconds=seconds,
             devices=devices,
             device_sec=device_sec,
-            build_sec=sum(stats.build_sec for stats, _, _ in timed),
-            build_wait_sec=sum(stats.build_wait_sec for stats, _, _ in timed),
+            build_sec=sum(stats.build_sec for stats, _, _ in spans),
+            build_wait_sec=sum(stats.build_wait_sec for stats, _, _ in spans),
             idle_share=max(0.0, 1 - device_sec / (seconds * devices)) if seconds else 0.0,
         )
 

@@ -5,7 +5,6 @@ import { isFinal } from "../jobs/standing";
 
 export const LOOK_AHEAD = 100;
 
-/** A figure of the summary. */
 export type Figure = { name: string; value: string; note: string };
 
 /** In one decimal, because less than one percent decides whether a job goes on. */
@@ -34,17 +33,12 @@ export function busy(job: Job): Figure[] {
   const full = found?.loads.at(-1);
   if (!found || !full) return [];
   const wins = found.min_programs !== null && full.loaded_us !== null;
-  const value = latency(wins ? full.loaded_us : full.alone_us);
   const note = wins ? `with the version for busy machines, ${latency(full.alone_us)} without it` : "the version that is best alone is best there";
-  return [{ name: `Beside ${plural(full.programs, "program")}`, value, note }];
+  return [{ name: `Beside ${plural(full.programs, "program")}`, value: latency(wins ? full.loaded_us : full.alone_us), note }];
 }
 
-/** How long its devices stood without a candidate while it tuned. */
-export function idle({ device_use: use }: Job): Figure[] {
-  if (!use) return [];
-  const note = `of ${duration(use.seconds)}; ${duration(use.build_wait_sec)} for builds`;
-  return [{ name: use.devices === 1 ? "Device idle" : `${use.devices} devices idle`, value: percent(use.idle_share), note }];
-}
+export const idle = ({ device_use: use }: Job): Figure[] =>
+  use ? [{ name: "Devices idle", value: percent(use.idle_share), note: `of ${duration(use.seconds)}; ${duration(use.build_wait_sec)} for builds` }] : [];
 
 /** Less is told as nothing: the next measurement would say otherwise. */
 const LEAST_SHARE = 0.005;
