@@ -1,8 +1,8 @@
 """Sums of rows or columns, and chains of them over the same rows (softmax, norms) in one kernel.
 
 In a chain, groups of threads compute whole rows: each sum is a block of partial sums per thread and
-a sum over threads by shuffles, and the last block computes the elements. All threads of a row keep its sums;
-the row is kept there too, or read again through the caches.
+a sum over threads by shuffles, and the last block computes the elements. All threads of a row keep
+its sums. The row stays in shared memory, or is read again through the caches.
 """
 
 from collections.abc import Iterator
@@ -89,22 +89,27 @@ def _schedule_chain(module: Any, is_kept: bool) -> Any | None:
     return describe(schedule, KIND, choices, is_kept=is_kept, sums=len(sums))
 
 
-def _share_rows(schedule: Any, sums: list[Any], last: Any, kept: str, run: int, most_lanes: int) -> list[str]:
-    """Schedule the blocks of a chain. `kept` names the tensor whose rows are kept in shared memory,
+def _share_rows(
+    schedule: Any, sums: list[Any], last: Any, row_tensor: str, run: int, most_lanes: int
+) -> list[str]:
+    """Schedule the blocks of a chain. `row_tensor` names the tensor whose rows are kept in shared memory,
     `run` is how many neighbours in memory a row has at least. Return the names of the choices."""
     batch, rows, columns = schedule.get_loops(last)
     cells = int(schedule.get(columns).extent)
     widths = vectors(run, most_lanes)
     lanes = sample(schedule, *widths)
     # Moving a block loses the bounds of its loops, so vectors of all threads must fill a row.
-    fitting = [n for n in _THREADS if (n <= max(16, cells) if kept else cells % (n * widths[-1]) == 0)]
+    fitting = [n for n in _THREADS if (n <= max(16, cells) if row_tensor else cells % (n * widths[-1]) == 0)]
     threads = sample(schedule, *fitting)
     tile = schedule.sample_perfect_tile(rows, 2, _MOST_ROWS)
     grid, row = schedule.split(rows, tile)
     bind(schedule, [batch, grid], *GRID)
-    copy = _keep(schedule, kept, [*sums, last]) if kept else None
+    copy = None
+    if row_tensor:
+        reads = [str(read.source.name) for read in schedule.get(sums[0]).reads]
+        copy = schedule.cache_read(sums[0], reads.index(row_tensor), _KEPT, consumer_blocks=[*sums, last])
     unrolled = sample(schedule, 1, 64, 512)
-    partials = [] if kept else [_add_in_thread(schedule, block, lanes, threads) for block in sums]
+    partials = [] if row_tensor else [_add_in_thread(schedule, block, lanes, threads) for block in sums]
     for index in reversed(range(len(sums))):
         schedule.set_scope(sums[index], 0, "local")
         schedule.compute_at(sums[index], grid, preserve_unit_loops=True)
@@ -163,9 +168,3 @@ def _read_rows(schedule: Any, block: Any, step: Any, most_lanes: int) -> None:
     for index, read in enumerate(schedule.get(block).reads):
         if variables(*(bound.min for bound in read.region)) & columns:
             vector_read(schedule, block, index, step, most_lanes)
-
-
-def _keep(schedule: Any, name: str, readers: list[Any]) -> Any:
-    """Return the block that copies what all readers read of a tensor to shared memory."""
-    index = [str(read.source.name) for read in schedule.get(readers[0]).reads].index(name)
-    return schedule.cache_read(readers[0], index, _KEPT, consumer_blocks=readers)

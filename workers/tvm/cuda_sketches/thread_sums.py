@@ -56,7 +56,8 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
         return None
     block = blocks[0]
     axes, loads = list(schedule.get(block).iter_vars), reads_of(schedule, block)
-    large = max(loads, key=lambda load: (extent_of(schedule, block, load), _bytes(load)), default=None)
+    sizes = [(extent_of(schedule, block, load), prod(map(int, load.source.shape))) for load in loads]
+    large = loads[sizes.index(max(sizes))] if loads else None
     if large is None:
         return None
     names = variables(*large.indices)
@@ -89,10 +90,6 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     )
 
 
-def _bytes(load: Any) -> float:
-    return prod(map(int, load.source.shape)) * element_bytes(str(load.source.dtype))
-
-
 def share_rows(work: ThreadSum, own: int) -> list[str]:
     """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's terms as
     vectors, and add their partial sums by shuffles. Each thread adds to `own` sums, which divides
@@ -103,19 +100,19 @@ def share_rows(work: ThreadSum, own: int) -> list[str]:
     steps, lanes = schedule.split(depth, [None, sample(schedule, *vectors(terms, work.vector))])
     threads = sample(schedule, *(n for n in _THREADS if n <= max(8, terms // work.vector)))
     step, thread = schedule.split(steps, [None, threads])
-    rows, each = schedule.split(sums, [None, own])
+    rows, sum_of_thread = schedule.split(sums, [None, own])
     grid, row = schedule.split(rows, schedule.sample_perfect_tile(rows, 2, 16))
-    schedule.reorder(grid, row, each, narrow, step, lanes, thread)
+    schedule.reorder(grid, row, sum_of_thread, narrow, step, lanes, thread)
     partial = schedule.rfactor(thread, 0)
-    batch, grid, row, each, narrow, step, lanes, thread = schedule.get_loops(partial)
-    schedule.reorder(grid, row, thread, step, each, narrow, lanes)
+    batch, grid, row, sum_of_thread, narrow, step, lanes, thread = schedule.get_loops(partial)
+    schedule.reorder(grid, row, thread, step, sum_of_thread, narrow, lanes)
     bind(schedule, [batch, grid, row, thread], *GRID, "threadIdx.y", "threadIdx.x")
-    _read_and_add(work, partial, step, [each, narrow, lanes])
+    _read_and_add(work, partial, step, [sum_of_thread, narrow, lanes])
     schedule.set_scope(partial, 0, "local")
     schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
     thread, _, row, narrow = schedule.get_loops(block)[2:]
-    row, each = schedule.split(row, [None, own])
-    schedule.reorder(each, narrow, row, thread)
+    row, sum_of_thread = schedule.split(row, [None, own])
+    schedule.reorder(sum_of_thread, narrow, row, thread)
     bind(schedule, [row, thread], "threadIdx.y", "threadIdx.x")
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "shared")
