@@ -60,8 +60,8 @@ def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = N
     """Return the estimated times. Kernels that need more threads or shared memory than a
     block may have get very long ones."""
     warps = np.ceil(kernel.threads / WARP_SIZE)
-    most = np.minimum(REGISTERS_PER_THREAD, machine.registers // warps)  # ptxas spills the others
-    registers = np.minimum(kernel.registers, most)
+    register_limit = np.minimum(REGISTERS_PER_THREAD, machine.registers // warps)  # ptxas spills the others
+    registers = np.minimum(kernel.registers, register_limit)
     resident = np.minimum.reduce(
         [
             np.full(len(warps), float(_MOST_BLOCKS)),
@@ -80,10 +80,15 @@ def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = N
     rounds += np.where(last > 0, _round_us(kernel, machine, np.maximum(last, 1)), 0)
     # By Little's law the bandwidth needs so many bytes in flight.
     active = np.clip(np.ceil(kernel.blocks / machine.cores), 1, resident)
-    in_flight = np.minimum(kernel.blocks, machine.cores * active) * kernel.bytes_in_flight
-    needed = machine.memory_gbytes_per_sec * 1e3 * LATENCY_US
-    streaming = kernel.memory_bytes / machine.memory_gbytes_per_sec / 1e3 / np.minimum(1, in_flight / needed)
-    spills = np.maximum(1, kernel.registers / np.maximum(1, most)) ** _SPILLED
+    requested_bytes = np.minimum(kernel.blocks, machine.cores * active) * kernel.bytes_in_flight
+    needed_bytes = machine.memory_gbytes_per_sec * 1e3 * LATENCY_US
+    streaming = (
+        kernel.memory_bytes
+        / machine.memory_gbytes_per_sec
+        / 1e3
+        / np.minimum(1, requested_bytes / needed_bytes)
+    )
+    spills = np.maximum(1, kernel.registers / np.maximum(1, register_limit)) ** _SPILLED
     longest = np.maximum(rounds, streaming)
     total = (longest + _EXPOSED * np.minimum(rounds, streaming) + machine.fork_us + kernel.extra_us) * spills
     return np.asarray(np.where(is_refused, _REFUSED * total, total))
@@ -98,19 +103,19 @@ def iterations_ahead(iterations: Column, steps: Column, unrolled_steps: Column) 
 
 def _round_us(kernel: KernelWork, machine: Machine, active: Column) -> Column:
     """Return how long `active` blocks on each multiprocessor take."""
-    near, l2 = machine.caches[:2]
-    clock_ghz = near.gbytes_per_sec / BANKS_BYTES
+    shared_memory, l2 = machine.caches[:2]
+    clock_ghz = shared_memory.gbytes_per_sec / BANKS_BYTES
     # Each scheduler has a quarter of the units, and a warp belongs to one of them.
     warps = np.ceil(kernel.threads / WARP_SIZE)
     schedulers = np.minimum(_SCHEDULERS, active * warps)
-    filled = np.minimum(schedulers / _SCHEDULERS, active * kernel.filling)
-    computing = kernel.operations / (kernel.peak_gflops / machine.cores) / filled
+    filled_share = np.minimum(schedulers / _SCHEDULERS, active * kernel.filling)
+    computing = kernel.operations / (kernel.peak_gflops / machine.cores) / filled_share
     issuing = kernel.instructions / (schedulers * clock_ghz)
     parts = active * np.array(
         [
             np.maximum(computing, issuing),
             kernel.l2_bytes / l2.gbytes_per_sec,
-            kernel.shared_traffic / near.gbytes_per_sec,
+            kernel.shared_traffic / shared_memory.gbytes_per_sec,
         ]
     )
     slowest = parts.max(axis=0)

@@ -44,6 +44,6 @@ class ProductModel(SketchModel):
         through the L2 cache: the rows of a group, and as many columns as follow."""
         at_once = np.minimum(blocks, self.machine.cores)
         side = np.minimum(group, at_once)
-        loaded = blocks / at_once * (side * rows + np.ceil(at_once / side) * columns) * depth_bytes
+        loaded_bytes = blocks / at_once * (side * rows + np.ceil(at_once / side) * columns) * depth_bytes
         partial = 2 * partial_bytes * self.results() * self.batch() if self.is_split else 0.0
-        return np.asarray(np.maximum(self.memory_bytes(), loaded) + partial)
+        return np.asarray(np.maximum(self.memory_bytes(), loaded_bytes) + partial)

@@ -105,7 +105,11 @@ class SketchModel(GpuModel):
         tables = [
             table[rule.well_formed(table)]
             for place, rule in zip(placed_choices(self.sketch), rules.rules, strict=True)
-            for table in [_values_of(place)]
+            for table in [
+                tilings(place.choice.extent, place.choice.width)
+                if place.choice.kind is ChoiceKind.TILE
+                else np.array(place.choice.values, dtype=np.int32)[:, None]
+            ]
         ]
         if prod(map(len, tables)) <= _EXHAUSTIVE:
             picks = np.indices([len(table) for table in tables]).reshape(len(tables), -1)
@@ -169,10 +173,3 @@ class Choices:
 def size_bytes(access: Access) -> float:
     """Return the bytes of the buffer of an access."""
     return prod(access.shape) * access.element_bytes
-
-
-def _values_of(place: PlacedChoice) -> Rows:
-    choice = place.choice
-    if choice.kind is ChoiceKind.TILE:
-        return tilings(choice.extent, choice.width)
-    return np.array(choice.values, dtype=np.int32)[:, None]

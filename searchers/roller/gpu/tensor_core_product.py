@@ -48,7 +48,7 @@ class TensorCoreProduct(ProductModel):
         step_bytes = sum(
             t * np.maximum(1, SECTOR / (run * operand)) for t, run in zip(tiles, runs, strict=True)
         )
-        vectors = [min(VECTOR_BYTES, operand * each) for each in self.facts["vectors"]]
+        vectors = [min(VECTOR_BYTES, operand * lanes) for lanes in self.facts["vectors"]]
         # TVM does not lower a split product whose copies leave some threads without work.
         has_rest = [
             size / WARP_SIZE / vector % all_warps != 0 for size, vector in zip(tiles, vectors, strict=True)
