@@ -87,7 +87,6 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
         "other": "mallorn.searchers.roller.gpu.sketch_model:UnknownKind",
         "tensor core product": "mallorn.searchers.roller.gpu.tensor_core_product:TensorCoreProduct",
-        "cuda core product": "mallorn.searchers.roller.gpu.cuda_core_product:CudaCoreProduct",
         "vector product": "mallorn.searchers.roller.gpu.thread_sum:SumByThreads",
         "row reduction": "mallorn.searchers.roller.gpu.thread_sum:RowReduction",
     },
