@@ -137,26 +137,26 @@ def can_launch(module: Any, target: Any) -> bool:
 def _nvcc_refuses(function: Any) -> bool:
     """Return whether TVM lowers a kernel to text that is not CUDA.
 
-    It writes a `longlong4` of eight numbers for the places of eight elements that do not
+    It writes a ``longlong4`` of eight numbers for the places of eight elements that do not
     follow each other, and an expression for the number of copies to wait for where it does
     not fold that to a constant.
     """
-    found: list[Any] = []
+    reasons: list[Any] = []
 
     def note_gather(access: Any) -> None:
         for index in access.indices:
             lanes = tvm.DataType(str(index.ty.dtype)).lanes
             if lanes > _WIDEST_GATHER and not isinstance(index, tvm.tirx.Ramp):
-                found.append(access)
+                reasons.append(access)
 
     def note_wait(attribute: Any) -> None:
         if attribute.attr_key == _WAIT and not isinstance(attribute.value, tvm.tirx.IntImm):
-            found.append(attribute)
+            reasons.append(attribute)
 
     for kind in (TensorLoad, tvm.tirx.BufferStore):
         tvm_ffi.structural_walk(function.body, (kind, note_gather), order="pre")
     tvm_ffi.structural_walk(function.body, (tvm.tirx.AttrStmt, note_wait), order="pre")
-    return bool(found)
+    return bool(reasons)
 
 
 def threads_per_block(module: Any) -> int:

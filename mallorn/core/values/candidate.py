@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -10,7 +10,6 @@ from itertools import accumulate
 from typing import Any, Final
 
 from pydantic import JsonValue, TypeAdapter
-
 
 #: Annotation of a program's root block in which a kind of sketch describes itself (JSON).
 SKETCH_FACTS: Final = "mallorn.sketch"
@@ -60,10 +59,9 @@ class Sketch:
         return [(slice(start, start + choice.width), choice) for start, choice in pairs]
 
     @property
-    def facts(self) -> Mapping[str, Any]:
-        """How the sketch describes itself: its kind, the names of its choices, and what a model
-        of its time needs; empty for sketches of MetaSchedule's and DLight's rules."""
-        return _facts_of(self.trace)
+    def facts(self) -> Any:
+        """The sketch's description of itself (JSON object), see `read_sketch_facts`."""
+        return read_sketch_facts(self.trace)
 
     def candidates(self, rows: Iterable[Sequence[int]]) -> list["Candidate"]:
         """Return the candidates with these decision vectors."""
@@ -85,13 +83,14 @@ class Candidate:
 
 
 @lru_cache(maxsize=1024)
-def _facts_of(trace: str) -> Mapping[str, Any]:
-    if SKETCH_FACTS not in trace:
-        return {}
-    for kind, inputs, attributes, _ in json.loads(trace):
-        if kind == "Annotate" and attributes == [SKETCH_FACTS]:
-            facts: dict[str, Any] = json.loads(inputs[1][1:-1])  # TVM puts quotes around a string
-            return facts
+def read_sketch_facts(trace: str) -> Any:
+    """Return the JSON object in which a kind of sketch describes itself: its name, the names
+    of its choices, and what a model of its time needs. It is empty for sketches of
+    MetaSchedule's and DLight's rules."""
+    if SKETCH_FACTS in trace:
+        for kind, inputs, attributes, _ in json.loads(trace):
+            if kind == "Annotate" and attributes == [SKETCH_FACTS]:
+                return json.loads(inputs[1][1:-1])  # TVM puts quotes around a string
     return {}
 
 

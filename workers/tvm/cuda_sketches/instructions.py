@@ -5,20 +5,8 @@ from typing import Final
 import tvm
 from tvm.s_tir import TensorIntrin
 from tvm.s_tir.tensor_intrin.cuda import get_ldmatrix_intrin, get_mma_store_intrin
-from tvm.tirx import PrimFunc
 
 _DYNAMIC: Final = "shared.dyn"
-
-
-def _in_bfloat16(name: str) -> tuple[PrimFunc, PrimFunc]:
-    """Return description and implementation of a float16 instruction for bfloat16."""
-    instruction = TensorIntrin.get(name)
-
-    def convert(function: PrimFunc) -> PrimFunc:
-        text = tvm.ir.save_json(function).replace("float16", "bfloat16").replace('"fp16"', '"bf16"')
-        return tvm.ir.load_json(text)
-
-    return convert(instruction.desc), convert(instruction.impl)
 
 
 for _operand, _suffix in (("A", ""), ("B", "_trans")):
@@ -33,4 +21,7 @@ for _name in (
     *(f"mma_ldmatrix_f16_{operand}{suffix}_dyn" for operand in "ab" for suffix in ("", "_trans")),
     *(f"mma_f16f16f32{a}{b}" for a in ("", "_trans_a") for b in ("", "_trans_b")),
 ):
-    TensorIntrin.register(_name.replace("f16", "bf16"), *_in_bfloat16(_name))
+    _half = TensorIntrin.get(_name)
+    _texts = [tvm.ir.save_json(function) for function in (_half.desc, _half.impl)]
+    _texts = [text.replace("float16", "bfloat16").replace('"fp16"', '"bf16"') for text in _texts]
+    TensorIntrin.register(_name.replace("f16", "bf16"), *map(tvm.ir.load_json, _texts))

@@ -39,7 +39,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class NormalizedProduct:
     """A schedule whose block is a matrix product per batch, with padded extents."""
 
     schedule: Schedule
@@ -50,7 +50,7 @@ class Product:
     extents: tuple[int, int, int, int]  # of batch, rows, columns and depth
 
 
-def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> Product | None:
+def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> NormalizedProduct | None:
     """Return the program's only product in normal form, or None if there is no such product.
 
     `paddings` lists the multiples, ascending, to which rows, columns and depth may be padded.
@@ -86,10 +86,14 @@ def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> Product | None:
     block_map = make_iter_fusion_index_map(block_traits, [_BATCH, *_SIDES, _DEPTH])
     schedule.transform_block_layout(block, block_map)
     extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(block)]
-    multiples = [_multiple(extent, padding) for extent, padding in zip(extents[1:], paddings, strict=True)]
-    schedule.pad_einsum(block, [1, *multiples])
+    multiples = [1]
+    for extent, padding in zip(extents[1:], paddings, strict=True):
+        sizes = {multiple: -(-extent // multiple) * multiple for multiple in padding}
+        limit = _MOST_PADDING * sizes[padding[0]]
+        multiples.append(max(multiple for multiple in padding if sizes[multiple] <= limit))
+    schedule.pad_einsum(block, multiples)
     batch, rows, columns, depth = (int(schedule.get(loop).extent) for loop in schedule.get_loops(block))
-    return Product(
+    return NormalizedProduct(
         schedule,
         block,
         (operands[0], operands[1]),
@@ -105,10 +109,10 @@ def _innermost_axis(block: Any, read: Any) -> tuple[int | None, int]:
     iter_vars = list(block.iter_vars)
     positions = {hash(iter_var.var): index for index, iter_var in enumerate(iter_vars)}
     *_, last = read.region
-    found = [positions[hash(var)] for var in undefined_vars(last.min) if hash(var) in positions]
-    if not found:
+    axes = [positions[hash(var)] for var in undefined_vars(last.min) if hash(var) in positions]
+    if not axes:
         return None, 1
-    innermost = min(found, key=lambda index: iter_vars[index].iter_type != IterVar.DataPar)
+    innermost = min(axes, key=lambda index: iter_vars[index].iter_type != IterVar.DataPar)
     # Count the elements that follow each other both in memory and in the loops.
     run = 1
     for iter_var, index, length in zip(
@@ -123,12 +127,3 @@ def _innermost_axis(block: Any, read: Any) -> tuple[int | None, int]:
             break
     widest = _LARGEST_VECTOR_BYTES // max(1, int(element_bytes(str(read.source.dtype))))
     return innermost, gcd(widest, run)
-
-
-def _multiple(extent: int, paddings: Sequence[int]) -> int:
-    """Return the multiple to which to pad an axis."""
-    least = -(-extent // paddings[0]) * paddings[0]
-    fitting = [
-        multiple for multiple in paddings if -(-extent // multiple) * multiple <= _MOST_PADDING * least
-    ]
-    return fitting[-1]

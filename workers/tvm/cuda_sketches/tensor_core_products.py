@@ -27,7 +27,7 @@ from tvm.s_tir.tensor_intrin.cuda import (
 from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.core.values.machine import element_bytes
-from mallorn.workers.tvm.cuda_sketches.normalized_product import Product, normalize
+from mallorn.workers.tvm.cuda_sketches.normalized_product import NormalizedProduct, normalize
 
 KIND: Final = "tensor core product"
 _OLDEST: Final = 80  # compute capability from which these instructions exist
@@ -57,7 +57,7 @@ _LAYOUTS: Final[dict[tuple[str, bool, int], tuple[int, int, _Layout]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What a sketch fixes, because a trace cannot leave it open."""
+    """Properties that a sketch fixes, because a trace cannot leave them open."""
 
     stages: int
     is_permuted: bool = False  # rows of shared tiles are permuted; they have 32 or n * 64 halves
@@ -86,7 +86,7 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
                 yield _apply(product, variant)
 
 
-def _normalize(module: Any) -> Product | None:
+def _normalize(module: Any) -> NormalizedProduct | None:
     """Return the program's product if tensor cores have instructions for its types."""
     for depths in ((16, 32, 64), (32, 64)):  # fragments of bytes are deeper
         product = normalize(module, ((_SIDE, 32, 64, 128), (_SIDE, 32, 64, 128), depths))
@@ -100,11 +100,24 @@ def _normalize(module: Any) -> Product | None:
     return None
 
 
-def _apply(product: Product, variant: Variant) -> Any:
+def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     schedule, block = product.schedule, product.block
     dtype = product.operands[0].dtype
     fragment_depth = _DEPTHS[dtype]
-    instructions = _instructions(product)
+    left, right = product.operands
+    instructions: dict[str, str] = get_mma_intrin_group(
+        _SHARED,
+        _SHARED,
+        "float16" if dtype == "bfloat16" else dtype,
+        product.sums,
+        trans_a=not left.is_depth_innermost,
+        trans_b=right.is_depth_innermost,
+        # The other form of the store fails where TVM reuses the operands' shared memory for sums.
+        not_use_mma_store_intrinic=True,
+    )
+    if dtype == "bfloat16":
+        own_steps = ("load_a", "load_b", "compute")
+        instructions |= {step: instructions[step].replace("f16", "bf16") for step in own_steps}
 
     # Loops: blocks, warps, steps, and the fragments that one warp multiplies in a step.
     depth = schedule.get_loops(block)[-1]
@@ -143,28 +156,28 @@ def _apply(product: Product, variant: Variant) -> Any:
         schedule.reverse_compute_at(copy, warp_columns, preserve_unit_loops=True)
 
     for index, operand in enumerate(product.operands):
-        shared = schedule.cache_read(fragment_block, index, _SHARED)
-        schedule.compute_at(shared, steps, preserve_unit_loops=True)
-        auto_inline_producers(schedule, shared)
-        copy = schedule.fuse(*schedule.get_loops(shared)[-2:])
-        *_, y, z, x, vector = schedule.split(copy, [None, *warps, WARP_SIZE, operand.vector])
+        copy = schedule.cache_read(fragment_block, index, _SHARED)
+        schedule.compute_at(copy, steps, preserve_unit_loops=True)
+        auto_inline_producers(schedule, copy)
+        loops = schedule.fuse(*schedule.get_loops(copy)[-2:])
+        *_, y, z, x, vector = schedule.split(loops, [None, *warps, WARP_SIZE, operand.vector])
         for loop, thread in zip((y, z, x), ("threadIdx.y", "threadIdx.z", "threadIdx.x"), strict=True):
             schedule.bind(loop, thread)
         schedule.vectorize(vector)
         if variant.is_permuted:
-            schedule.annotate(shared, "permuted_layout", f"g2s_{'AB'[index]}")
+            schedule.annotate(copy, "permuted_layout", f"g2s_{'AB'[index]}")
         else:
             unit = _VECTOR_BYTES // int(element_bytes(operand.dtype))
-            schedule.storage_align(shared, 0, axis=-2, factor=2 * unit, offset=unit)
+            schedule.storage_align(copy, 0, axis=-2, factor=2 * unit, offset=unit)
 
     layouts = [
         _LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
     ]
     for index, (rows_of, columns_of, layout) in enumerate(layouts):
-        loaded = schedule.cache_read(fragment_block, index, "warp")
-        schedule.compute_at(loaded, fragments, preserve_unit_loops=True)
-        outer = _split_into_fragments(schedule, loaded, rows_of, columns_of)
-        schedule.transform_layout(loaded, ("write", 0), _in_fragments(rows_of, columns_of, layout))
+        load = schedule.cache_read(fragment_block, index, "warp")
+        schedule.compute_at(load, fragments, preserve_unit_loops=True)
+        outer = _split_into_fragments(schedule, load, rows_of, columns_of)
+        schedule.transform_layout(load, ("write", 0), _in_fragments(rows_of, columns_of, layout))
         load = schedule.blockize(outer)
         if variant.is_permuted:
             schedule.annotate(load, "permuted_layout", f"s2l_{'AB'[index]}")
@@ -183,8 +196,8 @@ def _apply(product: Product, variant: Variant) -> Any:
     if final is None:
         auto_inline_consumer_chain(schedule, result)
     copy = schedule.fuse(*schedule.get_loops(result)[-2:])
-    stored_types = {product.sums, product.sums if final is not None else product.result}
-    elements = _VECTOR_BYTES // max(int(element_bytes(stored)) for stored in stored_types)
+    types = {product.sums, product.sums if final is not None else product.result}
+    elements = _VECTOR_BYTES // max(int(element_bytes(each_type)) for each_type in types)
     _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
     schedule.bind(lanes, "threadIdx.x")
     schedule.vectorize(vector)
@@ -213,32 +226,14 @@ def _apply(product: Product, variant: Variant) -> Any:
     return schedule
 
 
-def _instructions(product: Product) -> dict[str, str]:
-    """Return the names of the product's instructions, which `tvm.s_tir.TensorIntrin` has."""
-    left, right = product.operands
-    names: dict[str, str] = get_mma_intrin_group(
-        _SHARED,
-        _SHARED,
-        "float16" if left.dtype == "bfloat16" else left.dtype,
-        product.sums,
-        trans_a=not left.is_depth_innermost,
-        trans_b=right.is_depth_innermost,
-        # The other form of the store fails where TVM reuses the operands' shared memory for sums.
-        not_use_mma_store_intrinic=True,
-    )
-    if left.dtype == "bfloat16":
-        names |= {step: names[step].replace("f16", "bf16") for step in ("load_a", "load_b", "compute")}
-    return names
-
-
 def _sample(schedule: Any, loop: Any, outer: Sequence[int], inner: Sequence[int]) -> list[Any]:
     """Sample factors of a loop; the decision with which the schedule is built has factors
     near `outer`, what remains, and factors near `inner`. Without one, TVM would draw
     factors for which the following steps may fail."""
     remaining = int(schedule.get(loop).extent)
     factors = []
-    for wanted in (*outer, *reversed(inner)):
-        factors.append(gcd(remaining, wanted))
+    for factor in (*outer, *reversed(inner)):
+        factors.append(gcd(remaining, factor))
         remaining //= factors[-1]
     split = len(outer)
     decision = [*factors[:split], remaining, *reversed(factors[split:])]
@@ -267,9 +262,9 @@ def _in_fragments(rows: int, columns: int, layout: _Layout) -> Callable[..., tup
 
 def _add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
     """Schedule the kernel that adds the partial sums of a product that is split."""
-    stored = schedule.cache_write(final, 0, "local")
-    auto_inline_consumer_chain(schedule, stored)
-    *rows, columns = schedule.get_loops(stored)
+    result = schedule.cache_write(final, 0, "local")
+    auto_inline_consumer_chain(schedule, result)
+    *rows, columns = schedule.get_loops(result)
     elements = _VECTOR_BYTES // max(4, int(element_bytes(dtype)))
     grid, threads, vector = schedule.split(columns, [None, _ADDING_THREADS, elements])
     schedule.bind(schedule.fuse(*rows), "blockIdx.x")
