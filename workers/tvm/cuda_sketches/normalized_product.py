@@ -113,17 +113,9 @@ def _innermost_axis(block: Any, read: Any) -> tuple[int | None, int]:
     if not axes:
         return None, 1
     innermost = min(axes, key=lambda index: iter_vars[index].iter_type != IterVar.DataPar)
-    # Count the elements that follow each other both in memory and in the loops.
-    run = 1
-    for iter_var, index, length in zip(
-        reversed(iter_vars[: innermost + 1]), reversed(read.region), reversed(read.source.shape), strict=False
-    ):
-        extent = iter_var.dom.extent
-        is_plain = index.min.same_as(iter_var.var) and iter_var.iter_type == iter_vars[innermost].iter_type
-        if not (is_plain and isinstance(extent, IntImm) and isinstance(length, IntImm)):
-            break
-        run *= gcd(int(extent), int(length))
-        if int(extent) != int(length):
-            break
+    length, extent = read.source.shape[-1], iter_vars[innermost].dom.extent
+    is_plain = last.min.same_as(iter_vars[innermost].var)
+    if not (is_plain and isinstance(extent, IntImm) and isinstance(length, IntImm)):
+        return innermost, 1
     widest = _LARGEST_VECTOR_BYTES // max(1, int(element_bytes(str(read.source.dtype))))
-    return innermost, gcd(widest, run)
+    return innermost, gcd(widest, int(extent), int(length))
