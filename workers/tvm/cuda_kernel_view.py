@@ -59,7 +59,7 @@ KERNEL_COLUMNS: Final = (
 )
 
 
-class KernelWork:
+class LoweredKernelWork:
     """The work of one warp of a lowered kernel, its launch sizes and its memory."""
 
     def __init__(self, body: Any) -> None:
@@ -227,7 +227,7 @@ class Launch(NamedTuple):
     times_us: list[float]  # of arithmetic, memory, second cache, shared memory, spills; each by itself
 
     @classmethod
-    def of(cls, work: KernelWork, arch: str, machine: Machine) -> "Launch":
+    def of(cls, work: LoweredKernelWork, arch: str, machine: Machine) -> "Launch":
         gpu, cores = capability(arch), machine.cores
         needed_registers = BASE_REGISTERS + ceil(work.local_bytes / 4)
         registers = min(needed_registers, REGISTERS_PER_THREAD, REGISTERS_PER_BLOCK // max(32, work.threads))
@@ -255,7 +255,7 @@ def kernel_features(functions: Sequence[Any], arch: str) -> Matrix:
     """Return features of lowered kernels for `arch`. Sizes and work are log2(1 + value);
     times are log2 of their ratio to the machine's limit. Launch sizes, registers and shared
     memory are those of the kernel that takes longest by the model."""
-    machine, works = assume_typical_gpu(arch), [KernelWork(function.body) for function in functions]
+    machine, works = assume_typical_gpu(arch), [LoweredKernelWork(function.body) for function in functions]
     launches = [Launch.of(work, arch, machine) for work in works]
     times_us = np.array([launch.times_us for launch in launches])
     slowest = int(times_us.max(axis=1).argmax())

@@ -43,7 +43,10 @@ class SumByThreads(SketchModel):
         threads = across * team
         warps = np.ceil(threads / WARP_SIZE)
         iterations = np.ceil(depth / (team * at_a_time))
-        large, other_bytes = self._bytes_per_term(sums * depth, depth)
+        large = other_bytes = 2.0  # per term
+        if self.largest_sum is not None:
+            *small_operands, large_operand = sorted(map(size_bytes, self.largest_sum.reads))
+            large, other_bytes = large_operand / (sums * depth), sum(small_operands) / (depth * narrow)
         terms = own * at_a_time if self.facts["is_depth_innermost"] else lanes * at_a_time
         request = terms * large  # bytes of a thread in an iteration
         of_others = narrow * at_a_time * other_bytes
@@ -66,13 +69,6 @@ class SumByThreads(SketchModel):
             peak_gflops=peak_gflops(self.machine, ["float32"]),
             filling=threads * terms * narrow / RESULTS_FILLED,
         )
-
-    def _bytes_per_term(self, terms: float, depth: float) -> tuple[float, float]:
-        """Return the bytes per term of the large operand, and per term of the others."""
-        if self.largest_sum is None:
-            return 2.0, 2.0
-        sizes = sorted(size_bytes(read) for read in self.largest_sum.reads)
-        return sizes[-1] / terms, sum(sizes[:-1]) / (depth * self.facts["narrow"])
 
 
 class RowReduction(SumByThreads):

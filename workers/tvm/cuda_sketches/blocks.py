@@ -114,6 +114,6 @@ def fusion(axes: Sequence[Any], groups: Sequence[Sequence[Any]]) -> Any:
     return IndexMap(list(inputs.values()), outputs, None)
 
 
-def vectors(extent: int, most: int) -> list[int]:
-    """Return the powers of two up to `most` that divide an extent."""
-    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes <= most and extent % lanes == 0]
+def vectors(extent: int, limit: int) -> list[int]:
+    """Return the powers of two up to `limit` that divide an extent."""
+    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes <= limit and extent % lanes == 0]

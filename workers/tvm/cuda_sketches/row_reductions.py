@@ -27,7 +27,7 @@ from mallorn.workers.tvm.cuda_sketches.blocks import (
     vector_read,
     vectors,
 )
-from mallorn.workers.tvm.cuda_sketches.vector_products import schedules_of_sums
+from mallorn.workers.tvm.cuda_sketches.thread_sums import schedules_of_sums
 from mallorn.workers.tvm.program_blocks import extent, variables
 
 KIND: Final = "row reduction"
@@ -42,12 +42,12 @@ def schedules(module: Any, _target: Any) -> Iterator[Any]:
     yield from schedules_of_sums(module, KIND, most_narrow=1, is_product=False)
     for is_kept in (False, True):
         with suppress(*REFUSED):
-            schedule = _schedule_chain(module, is_kept)
+            schedule = schedule_chain(module, is_kept)
             if schedule is not None:
                 yield schedule
 
 
-def _schedule_chain(module: Any, is_kept: bool) -> Any | None:
+def schedule_chain(module: Any, is_kept: bool) -> Any | None:
     """Return the schedule of a chain of reductions over the same rows; None for other programs."""
     schedule = open_schedule(module)
     *sums, last = inline_pointwise(schedule)
@@ -83,13 +83,13 @@ def _schedule_chain(module: Any, is_kept: bool) -> Any | None:
     if len(shapes) > 1 or batch > MOST_GRID_ROWS:
         return None
     bytes_each = element_bytes(str(wide[0].source.dtype))
-    choices = _share_rows(
+    choices = share_chain(
         schedule, sums, last, source if is_kept else "", gcd(cells, inner), int(VECTOR_BYTES / bytes_each)
     )
     return describe(schedule, KIND, choices, is_kept=is_kept, sums=len(sums))
 
 
-def _share_rows(
+def share_chain(
     schedule: Any, sums: list[Any], last: Any, row_tensor: str, run: int, most_lanes: int
 ) -> list[str]:
     """Schedule the blocks of a chain. `row_tensor` names the tensor whose rows are kept in shared memory,
@@ -109,7 +109,12 @@ def _share_rows(
         reads = [str(read.source.name) for read in schedule.get(sums[0]).reads]
         copy = schedule.cache_read(sums[0], reads.index(row_tensor), _KEPT, consumer_blocks=[*sums, last])
     unrolled = sample(schedule, 1, 64, 512)
-    partials = [] if row_tensor else [_add_in_thread(schedule, block, lanes, threads) for block in sums]
+    partials = []  # of each sum, the block of partial sums, one per thread
+    for block in [] if row_tensor else sums:
+        steps, lane = schedule.split(schedule.get_loops(block)[-1], [None, lanes])
+        step, thread = schedule.split(steps, [None, threads])
+        schedule.reorder(step, lane, thread)
+        partials.append(schedule.rfactor(thread, 0))
     for index in reversed(range(len(sums))):
         schedule.set_scope(sums[index], 0, "local")
         schedule.compute_at(sums[index], grid, preserve_unit_loops=True)
@@ -150,14 +155,6 @@ def _share_rows(
         bind(schedule, [row, thread], *_THREAD)
         schedule.vectorize(lane)
     return ["lanes", "threads of a row", "rows: grid block", "unrolled steps"]
-
-
-def _add_in_thread(schedule: Any, block: Any, lanes: Any, threads: Any) -> Any:
-    """Return the block of a sum's partial sums, one per thread."""
-    steps, lane = schedule.split(schedule.get_loops(block)[-1], [None, lanes])
-    step, thread = schedule.split(steps, [None, threads])
-    schedule.reorder(step, lane, thread)
-    return schedule.rfactor(thread, 0)
 
 
 def _read_rows(schedule: Any, block: Any, step: Any, most_lanes: int) -> None:

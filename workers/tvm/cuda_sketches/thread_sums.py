@@ -4,7 +4,8 @@ A program is brought to the form c[b, s, n] = sum over r of f(large[b, s, r], ot
 the loops batch, sums, narrow (the few results that share an element of the large operand) and depth.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -15,8 +16,10 @@ from mallorn.core.values.machine import element_bytes
 from mallorn.workers.tvm.cuda_sketches.blocks import (
     GRID,
     MOST_GRID_ROWS,
+    REFUSED,
     VECTOR_BYTES,
     bind,
+    describe,
     extent_of,
     fusion,
     inline_pointwise,
@@ -31,6 +34,7 @@ from mallorn.workers.tvm.program_blocks import extent, variables
 
 DYNAMIC: Final = "shared.dyn"
 _THREADS: Final = (8, 16, 32, 64, 128, 256, 512)
+_SUMS_OF_A_THREAD: Final = (1, 2, 4)
 _MOST_OWN: Final = 8  # steps of the depth that a thread takes at a time
 
 
@@ -46,6 +50,21 @@ class ThreadSum:
     narrow: int  # results that share an element of the large operand
     sums: int
     reads: int  # tensors that the block reads
+
+
+def schedules_of_sums(module: Any, kind: str, *, most_narrow: int, is_product: bool) -> Iterator[Any]:
+    """Yield schedules of a program's only sum, by the order of its terms in memory."""
+    for own in _SUMS_OF_A_THREAD:
+        with suppress(*REFUSED):
+            work = normalize(module, most_narrow)
+            if work is None or (work.reads > 1) != is_product:
+                return
+            facts = {name: getattr(work, name) for name in ("narrow", "vector", "is_depth_innermost")}
+            if not work.is_depth_innermost:
+                yield describe(work.schedule, kind, share_columns(work), **facts)
+                return
+            if work.sums % own == 0:
+                yield describe(work.schedule, kind, share_rows(work, own), own=own, **facts)
 
 
 def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
@@ -72,7 +91,7 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     last = next((i for i in reversed(range(len(large.indices))) if variables(large.indices[i])), 0)
     innermost = [axis for axis in axes if hash(axis.var) in variables(large.indices[last])]
     is_depth_innermost = any(axis in depth for axis in innermost)
-    packed = max(1, prod(map(extent, innermost)) // int(large.source.shape[last]))
+    packed_numbers = max(1, prod(map(extent, innermost)) // int(large.source.shape[last]))
     sums = own[-1] if is_depth_innermost else innermost[-1]
     batch = [axis for axis in own if axis is not sums]
     if prod(map(extent, batch)) > MOST_GRID_ROWS:
@@ -83,7 +102,7 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
         block,
         blocks[1] if len(blocks) == 2 else None,
         is_depth_innermost,
-        vector=int(VECTOR_BYTES / element_bytes(str(large.source.dtype))) * packed,
+        vector=int(VECTOR_BYTES / element_bytes(str(large.source.dtype))) * packed_numbers,
         narrow=repeats,
         sums=extent(sums),
         reads=len({hash(load.source) for load in loads}),
