@@ -20,7 +20,8 @@ from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
 BLOCKS, THREADS = 16_384, 256
 SUMS: Final = 16  # independent sums of a thread: more than its latency needs
 CHAINS: Final = 8  # independent products of a warp on tensor cores
-TURNS: Final = {"float32": 2048, "tensor cores": 512, "shared": 384, "L2": 64}  # milliseconds on fast GPUs
+# Some milliseconds on fast GPUs.
+TURNS: Final = {"float32": 2048, "tensor cores": 512, "shared": 384, "L2": 64}
 UNROLLED: Final = 4  # loads of a turn
 VECTOR: Final = 4  # float32 numbers of a load
 SHARED_FLOATS: Final = 4096
@@ -31,7 +32,7 @@ _TILE: Final = THREADS * VECTOR  # numbers that a block loads at a time
 
 
 class Mma(NamedTuple):
-    """A shape of the instruction `mma`, and how many numbers a lane holds of each matrix."""
+    """A shape of the instruction `mma`, and the numbers that a lane holds of each matrix."""
 
     shape: str
     depth: int
@@ -56,7 +57,7 @@ _LANE_SUMS: Final = 4  # of the 16 * 8 sums of an instruction
 
 
 def build_cuda_probes(target: str, folder: str) -> list[Probe]:
-    """Write libraries of probes into `folder`, one per data type and kind, and return them."""
+    """Write libraries of probes into `folder`, one per type and kind, and return them."""
     tvm_target, probes = parse_tvm_target(target), []
     for probe, text in cuda_probes(str(tvm_target.attrs["arch"])):
         module = tvm.IRModule({probe.function: tvm.script.from_source(text)})
@@ -152,8 +153,8 @@ def shared_bandwidth() -> tuple[Probe, str]:
 
 
 def l2_bandwidth() -> tuple[Probe, str]:
-    """Return the probe of the bandwidth of L2. Blocks of a multiprocessor read different tiles at
-    a time, so that its L1 cache helps little."""
+    """Return the probe of the bandwidth of L2. Blocks of a multiprocessor read different tiles
+    at a time, so that its L1 cache helps little."""
     tiles = L2_BYTES // 4 // _TILE
     tile = f"(block + (turn * {UNROLLED} + i) * 97) % {tiles}"
     body = f"""

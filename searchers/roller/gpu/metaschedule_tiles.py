@@ -105,7 +105,7 @@ class SummingSketch(GpuModel):
         reduction_nests = [nest for nest in self._nests if any(axis.reduced for axis in nest.axes)]
         for position, row in enumerate(rows):
             teams = [p.choice.labels[row[p.start]] for p in self._places]
-            teams += [1] * len(reduction_nests)  # the threads of each sum of further reductions
+            teams += [1] * len(reduction_nests)  # threads per sum of further reductions
             for nest, team in zip(reduction_nests, teams, strict=False):
                 depth = prod(axis.extent for axis in nest.axes if axis.reduced)
                 sums = prod(nest.extents) // depth
@@ -219,8 +219,9 @@ class GpuTiles:
     def time_us(self, rows: Table) -> Column:
         """Return estimated times of rows of tiles, with penalties for exceeded limits."""
         machine, spatial = self._machine, self._spatial
-        tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
-        depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)
+        tiles, depth = np.split(rows.astype(np.float64), [GPU_LEVELS * spatial], axis=1)
+        tiles = tiles.reshape(len(rows), spatial, GPU_LEVELS)
+        depth = depth.reshape(len(rows), -1, GPU_SUM_LEVELS)
         across = tiles.prod(axis=1)
         cores = self._fragment is not None
         blocks = across[:, 0] * (across[:, 1] if cores else 1.0) * self._batch
@@ -257,7 +258,7 @@ class GpuTiles:
             * _excess_factor(registers, REGISTERS_PER_THREAD)
         )
         excess *= _excess_factor(registers * warps, machine.registers)
-        excess *= np.maximum(1, WARP_SIZE / threads)  # MetaSchedule refuses less than a warp
+        excess *= np.maximum(1, WARP_SIZE / threads)  # MetaSchedule needs a full warp
         deep = step_depth.prod(axis=1) * (self._fragment[2] if self._fragment else 1)
         excess *= _excess_factor(deep, _DEEPEST_FRAGMENTS if cores else _DEEPEST)
         if self._stages > 1:
@@ -280,7 +281,8 @@ class GpuTiles:
             loads = 0.25 * (1 / own_tile[:, 0] + 1 / own_tile[:, -1])
             peak = peak_gflops(machine, ["float16"])
         else:
-            busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED) * threads / (warps * WARP_SIZE)
+            busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED)
+            busy = busy * threads / (warps * WARP_SIZE)
             # Loads from shared memory per result of a thread.
             loaded_numbers = np.zeros(len(own_tile))
             for access in self._nest.reads:
@@ -295,10 +297,9 @@ class GpuTiles:
         exposed = np.maximum(_EXPOSED, 1 / at_once) * (computing + moving - slowest)
         latency = _LATENCY_US * np.maximum(1, tile_bytes / (threads * _BYTES_IN_FLIGHT))
         overlapped = slowest + exposed + latency / at_once
-        memory = (
-            sum(prod(access.shape) * access.element_bytes for access in self._nest.accesses) * self._batch
-        )
-        floor = memory / machine.memory_gbytes_per_sec / 1e3
+        accesses = self._nest.accesses
+        memory_bytes = sum(prod(access.shape) * access.element_bytes for access in accesses) * self._batch
+        floor = memory_bytes / machine.memory_gbytes_per_sec / 1e3
         total = np.maximum(waves * steps * overlapped, floor) + machine.fork_us
         return np.asarray(total * excess**4)
 

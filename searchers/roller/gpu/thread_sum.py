@@ -1,4 +1,4 @@
-"""The time of sums with many threads each: products with a vector, and reductions of rows in a chain."""
+"""The time of sums with many threads each: vector products, and chains of row reductions."""
 
 from typing import Final
 
@@ -46,7 +46,8 @@ class SumByThreads(SketchModel):
         large = other_bytes = 2.0  # per term
         if self.largest_sum is not None:
             *small_operands, large_operand = sorted(map(size_bytes, self.largest_sum.reads))
-            large, other_bytes = large_operand / (sums * depth), sum(small_operands) / (depth * narrow)
+            large = large_operand / (sums * depth)
+            other_bytes = sum(small_operands) / (depth * narrow)
         terms = own * at_a_time if self.facts["is_depth_innermost"] else lanes * at_a_time
         request = terms * large  # bytes of a thread in an iteration
         of_others = narrow * at_a_time * other_bytes
@@ -72,7 +73,7 @@ class SumByThreads(SketchModel):
 
 
 class RowReduction(SumByThreads):
-    """Each group of threads reduces whole rows; each reduction, and the last block, is a pass."""
+    """Groups of threads reduce whole rows; each reduction, and the last block, is a pass."""
 
     def kernel(self, choices: Choices) -> KernelWork:
         if "narrow" in self.facts:  # a single sum
@@ -83,7 +84,8 @@ class RowReduction(SumByThreads):
         if self.largest_sum is not None:
             element = max(read.element_bytes for read in self.largest_sum.reads)
             result = self.nests[-1].write.element_bytes
-        team, lanes, block_rows = choices["threads of a row"], choices["lanes"], choices["rows block"]
+        team, lanes = choices["threads of a row"], choices["lanes"]
+        block_rows = choices["rows block"]
         threads = team * block_rows
         warps = np.ceil(threads / WARP_SIZE)
         iterations = np.ceil(depth / (lanes * team))

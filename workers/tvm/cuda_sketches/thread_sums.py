@@ -1,7 +1,8 @@
-"""Sums that read each element once, with many threads per sum or per group of neighbouring sums.
+"""Sums that read each element once, with many threads per sum or group of neighbouring sums.
 
-A program is brought to the form c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]), with
-the loops batch, sums, narrow (the few results that share an element of the large operand) and depth.
+A program is brought to the form c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]),
+with the loops batch, sums, narrow (the few results that share an element of the large
+operand) and depth.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,7 +76,9 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
         return None
     block = blocks[0]
     axes, loads = list(schedule.get(block).iter_vars), reads_of(schedule, block)
-    sizes = [(extent_of(schedule, block, load), prod(map(int, load.source.shape))) for load in loads]
+    shapes = [map(int, load.source.shape) for load in loads]
+    extents = [extent_of(schedule, block, load) for load in loads]
+    sizes = list(zip(extents, map(prod, shapes), strict=True))
     large = loads[sizes.index(max(sizes))] if loads else None
     if large is None:
         return None
@@ -110,13 +113,15 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
 
 
 def share_rows(work: ThreadSum, own: int) -> list[str]:
-    """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's terms as
-    vectors, and add their partial sums by shuffles. Each thread adds to `own` sums, which divides
-    their number, because TVM loses the bound of a sum by several threads. Return the names of the choices."""
+    """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's terms
+    as vectors, and add their partial sums by shuffles. Each thread adds to `own` sums, which
+    divides their number, because TVM loses the bound of a sum by several threads. Return the
+    names of the choices."""
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
     terms = int(schedule.get(depth).extent)
-    steps, lanes = schedule.split(depth, [None, sample(schedule, *vectors(terms, work.vector))])
+    lanes = sample(schedule, *vectors(terms, work.vector))
+    steps, lanes = schedule.split(depth, [None, lanes])
     threads = sample(schedule, *(n for n in _THREADS if n <= max(8, terms // work.vector)))
     step, thread = schedule.split(steps, [None, threads])
     rows, sum_of_thread = schedule.split(sums, [None, own])
@@ -143,15 +148,16 @@ def share_rows(work: ThreadSum, own: int) -> list[str]:
 
 
 def share_columns(work: ThreadSum) -> list[str]:
-    """Schedule a sum whose neighbours in memory belong to neighbouring sums: each thread reads a
-    vector of sums, rows of threads share the depth and add their partial sums in shared memory.
-    Return the names of the choices."""
+    """Schedule a sum whose neighbours in memory belong to neighbouring sums: each thread reads
+    a vector of sums, rows of threads share the depth and add their partial sums in shared
+    memory. Return the names of the choices."""
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
     terms = int(schedule.get(depth).extent)
     steps, own = schedule.split(depth, [None, sample(schedule, *vectors(terms, _MOST_OWN))])
     # With fewer steps than threads, some threads would leave their partial sums unset.
-    shares = sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= max(1, terms // _MOST_OWN)))
+    most_shares = max(1, terms // _MOST_OWN)
+    shares = sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= most_shares))
     step, share = schedule.split(steps, [None, shares])
     widths = vectors(work.sums, min(work.vector, VECTOR_BYTES // 4))
     lanes = sample(schedule, *widths)
@@ -172,7 +178,8 @@ def share_columns(work: ThreadSum) -> list[str]:
     schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
     share, batch, column, narrow = schedule.get_loops(block)[2:]
     schedule.reorder(batch, narrow, column, share)
-    _, share_thread, thread = schedule.split(schedule.fuse(batch, narrow, column), [None, shares, threads])
+    element = schedule.fuse(batch, narrow, column)
+    _, share_thread, thread = schedule.split(element, [None, shares, threads])
     bind(schedule, [share_thread, thread], "threadIdx.y", "threadIdx.x")
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "local")
