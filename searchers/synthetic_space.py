@@ -114,7 +114,15 @@ class SyntheticSpace(DecisionSpace):
         accumulators = m[3] * np.ceil(n[3] / LANES)
         waiting = 1 + np.maximum(0, IN_FLIGHT - accumulators) / 8
         spilling = 1 + 0.4 * np.log2(np.maximum(1, accumulators / REGISTERS)) * (1 + 0.2 * np.log2(k[1]))
-        slowdown = idle_lanes * (waiting * spilling * (1 + 4.0 / k[1])) * _caches(m, n, k)
+        # Bytes of the tiles of both caches, and how often a loaded number is reused.
+        rows_1, columns_1 = m[2] * m[3], n[2] * n[3]
+        first = 4 * (rows_1 * k[1] + columns_1 * k[1] + rows_1 * columns_1)
+        rows_2, columns_2, depth = rows_1 * m[1], columns_1 * n[1], k[0] * k[1]
+        second = 4 * (rows_2 * depth + columns_2 * depth + rows_2 * columns_2)
+        misses = 0.4 * np.log2(np.maximum(1, first / L1_BYTES))
+        misses += 0.2 * np.log2(np.maximum(1, second / L2_BYTES))
+        slowdown = idle_lanes * (waiting * spilling * (1 + 4.0 / k[1]))
+        slowdown *= (1 + misses) * (1 + 2.0 / np.minimum(rows_2, columns_2))
         # Late writes of results cause memory traffic, writes of small blocks loop overhead.
         block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
         write_cost = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
@@ -130,13 +138,3 @@ class SyntheticSpace(DecisionSpace):
         latency[m[2] * m[3] * n[2] * n[3] > LARGEST_BLOCK] = np.nan
         latency[(location == 1) & (m[1] * n[1] > 256)] = np.nan
         return np.asarray(latency, dtype=np.float64)
-
-
-def _caches(m: Column, n: Column, k: Column) -> Column:
-    rows, columns = m[2] * m[3], n[2] * n[3]
-    first = 4 * (rows * k[1] + columns * k[1] + rows * columns)
-    rows, columns, depth = rows * m[1], columns * n[1], k[0] * k[1]
-    second = 4 * (rows * depth + columns * depth + rows * columns)
-    reuse = 1 + 2.0 / np.minimum(rows, columns)
-    misses = 0.4 * np.log2(np.maximum(1, first / L1_BYTES)) + 0.2 * np.log2(np.maximum(1, second / L2_BYTES))
-    return np.asarray((1 + misses) * reuse, dtype=np.float64)

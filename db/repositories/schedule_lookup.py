@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log2, prod
 from typing import Final
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import func, or_, select
 
 from mallorn.core.targets import Target
 from mallorn.core.values.dataset import NearestSchedule, ScheduleLookup
@@ -38,7 +38,10 @@ class ScheduleLookups(Repository):
 
     def find(self, owner: str | None, query: ScheduleQuery, limit: int) -> ScheduleLookup:
         """Return the owner's schedules that fit, or else the nearest workloads."""
-        visible = _select_visible(owner)
+        visible = select(Workload).order_by(Workload.id.desc()).limit(MOST_WORKLOADS)
+        if owner is not None:  # shared workloads, and those of the owner's jobs
+            own = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(is_owned_by(owner))
+            visible = visible.where(or_(Workload.kept_upto != KEPT, Workload.id.in_(own)))
         program = self.session.scalar(visible.where(Workload.key == query.workload))
         if program is not None:
             shapes, dtypes = shapes_of(program), dtypes_of(program)
@@ -48,17 +51,15 @@ class ScheduleLookups(Repository):
         fitting = [workload.id for workload in workloads if not _compare_workloads(query, workload)]
         target_key = query.target.key if query.target else None
         page = Schedules(self.session).page(owner, workload_ids=fitting, target=target_key, limit=limit)
-        return ScheduleLookup(
-            found=list(page.items), nearest=[] if page.items else self._find_nearest(query, workloads)
-        )
-
-    def _find_nearest(self, query: ScheduleQuery, workloads: Sequence[Workload]) -> list[NearestSchedule]:
+        if page.items:
+            return ScheduleLookup(found=list(page.items), nearest=[])
         items: list[NearestSchedule] = []
         for workload in sorted(workloads, key=lambda row: _distance(query, row))[:MOST_RANKED]:
             items += self._list_measured(query, workload)
             if len(items) >= ENOUGH:
                 break
-        return sorted(items, key=lambda item: len(item.differences))[:NEAREST]
+        nearest = sorted(items, key=lambda item: len(item.differences))[:NEAREST]
+        return ScheduleLookup(found=[], nearest=nearest)
 
     def _list_measured(self, query: ScheduleQuery, workload: Workload) -> list[NearestSchedule]:
         """Return a workload's best measurement on each target and with each TVM."""
@@ -87,15 +88,6 @@ class ScheduleLookups(Repository):
             )
             items.append(item)
         return items
-
-
-def _select_visible(owner: str | None) -> Select[Workload]:
-    """Select the workloads that are shared or of the owner's jobs, the newest first."""
-    query = select(Workload).order_by(Workload.id.desc()).limit(MOST_WORKLOADS)
-    if owner is None:
-        return query
-    own = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(is_owned_by(owner))
-    return query.where(or_(Workload.kept_upto != KEPT, Workload.id.in_(own)))
 
 
 def dtypes_of(workload: Workload) -> list[str]:

@@ -114,7 +114,11 @@ class FuseCachedAttention(Pass[CachedAttention]):
                 viewed_places = np.broadcast_to(viewed_places, shape)
             else:
                 viewed_places = viewed_places.reshape(shape)
-        if not _has_heads_in_order(viewed_places, places, count, is_transposed):
+        batch, heads, length, numbers = places.shape
+        repeats, remainder = divmod(count, batch * heads)
+        ordered = np.repeat(places.reshape(batch * heads, length, numbers), repeats, axis=0)
+        ordered = ordered.swapaxes(1, 2) if is_transposed else ordered
+        if remainder or not np.array_equal(viewed_places.ravel(), ordered.ravel()):
             raise Leave("the keys or values are not the heads of a cache in their order")
         return CacheView(tensor, scale)
 
@@ -123,15 +127,6 @@ class FuseCachedAttention(Pass[CachedAttention]):
 
     def _has_growing_size(self, value: Any) -> bool:
         return self._sizes(value) != sizes_at(value.ty.shape, self._length, self._sample + 1)
-
-
-def _has_heads_in_order(viewed: Any, positions: Any, count: int, is_transposed: bool) -> bool:
-    batch, heads, length, numbers = positions.shape
-    if count % (batch * heads):
-        return False
-    ordered = np.repeat(positions.reshape(batch * heads, length, numbers), count // (batch * heads), axis=0)
-    ordered = ordered.swapaxes(1, 2) if is_transposed else ordered
-    return bool(viewed.size == ordered.size and np.array_equal(viewed.reshape(ordered.shape), ordered))
 
 
 def _scores(weights: Any, g: Graph) -> Scores:

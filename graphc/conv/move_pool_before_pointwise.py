@@ -35,7 +35,14 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
         sizes, pooled = sizes_of(call.args[0]), sizes_of(call)
         if pooled[1] * pooled[2] >= sizes[1] * sizes[2]:
             raise Leave("the pooling does not reduce the number of pixels")
-        affine, value = _split_added_constants(call.args[0], g)
+        # Split off per-channel constants that are added last.
+        value, ndim = call.args[0], call.args[0].ty.ndim
+        addition = g.producer(value, "relax.add") if g.has_one_reader(value) else None
+        affine, links = affine_chain(addition, g) if addition is not None else (identity(ndim), [])
+        if links and not affine.is_scaled() and all(axis == ndim - 1 for axis in affine.varying_axes()):
+            value = links[0].value
+        else:
+            affine = identity(ndim)
         source = g.producer(value, "relax.nn.conv2d") if g.has_one_reader(value) else None
         if source is not None:
             unit_attributes = (*source.attrs.strides, *sizes_of(source.args[1])[:2])
@@ -51,13 +58,3 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
         if not facts.affine.is_shifted():
             return product
         return relax.op.add(product, relax.const(facts.affine.shift.astype("float32")))
-
-
-def _split_added_constants(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
-    """Return the per-channel constants added last to a value, and the value before that."""
-    call = g.producer(value, "relax.add") if g.has_one_reader(value) else None
-    affine, links = affine_chain(call, g) if call is not None else (identity(value.ty.ndim), [])
-    last = value.ty.ndim - 1
-    if not links or affine.is_scaled() or any(axis != last for axis in affine.varying_axes()):
-        return identity(value.ty.ndim), value
-    return affine, links[0].value

@@ -102,7 +102,7 @@ _JOINS = ("relax.concat",)
 
 
 class RoundBeforeMoves(Pass[Any]):
-    """Rounds to 16 bits before reshapes, transposes, maxima of windows and joins, not after."""
+    """Rounds to 16 bits before reshapes, transposes, max pooling and joins, not after."""
 
     name, match = "round_before_moves", (CAST,)
     dtype = ""
@@ -124,8 +124,8 @@ class RoundBeforeMoves(Pass[Any]):
 def _move(value: Any, g: Graph) -> Any | None:
     """Return the move that computes a value, or None if there is none to round before.
 
-    The transpose of a product of two computed factors becomes part of the product's function
-    (`fuse_transposes_into_batched_matmul`), which rounds what it stores.
+    The transpose of a product of two computed factors becomes part of the product's
+    function (`fuse_transposes_into_batched_matmul`), which rounds what it stores.
     """
     move = g.producer(value, *_MOVES, *_JOINS) if g.has_one_reader(value) else None
     if move is not None and operator_name(move) == "relax.permute_dims":

@@ -29,7 +29,14 @@ class QuantizeToArithmetic(Pass[None]):
         # Reshape scale and zero point so that they broadcast along the call's axis.
         axis = int(call.attrs.axis) % data.ty.ndim if scale.ty.ndim or zero.ty.ndim else 0
         shape = [-1 if dim == axis else 1 for dim in range(data.ty.ndim)]
-        scale, zero = (_reshaped(value, shape, g) for value in (scale, zero))
+        scale, zero = (
+            value
+            if not value.ty.ndim
+            else relax.const(g.array(value).reshape(shape))
+            if g.is_constant(value)
+            else relax.op.reshape(value, shape)
+            for value in (scale, zero)
+        )
         if not g.is_constant(zero):
             zero = relax.op.astype(zero, "float32")
         elif g.array(zero).any():
@@ -51,11 +58,3 @@ class QuantizeToArithmetic(Pass[None]):
         # Layout changes pass through these operators, but not through a clip.
         result = relax.op.minimum(relax.op.maximum(result, lowest), highest)
         return relax.op.astype(relax.op.astype(result, "int32"), call.ty.dtype)
-
-
-def _reshaped(value: Any, shape: list[int], g: Graph) -> Any:
-    if not value.ty.ndim:
-        return value
-    if g.is_constant(value):
-        return relax.const(g.array(value).reshape(shape))
-    return relax.op.reshape(value, shape)

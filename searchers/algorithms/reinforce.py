@@ -33,10 +33,14 @@ class DecisionPolicy:
         rows = [good_rows.get(s.key, np.empty((0, s.decision_count), dtype=np.int32)) for s in sketches]
         self._rate = rate
         self._taste = np.log([1.0 + len(preferred) for preferred in rows])
-        self._tables = [
-            _initial_distributions(sketch, preferred, stored_parameters.of(sketch.key), rate)
-            for sketch, preferred in zip(sketches, rows, strict=True)
-        ]
+        self._tables = []
+        for sketch, preferred in zip(sketches, rows, strict=True):
+            knobs, parameters = knobs_of(sketch), stored_parameters.of(sketch.key)
+            logits = frequency_logits(knobs, preferred, np.ones(len(preferred)))
+            if parameters is not None and has_shapes(parameters, {"chances": logits.shape}):
+                total = softmax(logits, knobs.exists) + np.maximum(0.0, parameters["chances"])
+                logits = np.log(np.maximum(total / 2, LEAST))
+            self._tables.append(KnobDistributions(knobs, logits, rate))
 
     def parameters(self, index: int) -> Parameters:
         """Return the probability of each option of the decisions of sketch `index`."""
@@ -109,14 +113,3 @@ class Reinforce(StatefulLearner):
         for index, sketch in enumerate(sketches):
             chances = [policy.parameters(index)["chances"] for policy in policies]
             stored_parameters.store(sketch.key, {"chances": np.mean(chances, axis=0)})
-
-
-def _initial_distributions(
-    sketch: Sketch, good_rows: Rows, parameters: Parameters | None, rate: float
-) -> KnobDistributions:
-    knobs = knobs_of(sketch)
-    logits = frequency_logits(knobs, good_rows, np.ones(len(good_rows)))
-    if parameters is not None and has_shapes(parameters, {"chances": logits.shape}):
-        total = softmax(logits, knobs.exists) + np.maximum(0.0, parameters["chances"])
-        logits = np.log(np.maximum(total / 2, LEAST))
-    return KnobDistributions(knobs, logits, rate)

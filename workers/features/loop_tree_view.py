@@ -346,7 +346,13 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
     for index, line in enumerate(lines[1:], start=1):
         table[:, index, REACH] += table[:, line.parent, REACH]
     limit = np.log2(nest.parallel.evaluate(rows))
-    table[:, :, PARALLEL] = _flag_parallel_loops(lines, table[:, :, REACH], limit)
+    # Flag outer spatial loops fused to run in parallel, up to `limit` (log2) runs.
+    table[:, 0, PARALLEL] = 1
+    for index, line in enumerate(lines):
+        if line.loop is not None and line.loop.kind is AxisKind.SPATIAL and (line.alone or line.parent == 0):
+            is_within = table[:, index, REACH] <= limit
+            table[:, index, PARALLEL] = np.where(is_within, table[:, line.parent, PARALLEL], 0)
+    table[:, 0, PARALLEL] = 0
     table[:, :, VECTOR] = _flag_vector_loops(lines, table[:, :, EXTENT], np.log2(nest.vector.evaluate(rows)))
     # Remove loops of one iteration; their nearest remaining ancestor gets the children.
     remains = np.array([line.loop is None for line in lines]) | (table[:, :, EXTENT] > 0)
@@ -360,17 +366,6 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
     compact = np.zeros((len(table), LINES, COLUMNS), dtype=np.float32)
     compact[row, new_index[row, position]] = table[row, position]
     return compact.reshape(len(table), -1)
-
-
-def _flag_parallel_loops(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
-    """Flag outer spatial loops fused to run in parallel, up to `limit` (log2) runs."""
-    flags = np.zeros(reach.shape, dtype=np.bool_)
-    flags[:, 0] = True
-    for index, line in enumerate(lines):
-        if line.loop is not None and line.loop.kind is AxisKind.SPATIAL and (line.alone or line.parent == 0):
-            flags[:, index] = flags[:, line.parent] & (reach[:, index] <= limit)
-    flags[:, 0] = False
-    return flags
 
 
 def _flag_vector_loops(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:

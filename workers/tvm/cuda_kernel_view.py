@@ -59,17 +59,19 @@ KERNEL_COLUMNS: Final = (
 )
 
 
-class KernelWork:
+class LoweredKernelWork:
     """The work of one warp of a lowered kernel, its launch sizes and its memory."""
 
     def __init__(self, body: Any) -> None:
         self.extents: dict[str, int] = {}  # of thread and block axes
         self.sums = dict.fromkeys(_SUMS, 0.0)
-        # Bytes that lanes ask for, bytes that memory moves, and accesses of lanes; by kind or by buffer read.
+        # Requested bytes, bytes that memory moves, and accesses of lanes, by kind or buffer read.
         self.traffic: dict[str | int, NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
         self.footprint: dict[int, int] = {}  # bytes by buffer in global memory
-        self.tensor_flops = self.sum_bytes = 0.0  # sum_bytes: of registers that arithmetic adds to
-        self.tensor_type, self.is_narrow = "float16", False  # narrow: some elements have less than 32 bits
+        self.tensor_flops = 0.0
+        self.sum_bytes = 0.0  # of registers that arithmetic adds to
+        self.tensor_type = "float16"
+        self.is_narrow = False  # whether some elements have less than 32 bits
         self.local_bytes = 0.0  # of a thread
         self.shared_bytes = {"shared": 0, "shared.dyn": 0}
         self._values: dict[int, Any] = {}  # of variables in each lane, by hash
@@ -89,8 +91,9 @@ class KernelWork:
                 self._visit(statement.then_case, times)
                 self._visit(statement.else_case, times)
             case tirx.AttrStmt():
-                self.sums["async_groups"] += times * (statement.attr_key == "async_commit_queue_scope")
-                if statement.attr_key == "thread_extent":
+                key = statement.attr_key
+                self.sums["async_groups"] += times * (key == "async_commit_queue_scope")
+                if key == "thread_extent":
                     axis, extent = str(statement.node.thread_tag), int(statement.value)
                     self.extents[axis] = extent
                     inner = _AXES[: _AXES.index(axis)] if axis in _AXES else ()
@@ -127,7 +130,8 @@ class KernelWork:
                     self.sums["arithmetic"] += times * lanes
                     self.sum_bytes += 32 * 4.0 * times * lanes
 
-        structural_walk(expression, ((Call, TensorLoad, tirx.Add, tirx.Sub, tirx.Mul), visit), order="pre")
+        kinds = Call, TensorLoad, tirx.Add, tirx.Sub, tirx.Mul
+        structural_walk(expression, (kinds, visit), order="pre")
 
     def count_call(self, call: Any, times: float, addresses: set[int]) -> None:
         """Count an intrinsic's call, and note a load of which it takes the address."""
@@ -142,16 +146,17 @@ class KernelWork:
             case "mma" | "tvm_mma_sync" as name:
                 m = n = k = 16
                 if name == "mma":
-                    shape = str(arguments[0].value).removeprefix("m").replace("n", " ").replace("k", " ")
-                    m, n, k = map(int, shape.split())
+                    shape = str(arguments[0].value)  # as in m16n8k16
+                    m, n, k = map(int, shape.translate(str.maketrans("mnk", "   ")).split())
                     self.tensor_type = str(arguments[3].value)
                 self.sums["tensor_products"] += times
                 self.tensor_flops += 2.0 * m * n * k * times
                 self.sum_bytes += 8.0 * m * n * times
             case "tvm_load_matrix_sync" | "tvm_store_matrix_sync" as name:
                 buffer, stride = arguments[5].args[0].source, int(arguments[6])
-                rows = np.arange(32) // 2 * stride * _item_bytes(buffer) + np.arange(32) % 2 * 16
-                self._count(buffer, rows, 16, times, is_store="store" in name)
+                row, half = divmod(np.arange(32), 2)
+                offsets = row * stride * _item_bytes(buffer) + half * 16
+                self._count(buffer, offsets, 16, times, is_store="store" in name)
             case "ldmatrix":
                 pointers = (arg for arg in arguments if "address_of" in str(getattr(arg, "op", "")))
                 load = next(pointers).args[0]
@@ -165,7 +170,9 @@ class KernelWork:
 
     def _access(self, buffer: Any, index: Any, times: float, is_store: bool = False) -> None:
         item, lanes = _item_bytes(buffer), self._evaluate(index) * _item_bytes(buffer)
-        width, stride = (int(index.lanes), int(index.stride)) if isinstance(index, tirx.Ramp) else (1, 1)
+        width = stride = 1
+        if isinstance(index, tirx.Ramp):
+            width, stride = int(index.lanes), int(index.stride)
         if stride == 1:
             self._count(buffer, lanes, width * item, times, is_store)
         else:
@@ -175,7 +182,7 @@ class KernelWork:
     def _count(self, buffer: Any, lanes: Any, width: int, times: float, is_store: bool = False) -> None:
         """Count an access of `width` bytes of each lane at these byte offsets."""
         threads = prod(self.extents.get(axis, 1) for axis in _AXES)
-        active = np.broadcast_to(lanes, (np.size(lanes) if np.ndim(lanes) else 32,))[:threads]
+        active = np.broadcast_to(lanes, np.shape(lanes) or (32,))[:threads]
         scope, item = str(buffer.scope()), _item_bytes(buffer)
         starts = active[:, None] + np.arange(0, max(width, BANK), BANK)
         if scope == "global":
@@ -188,8 +195,9 @@ class KernelWork:
             kinds = ["shared"]
         else:
             return
+        counts = np.array([width * np.unique(active).size, moved, active.size])
         for kind in kinds:
-            self.traffic[kind] += times * np.array([width * np.unique(active).size, moved, active.size])
+            self.traffic[kind] += times * counts
 
     def _evaluate(self, expression: Any) -> Any:
         """Return an integer expression's value in each lane; 0 if it is unknown."""
@@ -203,7 +211,9 @@ class KernelWork:
             case tirx.Ramp():
                 return self._evaluate(expression.base)
         apply = _OPERATORS.get(type(expression))
-        return apply(self._evaluate(expression.a), self._evaluate(expression.b)) if apply else 0
+        if apply is None:
+            return 0
+        return apply(self._evaluate(expression.a), self._evaluate(expression.b))
 
 
 def _item_bytes(buffer: Any) -> int:
@@ -224,18 +234,21 @@ class Launch(NamedTuple):
     waves: float
     occupancy: float
     balance: float  # mean work of a multiprocessor over the most that one has
-    times_us: list[float]  # of arithmetic, memory, second cache, shared memory, spills; each by itself
+    times_us: list[float]  # of arithmetic, memory, second cache, shared memory, and spills
 
     @classmethod
-    def of(cls, work: KernelWork, arch: str, machine: Machine) -> "Launch":
+    def of(cls, work: LoweredKernelWork, arch: str, machine: Machine) -> "Launch":
         gpu, cores = capability(arch), machine.cores
         needed_registers = BASE_REGISTERS + ceil(work.local_bytes / 4)
-        registers = min(needed_registers, REGISTERS_PER_THREAD, REGISTERS_PER_BLOCK // max(32, work.threads))
-        resident = max(1, gpu.resident_blocks(work.threads, registers, sum(work.shared_bytes.values())))
+        register_limit = min(REGISTERS_PER_THREAD, REGISTERS_PER_BLOCK // max(32, work.threads))
+        registers, shared_bytes = min(needed_registers, register_limit), sum(work.shared_bytes.values())
+        resident = max(1, gpu.resident_blocks(work.threads, registers, shared_bytes))
         warps, largest_share = -(-work.threads // gpu.warp_size), -(-work.blocks // cores)
-        balance, active_warps = work.blocks / (cores * largest_share), min(resident, largest_share) * warps
+        balance = work.blocks / (cores * largest_share)
+        active_warps = min(resident, largest_share) * warps
         tensor_rate = machine.gflops.get(work.tensor_type, machine.gflops["float16"])
-        flops_us = 32 * work.sums["arithmetic"] / machine.gflops["float32"] + work.tensor_flops / tensor_rate
+        flops_us = 32 * work.sums["arithmetic"] / machine.gflops["float32"]
+        flops_us += work.tensor_flops / tensor_rate
         first, second = (cache.gbytes_per_sec * cores for cache in machine.caches[:2])
         moved = work.traffic["loads"][1] + work.traffic["stores"][1]
         all_us = work.warps / 1e3 / balance
@@ -255,13 +268,15 @@ def kernel_features(functions: Sequence[Any], arch: str) -> Matrix:
     """Return features of lowered kernels for `arch`. Sizes and work are log2(1 + value);
     times are log2 of their ratio to the machine's limit. Launch sizes, registers and shared
     memory are those of the kernel that takes longest by the model."""
-    machine, works = assume_typical_gpu(arch), [KernelWork(function.body) for function in functions]
+    machine = assume_typical_gpu(arch)
+    works = [LoweredKernelWork(function.body) for function in functions]
     launches = [Launch.of(work, arch, machine) for work in works]
     times_us = np.array([launch.times_us for launch in launches])
     slowest = int(times_us.max(axis=1).argmax())
     work, launch = works[slowest], launches[slowest]
     sums = [sum(kernel.sums[name] * kernel.warps for kernel in works) for name in _SUMS]
-    logs = [len(works), work.blocks, work.threads, *work.shared_bytes.values(), *launch[:4], *sums]
+    shared_bytes = work.shared_bytes.values()
+    logs = [len(works), work.blocks, work.threads, *shared_bytes, *launch[:4], *sums]
     row = [*np.log2(1 + np.array(logs)), launch.occupancy, launch.balance]
     for kind in _TRAFFIC:
         requested, moved, accesses = sum(kernel.traffic[kind] * kernel.warps for kernel in works)  # type: ignore[misc]
@@ -271,17 +286,19 @@ def kernel_features(functions: Sequence[Any], arch: str) -> Matrix:
     for moved, requested, name in [*reads, *[(0.0, 0.0, 0)] * LARGEST][:LARGEST]:
         passes = -moved * work.warps / work.footprint.get(name, 1)
         row += [np.log2(1 + passes), -requested / moved if moved else 1.0]
-    rate = machine.gflops["float16" if any(kernel.is_narrow for kernel in works) else "float32"]
-    flops = sum(kernel.warps * (32 * kernel.sums["arithmetic"] + kernel.tensor_flops) for kernel in works)
+    is_narrow = any(kernel.is_narrow for kernel in works)
+    rate = machine.gflops["float16" if is_narrow else "float32"]
+    flops = sum(k.warps * (32 * k.sums["arithmetic"] + k.tensor_flops) for k in works)
     least_bytes = sum(sum(kernel.footprint.values()) for kernel in works)
     ideal_us = max(flops / rate, least_bytes / machine.memory_gbytes_per_sec, 1.0) / 1e3
-    totals_us = np.array([*times_us.sum(axis=0), (times_us[:, :-1].max(axis=1) + times_us[:, -1]).sum()])
+    modelled_us = times_us[:, :-1].max(axis=1) + times_us[:, -1]
+    totals_us = np.array([*times_us.sum(axis=0), modelled_us.sum()])
     return np.array([[*row, *np.log2(1e-3 + totals_us / ideal_us)]], dtype=np.float32)
 
 
 def describe_kernels(_tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features `kernels` of a schedule. Raises InvalidRequest if the target is not
-    CUDA or TVM does not lower the schedule."""
+    """Return the features `kernels` of a schedule. Raises InvalidRequest if the target is
+    not CUDA or TVM does not lower the schedule."""
     tvm_target = parse_cuda_target("kernels", target)
     if (functions := lower_kernels(schedule.mod, tvm_target)) is None:
         raise InvalidRequest("TVM does not lower the schedule")

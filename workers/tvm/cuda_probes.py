@@ -20,7 +20,8 @@ from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target
 BLOCKS, THREADS = 16_384, 256
 SUMS: Final = 16  # independent sums of a thread: more than its latency needs
 CHAINS: Final = 8  # independent products of a warp on tensor cores
-TURNS: Final = {"float32": 2048, "tensor cores": 512, "shared": 384, "L2": 64}  # milliseconds on fast GPUs
+# Some milliseconds on fast GPUs.
+TURNS: Final = {"float32": 2048, "tensor cores": 512, "shared": 384, "L2": 64}
 UNROLLED: Final = 4  # loads of a turn
 VECTOR: Final = 4  # float32 numbers of a load
 SHARED_FLOATS: Final = 4096
@@ -31,7 +32,7 @@ _TILE: Final = THREADS * VECTOR  # numbers that a block loads at a time
 
 
 class Mma(NamedTuple):
-    """A shape of the instruction `mma`, and how many numbers a lane holds of each matrix."""
+    """A shape of the instruction `mma`, and the numbers that a lane holds of each matrix."""
 
     shape: str
     depth: int
@@ -56,7 +57,7 @@ _LANE_SUMS: Final = 4  # of the 16 * 8 sums of an instruction
 
 
 def build_cuda_probes(target: str, folder: str) -> list[Probe]:
-    """Write libraries of probes into `folder`, one per data type and kind, and return them."""
+    """Write libraries of probes into `folder`, one per type and kind, and return them."""
     tvm_target, probes = parse_tvm_target(target), []
     for probe, text in cuda_probes(str(tvm_target.attrs["arch"])):
         module = tvm.IRModule({probe.function: tvm.script.from_source(text)})
@@ -68,21 +69,22 @@ def build_cuda_probes(target: str, folder: str) -> list[Probe]:
 
 def cuda_probes(arch: str) -> Iterator[tuple[Probe, str]]:
     """Yield the probes of an architecture, each with its kernel as TVMScript."""
-    yield _float32_peak()
+    yield float32_peak()
     gpu = capability(arch)
     for dtype, instructions in MMAS.items():
         if dtype in gpu.tensor_core_types and gpu.number >= _OLDEST_MMA:
             for mma in instructions:
-                yield _tensor_core_peak(dtype, mma)
-    yield _shared_bandwidth()
-    yield _l2_bandwidth()
-    yield _memory_bandwidth()
+                yield tensor_core_peak(dtype, mma)
+    yield shared_bandwidth()
+    yield l2_bandwidth()
+    yield memory_bandwidth()
     body = """
                 out[block, thread] = data[block, thread]"""
     yield _probe(Finds.FORK, "launch", (1, THREADS), body, 1, 1.0, blocks=1)
 
 
-def _float32_peak() -> tuple[Probe, str]:
+def float32_peak() -> tuple[Probe, str]:
+    """Return the probe of the float32 peak outside tensor cores."""
     body = f"""
                 sums = T.sblock_alloc_buffer(({SUMS},), "float32", scope="local")
                 for i in T.unroll({SUMS}):
@@ -98,7 +100,8 @@ def _float32_peak() -> tuple[Probe, str]:
     return _probe(Finds.PEAK, "float32", (SUMS, THREADS), body, turns, work)
 
 
-def _tensor_core_peak(dtype: str, mma: Mma) -> tuple[Probe, str]:
+def tensor_core_peak(dtype: str, mma: Mma) -> tuple[Probe, str]:
+    """Return the probe of a tensor cores' instruction."""
     body = f"""
                 left = T.sblock_alloc_buffer(({mma.left},), "{mma.operand}", scope="local")
                 right = T.sblock_alloc_buffer(({mma.right},), "{mma.operand}", scope="local")
@@ -125,7 +128,8 @@ def _tensor_core_peak(dtype: str, mma: Mma) -> tuple[Probe, str]:
     return _probe(Finds.PEAK, name, (mma.left, THREADS), body, turns, work, dtype=dtype)
 
 
-def _shared_bandwidth() -> tuple[Probe, str]:
+def shared_bandwidth() -> tuple[Probe, str]:
+    """Return the probe of the bandwidth of shared memory."""
     tile = SHARED_FLOATS // VECTOR
     row = f"(turn * {THREADS // 2} + i * {THREADS} + thread) % {tile}"
     body = f"""
@@ -148,8 +152,9 @@ def _shared_bandwidth() -> tuple[Probe, str]:
     return _probe(Finds.BANDWIDTH, "shared", shape, body, turns, work, working_set=4 * SHARED_FLOATS)
 
 
-def _l2_bandwidth() -> tuple[Probe, str]:
-    """Blocks of a multiprocessor read different tiles at a time, so that its L1 cache helps little."""
+def l2_bandwidth() -> tuple[Probe, str]:
+    """Return the probe of the bandwidth of L2. Blocks of a multiprocessor read different tiles
+    at a time, so that its L1 cache helps little."""
     tiles = L2_BYTES // 4 // _TILE
     tile = f"(block + (turn * {UNROLLED} + i) * 97) % {tiles}"
     body = f"""
@@ -166,7 +171,8 @@ def _l2_bandwidth() -> tuple[Probe, str]:
     return _probe(Finds.BANDWIDTH, "L2", (tiles, _TILE), body, turns, work, working_set=L2_BYTES)
 
 
-def _memory_bandwidth() -> tuple[Probe, str]:
+def memory_bandwidth() -> tuple[Probe, str]:
+    """Return the probe of the bandwidth of memory."""
     blocks = MEMORY_BYTES // 4 // _TILE
     body = f"""
                 for j in T.vectorized({VECTOR}):

@@ -180,16 +180,13 @@ def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
     for load in (load for block in blocks for load in block.loads):
         for index, size in zip(load.indices, load.source.shape, strict=True):
             for inner in collect_nodes(index, TensorLoad):
-                for source in _with_sources(hash(inner.source), blocks):
-                    bounds[source] = (0, min(int(size), bounds.get(source, (0, int(size)))[1]))
+                # The buffer, and all those from which its values are computed.
+                sources, pending = set[int](), {hash(inner.source)}
+                while pending:
+                    name = pending.pop()
+                    sources.add(name)
+                    bounds[name] = (0, min(int(size), bounds.get(name, (0, int(size)))[1]))
+                    for block in blocks:
+                        if any(hash(store.buffer) == name for store in block.stores):
+                            pending |= {hash(source.source) for source in block.loads} - sources
     return bounds
-
-
-def _with_sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
-    sources, pending = set(), {buffer}
-    while pending:
-        name = pending.pop()
-        sources.add(name)
-        makers = [block for block in blocks if any(hash(store.buffer) == name for store in block.stores)]
-        pending |= {hash(load.source) for block in makers for load in block.loads} - sources
-    return sources

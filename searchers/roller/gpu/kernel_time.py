@@ -1,7 +1,7 @@
 """The time of a GPU kernel from what its blocks compute, load and keep.
 
-A multiprocessor runs as many blocks at a time as registers, threads and shared memory allow.
-The blocks of one such round share its units; the last round may have fewer blocks.
+A multiprocessor runs as many blocks at a time as registers, threads and shared memory
+allow. The blocks of one such round share its units; the last round may have fewer blocks.
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,11 @@ BANKS_BYTES: Final = 128  # bytes that shared memory moves in a cycle
 VECTOR_BYTES: Final = 16  # of the widest load
 LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
 OVERHEAD_REGISTERS: Final = 32  # of a thread, for addresses and counters
-RESULTS_FILLED: Final = 1024.0  # results in progress that saturate a multiprocessor's float32 units
+RESULTS_FILLED: Final = 1024.0  # results in progress that saturate a multiprocessor
 FRAGMENTS_FILLED: Final = 16.0  # 16x16 fragments in progress that saturate its tensor cores
-_UNROLLED, _MOST_AHEAD = 4.0, 8.0  # iterations that nvcc overlaps: of a loop, and of an unrolled one
-_SCHEDULERS: Final = 4  # of a multiprocessor; each issues an instruction of a warp in a cycle
+_UNROLLED: Final = 4.0  # iterations of a loop that nvcc overlaps
+_MOST_AHEAD: Final = 8.0  # and those of an unrolled loop
+_SCHEDULERS: Final = 4  # of a multiprocessor; each issues one instruction in a cycle
 _MOST_BLOCKS: Final = 32  # on a multiprocessor
 _EXPOSED: Final = 0.02  # of the shorter one of two times that overlap
 _SPILLED: Final = 4  # power with which registers beyond a thread's limit slow a kernel down
@@ -60,7 +61,8 @@ def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = N
     """Return the estimated times. Kernels that need more threads or shared memory than a
     block may have get very long ones."""
     warps = np.ceil(kernel.threads / WARP_SIZE)
-    register_limit = np.minimum(REGISTERS_PER_THREAD, machine.registers // warps)  # ptxas spills the others
+    # ptxas spills registers beyond the limit.
+    register_limit = np.minimum(REGISTERS_PER_THREAD, machine.registers // warps)
     registers = np.minimum(kernel.registers, register_limit)
     resident = np.minimum.reduce(
         [
@@ -90,13 +92,14 @@ def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = N
     )
     spills = np.maximum(1, kernel.registers / np.maximum(1, register_limit)) ** _SPILLED
     longest = np.maximum(rounds, streaming)
-    total = (longest + _EXPOSED * np.minimum(rounds, streaming) + machine.fork_us + kernel.extra_us) * spills
+    overlapped = longest + _EXPOSED * np.minimum(rounds, streaming)
+    total = (overlapped + machine.fork_us + kernel.extra_us) * spills
     return np.asarray(np.where(is_refused, _REFUSED * total, total))
 
 
 def iterations_ahead(iterations: Column, steps: Column, unrolled_steps: Column) -> Column:
-    """Return how many iterations of a loop, with so many innermost steps each, have their loads
-    in flight at a time. A loop is unrolled if it has at most `unrolled_steps` in all."""
+    """Return how many iterations of a loop, with so many innermost steps each, have their
+    loads in flight at a time. A loop is unrolled if it has at most `unrolled_steps` in all."""
     is_unrolled = iterations * steps <= unrolled_steps
     return np.asarray(np.clip(iterations, 1, np.where(is_unrolled, _MOST_AHEAD, _UNROLLED)))
 

@@ -101,8 +101,26 @@ class SummingSketch(GpuModel):
         return bool(_summing_places(sketch)) and not blocks(sketch)
 
     def time_us(self, rows: Rows) -> Column:
-        threads = np.array([np.array(p.choice.labels)[rows[:, p.start]] for p in self._places])
-        return np.array([_summing_us(self._nests, self._machine, column) for column in threads.T.tolist()])
+        machine, us = self._machine, np.zeros(len(rows))
+        reduction_nests = [nest for nest in self._nests if any(axis.reduced for axis in nest.axes)]
+        for position, row in enumerate(rows):
+            teams = [p.choice.labels[row[p.start]] for p in self._places]
+            teams += [1] * len(reduction_nests)  # threads per sum of further reductions
+            for nest, team in zip(reduction_nests, teams, strict=False):
+                depth = prod(axis.extent for axis in nest.axes if axis.reduced)
+                sums = prod(nest.extents) // depth
+                inner = [i for i, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]
+                moved = 0.0
+                for read in nest.reads:
+                    is_dense = [read.stride(axis) for axis in inner] == [read.element_bytes]
+                    neighbours = min(WARP_SIZE, team if team > 1 else sums) if is_dense else 1
+                    waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
+                    moved += prod(read.shape) * read.element_bytes * waste
+                occupancy = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
+                moving = moved / machine.memory_gbytes_per_sec / 1e3 / occupancy
+                adding = -(-depth // team) * _STEP_US + _BARRIER_US * log2(team)
+                us[position] += max(moving, adding) + machine.fork_us
+        return us
 
     def best(self, count: int) -> tuple[Rows, Column]:
         threads = self._places[0].choice.labels
@@ -142,29 +160,6 @@ def _set_list_choices(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> R
     return filled_rows
 
 
-def _summing_us(nests: Sequence[Nest], machine: Machine, threads: Sequence[int]) -> float:
-    """Return the estimated time of reductions with these numbers of threads per sum; further
-    reductions have one."""
-    reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
-    total = 0.0
-    teams = [*threads, *[1] * len(reduction_nests)]
-    for nest, team in zip(reduction_nests, teams, strict=False):
-        depth = prod(axis.extent for axis in nest.axes if axis.reduced)
-        sums = prod(nest.extents) // depth
-        side_by_side = [index for index, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]
-        moved = 0.0
-        for read in nest.reads:
-            strides = [read.stride(axis) for axis in side_by_side]
-            neighbours = min(WARP_SIZE, team if team > 1 else sums) if strides == [read.element_bytes] else 1
-            waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
-            moved += prod(read.shape) * read.element_bytes * waste
-        occupancy = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
-        moving = moved / machine.memory_gbytes_per_sec / 1e3 / occupancy
-        adding = -(-depth // team) * _STEP_US + _BARRIER_US * log2(team)
-        total += max(moving, adding) + machine.fork_us
-    return total
-
-
 class GpuTiles:
     """The tiles of one block of a sketch, and their estimated times on a GPU."""
 
@@ -173,35 +168,28 @@ class GpuTiles:
         self._spatial = len(block.spatial)
         self._fragment = next((size for name, size in _FRAGMENTS.items() if name in trace), None)
         self._stages = 3 if "mma_sync_m" in trace else 1
-        self._nest, self._batch = self._loops(nests)
-
-    def _loops(self, nests: Sequence[Nest]) -> tuple[Nest, float]:
-        """Return the block's loops, in units of fragments if it uses tensor cores, and how
-        often axes that are not tiled repeat them."""
         if self._fragment is None:
-            return self._block.nest(nests), 1.0
+            self._nest, self._batch = block.nest(nests), 1.0
+            return
+        # Loops in units of fragments, and how often axes that are not tiled repeat them.
         reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
         largest = max(reduction_nests, key=lambda nest: prod(nest.extents), default=None)
-        operand, sums = (
-            (2.0, 2.0)
-            if largest is None
-            else (
-                max((read.element_bytes for read in largest.reads), default=2.0),
-                largest.write.element_bytes,
-            )
-        )
+        operand = sums = 2.0
+        if largest is not None:
+            operand = max((read.element_bytes for read in largest.reads), default=2.0)
+            sums = largest.write.element_bytes
         rows, columns, depth = self._fragment
-        spatial = [place.choice.extent for place in self._block.spatial]
-        reductions = [place.choice.extent for place in self._block.reduced]
+        spatial = [place.choice.extent for place in block.spatial]
+        reductions = [place.choice.extent for place in block.reduced]
         nest = matrix_product_nest(tuple(spatial), tuple(reductions))
         left, right = nest.reads
-        sized = Nest(
+        self._nest = Nest(
             nest.axes,
             (_of_bytes(left, operand * rows * depth), _of_bytes(right, operand * depth * columns)),
             _of_bytes(nest.write, sums * rows * columns),
         )
         points = prod(spatial) * prod(reductions) * rows * columns * depth
-        return sized, max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
+        self._batch = max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
 
     def best(self, count: int) -> Rows:
         """Return up to `count` rows of tiles, least estimated time first."""
@@ -231,8 +219,9 @@ class GpuTiles:
     def time_us(self, rows: Table) -> Column:
         """Return estimated times of rows of tiles, with penalties for exceeded limits."""
         machine, spatial = self._machine, self._spatial
-        tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
-        depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)
+        tiles, depth = np.split(rows.astype(np.float64), [GPU_LEVELS * spatial], axis=1)
+        tiles = tiles.reshape(len(rows), spatial, GPU_LEVELS)
+        depth = depth.reshape(len(rows), -1, GPU_SUM_LEVELS)
         across = tiles.prod(axis=1)
         cores = self._fragment is not None
         blocks = across[:, 0] * (across[:, 1] if cores else 1.0) * self._batch
@@ -241,9 +230,17 @@ class GpuTiles:
         shared_tile = tiles[:, :, 2 if cores else 1 :].prod(axis=2)
         own_tile = tiles[:, :, 3:].prod(axis=2) * (1.0 if cores else tiles[:, :, 1])
         steps, step_depth = depth[:, :, 0].prod(axis=1), depth[:, :, 1:].prod(axis=2)
-        reads = [self._bytes(read, shared_tile, step_depth) for read in self._nest.reads]
-        tile_bytes = np.sum([size * waste for size, waste in reads], axis=0)
-        shared_bytes = self._stages * np.sum([size for size, _ in reads], axis=0)
+        extents = np.hstack([shared_tile, step_depth])
+        tile_bytes, shared_bytes = np.zeros(len(rows)), np.zeros(len(rows))
+        for read in self._nest.reads:
+            size, span = np.full(len(rows), float(read.element_bytes)), np.ones(len(rows))
+            for index, length in zip(read.indices, read.shape, strict=True):
+                reach = sum((step * (extents[:, axis] - 1) for axis, step in index), np.zeros(len(rows)))
+                span = np.minimum(1 + reach, length)
+                size = size * span
+            # Memory moves whole sectors.
+            tile_bytes += size * np.maximum(1, _SECTOR / (span * read.element_bytes))
+            shared_bytes += self._stages * size
         sums = own_tile.prod(axis=1)
         registers = sums + _OVERHEAD_REGISTERS
         if cores:
@@ -261,7 +258,7 @@ class GpuTiles:
             * _excess_factor(registers, REGISTERS_PER_THREAD)
         )
         excess *= _excess_factor(registers * warps, machine.registers)
-        excess *= np.maximum(1, WARP_SIZE / threads)  # MetaSchedule refuses less than a warp
+        excess *= np.maximum(1, WARP_SIZE / threads)  # MetaSchedule needs a full warp
         deep = step_depth.prod(axis=1) * (self._fragment[2] if self._fragment else 1)
         excess *= _excess_factor(deep, _DEEPEST_FRAGMENTS if cores else _DEEPEST)
         if self._stages > 1:
@@ -284,13 +281,14 @@ class GpuTiles:
             loads = 0.25 * (1 / own_tile[:, 0] + 1 / own_tile[:, -1])
             peak = peak_gflops(machine, ["float16"])
         else:
-            busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED) * threads / (warps * WARP_SIZE)
+            busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED)
+            busy = busy * threads / (warps * WARP_SIZE)
             # Loads from shared memory per result of a thread.
-            loaded = np.zeros(len(own_tile))
+            loaded_numbers = np.zeros(len(own_tile))
             for access in self._nest.reads:
                 axes = [axis for axis in access.axes if axis < spatial]
-                loaded += own_tile[:, axes].prod(axis=1)
-            loads = 2.0 * loaded / own_tile.prod(axis=1)
+                loaded_numbers += own_tile[:, axes].prod(axis=1)
+            loads = 2.0 * loaded_numbers / own_tile.prod(axis=1)
             peak = peak_gflops(machine, ["float32"])
         computing = active * operations / (peak / machine.cores) / busy * np.maximum(1, loads) / 1e3
         moving = active * tile_bytes / (machine.caches[1].gbytes_per_sec) / 1e3
@@ -299,23 +297,11 @@ class GpuTiles:
         exposed = np.maximum(_EXPOSED, 1 / at_once) * (computing + moving - slowest)
         latency = _LATENCY_US * np.maximum(1, tile_bytes / (threads * _BYTES_IN_FLIGHT))
         overlapped = slowest + exposed + latency / at_once
-        memory = (
-            sum(prod(access.shape) * access.element_bytes for access in self._nest.accesses) * self._batch
-        )
-        floor = memory / machine.memory_gbytes_per_sec / 1e3
+        accesses = self._nest.accesses
+        memory_bytes = sum(prod(access.shape) * access.element_bytes for access in accesses) * self._batch
+        floor = memory_bytes / machine.memory_gbytes_per_sec / 1e3
         total = np.maximum(waves * steps * overlapped, floor) + machine.fork_us
         return np.asarray(total * excess**4)
-
-    def _bytes(self, access: Access, tile: Table, depth: Table) -> tuple[Column, Column]:
-        """Return the bytes of a buffer in a tile, and the factor of wasted memory transfers."""
-        extents = np.hstack([tile, depth])
-        size: Column = np.full(len(tile), float(access.element_bytes))
-        span: Column = np.ones(len(tile))
-        for index, length in zip(access.indices, access.shape, strict=True):
-            reach = sum((step * (extents[:, axis] - 1) for axis, step in index), np.zeros(len(tile)))
-            span = np.minimum(1 + reach, length)
-            size = size * span
-        return size, np.maximum(1, _SECTOR / (span * access.element_bytes))
 
 
 def _excess_factor(value: Column, limit: float) -> Column:

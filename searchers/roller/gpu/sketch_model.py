@@ -1,4 +1,4 @@
-"""The time model of a GPU's sketch that describes itself: named choices, and a search for the best."""
+"""The time model of a GPU's sketch that describes itself, with a search for its best rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class GpuModel(ABC):
 
 
 class SketchModel(GpuModel):
-    """Estimates times of a sketch's candidates. Subclasses describe a candidate's kernel."""
+    """Estimates times of a sketch's candidates. Subclasses describe their kernels."""
 
     def __init__(self, sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> None:
         self.sketch, self.nests, self.machine = sketch, nests, machine
@@ -96,7 +96,7 @@ class SketchModel(GpuModel):
         return kernel_us(self.kernel_of(rows), self.machine, limit)
 
     def best(self, count: int) -> tuple[Rows, Column]:
-        """Return up to `count` rows with least estimated times, best first, and those times.
+        """Return up to `count` rows with least estimated times, best first, and the times.
 
         Few combinations are all tried. Of many, one choice after the other takes its best
         values, from several of the best random rows.
@@ -115,7 +115,8 @@ class SketchModel(GpuModel):
             picks = np.indices([len(table) for table in tables]).reshape(len(tables), -1)
             rows = np.hstack([table[pick] for table, pick in zip(tables, picks, strict=True)])
             return self._least(rows, count)
-        rows, us = self._least(rules.sample(np.random.default_rng(_SEED), _STARTS), max(count, _KEPT))
+        starts = rules.sample(np.random.default_rng(_SEED), _STARTS)
+        rows, us = self._least(starts, max(count, _KEPT))
         for _ in range(_SWEEPS):
             for columns, table in zip(rules.columns, tables, strict=True):
                 varied = np.repeat(rows[:_KEPT], len(table), axis=0)
@@ -131,7 +132,7 @@ class SketchModel(GpuModel):
 
 
 class UnknownKind(SketchModel):
-    """Guesses for a kind without a model: some 192 threads in a block, and the widest vectors."""
+    """Guesses for a kind without a model: some 192 threads per block and the widest vectors."""
 
     def kernel(self, choices: "Choices") -> KernelWork:
         raise NotImplementedError
@@ -152,7 +153,7 @@ class UnknownKind(SketchModel):
 
 
 class Choices:
-    """The values of candidates' choices by name, as `rows warps`; 1 where a sketch lacks one."""
+    """Values of candidates' choices by name, as `rows warps`; 1 where a sketch lacks one."""
 
     def __init__(self, rows: Rows, columns: dict[str, int], places: dict[str, PlacedChoice]) -> None:
         self._rows, self._columns, self._places = rows, columns, places

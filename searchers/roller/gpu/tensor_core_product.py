@@ -1,5 +1,6 @@
-"""The time of a product on tensor cores, whose tiles are copied to shared memory in stages."""
+"""The time of a tensor-core product, whose tiles are copied to shared memory in stages."""
 
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -13,32 +14,40 @@ from mallorn.searchers.roller.gpu.kernel_time import (
     VECTOR_BYTES,
     KernelWork,
 )
-from mallorn.searchers.roller.gpu.product_model import ProductModel
-from mallorn.searchers.roller.gpu.sketch_model import Choices
+from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel
 
 _MMA_DEPTH_BYTES: Final = 32  # of the depth that one instruction multiplies, by 8 columns
 _LDMATRIX_BYTES: Final = 512  # that a warp loads at a time
 _COPY_INSTRUCTIONS: Final = 4  # of a lane per copy, with its addresses and predicate
 
 
-class TensorCoreProduct(ProductModel):
-    """Factors count fragments of rows, columns and depth."""
+class TensorCoreProduct(SketchModel):
+    """Model of C[batch, rows, columns] += A * B, padded; factors count fragments of an axis."""
 
     def kernel(self, choices: Choices) -> KernelWork:
         side_rows, side_columns, side_depth = self.facts["fragment"]
-        operand, sums = element_bytes(self.facts["operands"]), element_bytes(self.facts["sums"])
+        # Whether a second kernel adds partial sums.
+        is_split = self._places["depth"].choice.width > 2
+        results = self.extent("rows") * side_rows * self.extent("columns") * side_columns
+        depth = self.extent("depth") * side_depth
+        # The tiles of one product leave some of the program's loops: these repeat it.
+        points = prod(self.largest_sum.extents) if self.largest_sum else 0
+        batch = max(1.0, float(round(points / results / depth)))
+        operand = element_bytes(self.facts["operands"])
+        sums = element_bytes(self.facts["sums"])
         stages = float(self.facts["stages"])
-        fragments = choices["rows fragments"], choices["columns fragments"], choices["depth fragments"]
+        fragments = [choices[f"{axis} fragments"] for axis in ("rows", "columns", "depth")]
         warps = choices["rows warps"], choices["columns warps"]
-        rows, columns = (warps[0] * fragments[0] * side_rows, warps[1] * fragments[1] * side_columns)
+        rows = warps[0] * fragments[0] * side_rows
+        columns = warps[1] * fragments[1] * side_columns
         step_depth = fragments[2] * side_depth
         steps, splits = choices["depth steps"], choices["depth splits"]
         all_warps = warps[0] * warps[1]
         own = fragments[0] * fragments[1]
         blocks = choices["rows grid"] * choices["rows group"] * choices["columns grid"]
-        blocks = blocks * splits * self.batch()
+        blocks = blocks * splits * batch
 
-        # One step copies a tile of each operand from memory, and each warp loads its fragments.
+        # One step copies a tile of each operand from memory; each warp loads its fragments.
         is_row = self.facts["depth_innermost"]
         # Neighbours in memory of each operand's tile.
         runs = [np.where(is_row[0], step_depth, rows), np.where(is_row[1], step_depth, columns)]
@@ -65,6 +74,13 @@ class TensorCoreProduct(ProductModel):
         shared_bytes = stages * (tiles[0] + tiles[1]) + result_bytes
         of_sums = own * side_rows * side_columns * sums / 4 / WARP_SIZE
         of_operands = (fragments[0] + fragments[1]) * fragment_bytes / 4 / WARP_SIZE
+        # Blocks that run at a time share what they load through the L2 cache: the rows of a
+        # group, and as many columns as follow.
+        at_once = np.minimum(blocks, self.machine.cores)
+        side = np.minimum(choices["rows group"], at_once)
+        loaded_numbers = blocks / at_once * (side * rows + np.ceil(at_once / side) * columns)
+        loaded_bytes = loaded_numbers * (depth / splits * operand)
+        partial_bytes = 2 * (splits * sums) * results * batch if is_split else 0.0
         return KernelWork(
             blocks=blocks,
             threads=all_warps * WARP_SIZE,
@@ -73,23 +89,15 @@ class TensorCoreProduct(ProductModel):
             steps=steps + 1,
             bytes_in_flight=step_bytes * np.maximum(1, stages - 1),
             l2_bytes=steps * step_bytes + rows * columns * element_bytes(self.facts["result"]),
-            memory_bytes=self.bytes_through_memory(
-                choices["rows group"], rows, columns, blocks, self.depth() / splits * operand, splits * sums
-            ),
+            memory_bytes=np.maximum(self.memory_bytes(), loaded_bytes) + partial_bytes,
             instructions=instructions,
-            shared_traffic=steps * (tiles[0] + tiles[1] + loads) + 3 * result_bytes,  # stored with conflicts
+            # Results are stored with bank conflicts.
+            shared_traffic=steps * (tiles[0] + tiles[1] + loads) + 3 * result_bytes,
             operations=2 * rows * columns * steps * step_depth,
             peak_gflops=peak_gflops(self.machine, [self.facts["operands"]]),
             filling=all_warps * own / FRAGMENTS_FILLED,
             is_refused=(bool(self.facts["permuted"]) & ~(is_permutable[0] & is_permutable[1]))
-            | (self.is_split & (has_rest[0] | has_rest[1])),
+            | (is_split & (has_rest[0] | has_rest[1])),
             stages=stages,
-            extra_us=self.machine.fork_us if self.is_split else 0.0,
+            extra_us=self.machine.fork_us if is_split else 0.0,
         )
-
-    def results(self) -> float:
-        side_rows, side_columns, _ = self.facts["fragment"]
-        return float(self.extent("rows") * side_rows * self.extent("columns") * side_columns)
-
-    def depth(self) -> float:
-        return float(self.extent("depth") * self.facts["fragment"][2])

@@ -1,4 +1,4 @@
-"""The time of sums with many threads each: products with a vector, and reductions of rows in a chain."""
+"""The time of sums with many threads each: vector products, and chains of row reductions."""
 
 from typing import Final
 
@@ -43,7 +43,11 @@ class SumByThreads(SketchModel):
         threads = across * team
         warps = np.ceil(threads / WARP_SIZE)
         iterations = np.ceil(depth / (team * at_a_time))
-        large, other_bytes = self._bytes_per_term(sums * depth, depth)
+        large = other_bytes = 2.0  # per term
+        if self.largest_sum is not None:
+            *small_operands, large_operand = sorted(map(size_bytes, self.largest_sum.reads))
+            large = large_operand / (sums * depth)
+            other_bytes = sum(small_operands) / (depth * narrow)
         terms = own * at_a_time if self.facts["is_depth_innermost"] else lanes * at_a_time
         request = terms * large  # bytes of a thread in an iteration
         of_others = narrow * at_a_time * other_bytes
@@ -67,16 +71,9 @@ class SumByThreads(SketchModel):
             filling=threads * terms * narrow / RESULTS_FILLED,
         )
 
-    def _bytes_per_term(self, terms: float, depth: float) -> tuple[float, float]:
-        """Return the bytes per term of the large operand, and per term of the others."""
-        if self.largest_sum is None:
-            return 2.0, 2.0
-        sizes = sorted(size_bytes(read) for read in self.largest_sum.reads)
-        return sizes[-1] / terms, sum(sizes[:-1]) / (depth * self.facts["narrow"])
-
 
 class RowReduction(SumByThreads):
-    """Each group of threads reduces whole rows; each reduction, and the last block, is a pass."""
+    """Groups of threads reduce whole rows; each reduction, and the last block, is a pass."""
 
     def kernel(self, choices: Choices) -> KernelWork:
         if "narrow" in self.facts:  # a single sum
@@ -87,7 +84,8 @@ class RowReduction(SumByThreads):
         if self.largest_sum is not None:
             element = max(read.element_bytes for read in self.largest_sum.reads)
             result = self.nests[-1].write.element_bytes
-        team, lanes, block_rows = choices["threads of a row"], choices["lanes"], choices["rows block"]
+        team, lanes = choices["threads of a row"], choices["lanes"]
+        block_rows = choices["rows block"]
         threads = team * block_rows
         warps = np.ceil(threads / WARP_SIZE)
         iterations = np.ceil(depth / (lanes * team))

@@ -132,7 +132,15 @@ def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
     """List the worker slots seen in the last 24 hours."""
     with parts.database.session() as session:
         now_sec = read_clock(session)
-        items = [_worker(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)]
+        items = [
+            WorkerStatus.from_row(
+                worker,
+                state=state_of_worker(worker, seen_sec := max(0.0, now_sec - worker.last_seen)),
+                uptime_sec=round(max(0.0, worker.last_seen - worker.started_at), 3),
+                silent_sec=round(seen_sec, 3),
+            )
+            for worker in Workers(session).list(KEEP_SEC)
+        ]
     return ListOut(items=sorted(items, key=lambda worker: worker.state is WorkerState.STOPPED))
 
 
@@ -170,14 +178,4 @@ def _device(device: Device, target: str, now_sec: float) -> DeviceStatus:
         state=state_of_device(device, seen_sec),
         silent_sec=round(seen_sec, 3),
         online=is_online(device, seen_sec),
-    )
-
-
-def _worker(worker: Worker, now_sec: float) -> WorkerStatus:
-    seen_sec = max(0.0, now_sec - worker.last_seen)
-    return WorkerStatus.from_row(
-        worker,
-        state=state_of_worker(worker, seen_sec),
-        uptime_sec=round(max(0.0, worker.last_seen - worker.started_at), 3),
-        silent_sec=round(seen_sec, 3),
     )

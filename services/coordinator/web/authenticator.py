@@ -130,7 +130,12 @@ class Authenticator:
         if not self.needs_credentials():
             if peer is None or peer.uid in (os.getuid(), ROOT):
                 return LOCAL
-            raise _foreign_user_error(peer.uid)
+            user, command = user_name(os.getuid()), "mallorn keys create NAME --here"
+            if peer.uid is None:
+                message = f"this service is of {user}, and the kernel does not report the caller's user"
+                raise Unauthorized(message, hint=f"ask {user} for a key: {command}")
+            message = f"this service is of {user}, and {user_name(peer.uid)} asks"
+            raise Unauthorized(message, hint=f"mallorn up --port 0   (or ask {user} for a key: {command})")
         with self._database.session() as session:
             caller: Caller | None = None
             if key is not None:
@@ -189,16 +194,3 @@ class Authenticator:
         if key.expires_at is not None and key.expires_at <= read_clock(session):
             raise Unauthorized(f"the API key {key.id} has expired", hint=ANOTHER)
         return Caller(key.owner, key.id, key.scopes)
-
-
-def _foreign_user_error(uid: int | None) -> Unauthorized:
-    user = user_name(os.getuid())
-    if uid is None:
-        return Unauthorized(
-            f"this service is of {user}, and the kernel does not report the caller's user",
-            hint=f"ask {user} for a key: mallorn keys create NAME --here",
-        )
-    return Unauthorized(
-        f"this service is of {user}, and {user_name(uid)} asks",
-        hint=f"mallorn up --port 0   (or ask {user} for a key: mallorn keys create NAME --here)",
-    )

@@ -31,7 +31,12 @@ def find_splits(members: Sequence[Member]) -> Mapping[int, Placement]:
         for member in family:
             last = _own_model_rank_shares(member)[-ROUNDS:]
             is_misjudged = len(last) == ROUNDS and max(last) < BADLY_RANKED
-            if is_misjudged and (name := _split_family(member, family)):
+            # A narrower family: by loop structure, or else by workload.
+            of_structure = f"{operator_family(member.op)}/{member.structure[:PREFIX_CHARS]}"
+            own_family = f"{of_structure}/{member.key[:PREFIX_CHARS]}"
+            is_mixed = len({(relative.op, relative.structure) for relative in family}) > 1
+            name = of_structure if is_mixed and of_structure != member.family else own_family
+            if is_misjudged and name != member.family:
                 placements[member.id] = Placement(
                     name,
                     f"split off from {member.family}, whose model had "
@@ -45,15 +50,6 @@ def _own_model_rank_shares(member: Member) -> list[float]:
     """Return the shares of pairs that the family's own model ordered correctly, by round."""
     own_rankings = [ranking for ranking in member.rankings if ranking.model == member.family]
     return [ranking.own for ranking in own_rankings if ranking.own is not None]
-
-
-def _split_family(member: Member, family: Sequence[Member]) -> str:
-    """Return a narrower family: by loop structure, or else by workload; empty if none."""
-    of_structure = f"{operator_family(member.op)}/{member.structure[:PREFIX_CHARS]}"
-    own_family = f"{of_structure}/{member.key[:PREFIX_CHARS]}"
-    is_mixed = len({(relative.op, relative.structure) for relative in family}) > 1
-    names = [of_structure, own_family] if is_mixed else [own_family]
-    return next((name for name in names if name != member.family), "")
 
 
 def operator_family(op: str) -> str:

@@ -1,4 +1,4 @@
-"""Steps that several kinds of CUDA sketches share: inlining, loads of vectors, and a sketch's description."""
+"""Steps that several kinds of CUDA sketches share, as inlining and loads of vectors."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def open_schedule(module: Any) -> Any:
 
 
 def describe(schedule: Any, kind: str, choices: Sequence[str], **facts: Any) -> Any:
-    """Annotate a schedule with its kind, the names of its choices and facts for a model of its time."""
+    """Annotate a schedule with its kind, its choices' names and facts for a model of its time."""
     text = json.dumps({"kind": kind, "choices": list(choices), **facts}, sort_keys=True)
     schedule.annotate(schedule.get_sblock("root"), SKETCH_FACTS, text)
     return schedule
@@ -42,11 +42,12 @@ def child_blocks(schedule: Any) -> list[Any]:
 
 def is_sum(schedule: Any, block: Any) -> bool:
     """Return whether a block reduces."""
-    return any(axis.iter_type == IterVar.CommReduce for axis in schedule.get(block).iter_vars)
+    axes = schedule.get(block).iter_vars
+    return any(axis.iter_type == IterVar.CommReduce for axis in axes)
 
 
 def inline_pointwise(schedule: Any) -> list[Any]:
-    """Inline pointwise blocks into their consumers, or into the sums before them. Return the blocks left."""
+    """Inline pointwise blocks into consumers, or into sums before them. Return what remains."""
     remaining = [block for block in child_blocks(schedule) if not is_sum(schedule, block)]
     is_done = False
     while not is_done:
@@ -65,25 +66,26 @@ def reads_of(schedule: Any, block: Any) -> list[Any]:
     """Return a block's loads from buffers that it does not write."""
     statement = schedule.get(block)
     own = {hash(write.source) for write in statement.writes}
-    return [load for load in collect_nodes(statement.body, TensorLoad) if hash(load.source) not in own]
+    loads = collect_nodes(statement.body, TensorLoad)
+    return [load for load in loads if hash(load.source) not in own]
 
 
 def extent_of(schedule: Any, block: Any, load: Any) -> int:
     """Return how many elements a load touches over the whole block."""
-    names = variables(*load.indices)
-    return prod(extent(axis) for axis in schedule.get(block).iter_vars if hash(axis.var) in names)
+    names, axes = variables(*load.indices), schedule.get(block).iter_vars
+    return prod(extent(axis) for axis in axes if hash(axis.var) in names)
 
 
 def sample(schedule: Any, *values: int) -> Any:
-    """Sample one of several numbers, all equally likely. Raises ValueError if there are none."""
+    """Sample one of several equally likely numbers. Raises ValueError if there are none."""
     if not values:
         raise ValueError("a choice without values")
     return schedule.sample_categorical(list(values), [1 / len(values)] * len(values))
 
 
 def vector_read(schedule: Any, block: Any, index: int, loop: Any, vector: int, scope: str = "local") -> Any:
-    """Copy what a block reads of one tensor in an iteration of a loop to registers, by loads of at
-    most 16 bytes. `vector` is the longest region that an iteration reads."""
+    """Copy what a block reads of one tensor in an iteration of a loop to registers, by loads of
+    at most 16 bytes. `vector` is the longest region that an iteration reads."""
     source = schedule.get(block).reads[index].source
     copy = schedule.cache_read(block, index, scope, consumer_blocks=[block])
     schedule.compute_at(copy, loop, preserve_unit_loops=True)
@@ -114,6 +116,6 @@ def fusion(axes: Sequence[Any], groups: Sequence[Sequence[Any]]) -> Any:
     return IndexMap(list(inputs.values()), outputs, None)
 
 
-def vectors(extent: int, most: int) -> list[int]:
-    """Return the powers of two up to `most` that divide an extent."""
-    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes <= most and extent % lanes == 0]
+def vectors(extent: int, limit: int) -> list[int]:
+    """Return the powers of two up to `limit` that divide an extent."""
+    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes <= limit and extent % lanes == 0]

@@ -1,8 +1,8 @@
-"""Sums of rows or columns, and chains of them over the same rows (softmax, norms) in one kernel.
+"""Sums of rows or columns, and chains of them over the same rows (softmax, norms).
 
-In a chain, groups of threads compute whole rows: each sum is a block of partial sums per thread and
-a sum over threads by shuffles, and the last block computes the elements. All threads of a row keep
-its sums. The row stays in shared memory, or is read again through the caches.
+In a chain, which is one kernel, groups of threads compute whole rows: each sum is a block of
+partial sums per thread and a sum over threads by shuffles, and the last block computes the
+elements. All threads of a row keep its sums. The row stays in shared memory, or is read again.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from mallorn.workers.tvm.cuda_sketches.blocks import (
     vector_read,
     vectors,
 )
-from mallorn.workers.tvm.cuda_sketches.vector_products import schedules_of_sums
+from mallorn.workers.tvm.cuda_sketches.thread_sums import schedules_of_sums
 from mallorn.workers.tvm.program_blocks import extent, variables
 
 KIND: Final = "row reduction"
@@ -42,16 +42,17 @@ def schedules(module: Any, _target: Any) -> Iterator[Any]:
     yield from schedules_of_sums(module, KIND, most_narrow=1, is_product=False)
     for is_kept in (False, True):
         with suppress(*REFUSED):
-            schedule = _schedule_chain(module, is_kept)
+            schedule = schedule_chain(module, is_kept)
             if schedule is not None:
                 yield schedule
 
 
-def _schedule_chain(module: Any, is_kept: bool) -> Any | None:
-    """Return the schedule of a chain of reductions over the same rows; None for other programs."""
+def schedule_chain(module: Any, is_kept: bool) -> Any | None:
+    """Return the schedule of a chain of sums over the same rows; None for other programs."""
     schedule = open_schedule(module)
     *sums, last = inline_pointwise(schedule)
-    if not sums or is_sum(schedule, last) or not all(is_sum(schedule, block) for block in sums):
+    are_sums = [is_sum(schedule, block) for block in (*sums, last)]
+    if not sums or are_sums != [True] * len(sums) + [False]:
         return None
     results = {hash(schedule.get(block).writes[0].source) for block in sums}
     loads = [load for load in reads_of(schedule, last) if hash(load.source) in results]
@@ -69,37 +70,40 @@ def _schedule_chain(module: Any, is_kept: bool) -> Any | None:
             return None
         shapes.add((*map(extent, rows), 0, *map(extent, columns)))
         inner = extent(columns[-1])
-        wide = [load for load in reads_of(schedule, block) if hash(load.source) not in results]
+        varying = {hash(axis.var) for axis in axes if extent(axis) > 1}
         wide = [
             load
-            for load in wide
-            if variables(*load.indices) >= {hash(axis.var) for axis in axes if extent(axis) > 1}
+            for load in reads_of(schedule, block)
+            if hash(load.source) not in results and variables(*load.indices) >= varying
         ]
         if not wide or hash(columns[-1].var) not in variables(wide[0].indices[-1]):
             return None  # neighbours in memory belong to different rows
         source = str(wide[0].source.name)
         batch, cells = prod(map(extent, rows[:-1])), prod(map(extent, columns))
-        schedule.transform_block_layout(block, fusion(axes, (rows[:-1], rows[-1:], columns)))
+        groups = rows[:-1], rows[-1:], columns
+        schedule.transform_block_layout(block, fusion(axes, groups))
     if len(shapes) > 1 or batch > MOST_GRID_ROWS:
         return None
-    bytes_each = element_bytes(str(wide[0].source.dtype))
-    choices = _share_rows(
-        schedule, sums, last, source if is_kept else "", gcd(cells, inner), int(VECTOR_BYTES / bytes_each)
-    )
+    most_lanes = int(VECTOR_BYTES / element_bytes(str(wide[0].source.dtype)))
+    row_tensor = source if is_kept else ""
+    choices = share_chain(schedule, sums, last, row_tensor, gcd(cells, inner), most_lanes)
     return describe(schedule, KIND, choices, is_kept=is_kept, sums=len(sums))
 
 
-def _share_rows(
+def share_chain(
     schedule: Any, sums: list[Any], last: Any, row_tensor: str, run: int, most_lanes: int
 ) -> list[str]:
-    """Schedule the blocks of a chain. `row_tensor` names the tensor whose rows are kept in shared memory,
-    `run` is how many neighbours in memory a row has at least. Return the names of the choices."""
+    """Schedule the blocks of a chain. `row_tensor` names the tensor whose rows are kept in
+    shared memory, `run` is how many neighbours in memory a row has at least. Return the names
+    of the choices."""
     batch, rows, columns = schedule.get_loops(last)
     cells = int(schedule.get(columns).extent)
     widths = vectors(run, most_lanes)
     lanes = sample(schedule, *widths)
-    # Moving a block loses the bounds of its loops, so vectors of all threads must fill a row.
-    fitting = [n for n in _THREADS if (n <= max(16, cells) if row_tensor else cells % (n * widths[-1]) == 0)]
+    if row_tensor:
+        fitting = [n for n in _THREADS if n <= max(16, cells)]
+    else:  # moving a block loses the bounds of its loops: vectors of all threads must fill a row
+        fitting = [n for n in _THREADS if cells % (n * widths[-1]) == 0]
     threads = sample(schedule, *fitting)
     tile = schedule.sample_perfect_tile(rows, 2, _MOST_ROWS)
     grid, row = schedule.split(rows, tile)
@@ -107,9 +111,15 @@ def _share_rows(
     copy = None
     if row_tensor:
         reads = [str(read.source.name) for read in schedule.get(sums[0]).reads]
-        copy = schedule.cache_read(sums[0], reads.index(row_tensor), _KEPT, consumer_blocks=[*sums, last])
+        index, readers = reads.index(row_tensor), [*sums, last]
+        copy = schedule.cache_read(sums[0], index, _KEPT, consumer_blocks=readers)
     unrolled = sample(schedule, 1, 64, 512)
-    partials = [] if row_tensor else [_add_in_thread(schedule, block, lanes, threads) for block in sums]
+    partials = []  # of each sum, the block of partial sums, one per thread
+    for block in [] if row_tensor else sums:
+        steps, lane = schedule.split(schedule.get_loops(block)[-1], [None, lanes])
+        step, thread = schedule.split(steps, [None, threads])
+        schedule.reorder(step, lane, thread)
+        partials.append(schedule.rfactor(thread, 0))
     for index in reversed(range(len(sums))):
         schedule.set_scope(sums[index], 0, "local")
         schedule.compute_at(sums[index], grid, preserve_unit_loops=True)
@@ -145,19 +155,12 @@ def _share_rows(
     schedule.unroll(lane)
     if copy is not None:
         schedule.compute_at(copy, grid, preserve_unit_loops=True)
-        steps, lane = schedule.split(schedule.fuse(*schedule.get_loops(copy)[2:]), [None, lanes])
+        element = schedule.fuse(*schedule.get_loops(copy)[2:])
+        steps, lane = schedule.split(element, [None, lanes])
         _, row, thread = schedule.split(steps, [None, tile[1], threads])
         bind(schedule, [row, thread], *_THREAD)
         schedule.vectorize(lane)
     return ["lanes", "threads of a row", "rows: grid block", "unrolled steps"]
-
-
-def _add_in_thread(schedule: Any, block: Any, lanes: Any, threads: Any) -> Any:
-    """Return the block of a sum's partial sums, one per thread."""
-    steps, lane = schedule.split(schedule.get_loops(block)[-1], [None, lanes])
-    step, thread = schedule.split(steps, [None, threads])
-    schedule.reorder(step, lane, thread)
-    return schedule.rfactor(thread, 0)
 
 
 def _read_rows(schedule: Any, block: Any, step: Any, most_lanes: int) -> None:

@@ -1,10 +1,12 @@
-"""Sums that read each element once, with many threads per sum or per group of neighbouring sums.
+"""Sums that read each element once, with many threads per sum or group of neighbouring sums.
 
-A program is brought to the form c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]), with
-the loops batch, sums, narrow (the few results that share an element of the large operand) and depth.
+A program is brought to the form c[b, s, n] = sum over r of f(large[b, s, r], other[b, n, r]),
+with the loops batch, sums, narrow (the few results that share an element of the large
+operand) and depth.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -15,8 +17,10 @@ from mallorn.core.values.machine import element_bytes
 from mallorn.workers.tvm.cuda_sketches.blocks import (
     GRID,
     MOST_GRID_ROWS,
+    REFUSED,
     VECTOR_BYTES,
     bind,
+    describe,
     extent_of,
     fusion,
     inline_pointwise,
@@ -31,6 +35,7 @@ from mallorn.workers.tvm.program_blocks import extent, variables
 
 DYNAMIC: Final = "shared.dyn"
 _THREADS: Final = (8, 16, 32, 64, 128, 256, 512)
+_SUMS_OF_A_THREAD: Final = (1, 2, 4)
 _MOST_OWN: Final = 8  # steps of the depth that a thread takes at a time
 
 
@@ -48,6 +53,21 @@ class ThreadSum:
     reads: int  # tensors that the block reads
 
 
+def schedules_of_sums(module: Any, kind: str, *, most_narrow: int, is_product: bool) -> Iterator[Any]:
+    """Yield schedules of a program's only sum, by the order of its terms in memory."""
+    for own in _SUMS_OF_A_THREAD:
+        with suppress(*REFUSED):
+            work = normalize(module, most_narrow)
+            if work is None or (work.reads > 1) != is_product:
+                return
+            facts = {name: getattr(work, name) for name in ("narrow", "vector", "is_depth_innermost")}
+            if not work.is_depth_innermost:
+                yield describe(work.schedule, kind, share_columns(work), **facts)
+                return
+            if work.sums % own == 0:
+                yield describe(work.schedule, kind, share_rows(work, own), own=own, **facts)
+
+
 def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     """Return the program's only sum in normal form; None if the program is no such sum."""
     schedule = open_schedule(module)
@@ -56,7 +76,9 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
         return None
     block = blocks[0]
     axes, loads = list(schedule.get(block).iter_vars), reads_of(schedule, block)
-    sizes = [(extent_of(schedule, block, load), prod(map(int, load.source.shape))) for load in loads]
+    shapes = [map(int, load.source.shape) for load in loads]
+    extents = [extent_of(schedule, block, load) for load in loads]
+    sizes = list(zip(extents, map(prod, shapes), strict=True))
     large = loads[sizes.index(max(sizes))] if loads else None
     if large is None:
         return None
@@ -72,7 +94,7 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
     last = next((i for i in reversed(range(len(large.indices))) if variables(large.indices[i])), 0)
     innermost = [axis for axis in axes if hash(axis.var) in variables(large.indices[last])]
     is_depth_innermost = any(axis in depth for axis in innermost)
-    packed = max(1, prod(map(extent, innermost)) // int(large.source.shape[last]))
+    packed_numbers = max(1, prod(map(extent, innermost)) // int(large.source.shape[last]))
     sums = own[-1] if is_depth_innermost else innermost[-1]
     batch = [axis for axis in own if axis is not sums]
     if prod(map(extent, batch)) > MOST_GRID_ROWS:
@@ -83,7 +105,7 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
         block,
         blocks[1] if len(blocks) == 2 else None,
         is_depth_innermost,
-        vector=int(VECTOR_BYTES / element_bytes(str(large.source.dtype))) * packed,
+        vector=int(VECTOR_BYTES / element_bytes(str(large.source.dtype))) * packed_numbers,
         narrow=repeats,
         sums=extent(sums),
         reads=len({hash(load.source) for load in loads}),
@@ -91,13 +113,15 @@ def normalize(module: Any, most_narrow: int) -> ThreadSum | None:
 
 
 def share_rows(work: ThreadSum, own: int) -> list[str]:
-    """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's terms as
-    vectors, and add their partial sums by shuffles. Each thread adds to `own` sums, which divides
-    their number, because TVM loses the bound of a sum by several threads. Return the names of the choices."""
+    """Schedule a sum whose terms are neighbours in memory: threads of a warp read a sum's terms
+    as vectors, and add their partial sums by shuffles. Each thread adds to `own` sums, which
+    divides their number, because TVM loses the bound of a sum by several threads. Return the
+    names of the choices."""
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
     terms = int(schedule.get(depth).extent)
-    steps, lanes = schedule.split(depth, [None, sample(schedule, *vectors(terms, work.vector))])
+    lanes = sample(schedule, *vectors(terms, work.vector))
+    steps, lanes = schedule.split(depth, [None, lanes])
     threads = sample(schedule, *(n for n in _THREADS if n <= max(8, terms // work.vector)))
     step, thread = schedule.split(steps, [None, threads])
     rows, sum_of_thread = schedule.split(sums, [None, own])
@@ -124,15 +148,16 @@ def share_rows(work: ThreadSum, own: int) -> list[str]:
 
 
 def share_columns(work: ThreadSum) -> list[str]:
-    """Schedule a sum whose neighbours in memory belong to neighbouring sums: each thread reads a
-    vector of sums, rows of threads share the depth and add their partial sums in shared memory.
-    Return the names of the choices."""
+    """Schedule a sum whose neighbours in memory belong to neighbouring sums: each thread reads
+    a vector of sums, rows of threads share the depth and add their partial sums in shared
+    memory. Return the names of the choices."""
     schedule, block = work.schedule, work.block
     batch, sums, narrow, depth = schedule.get_loops(block)
     terms = int(schedule.get(depth).extent)
     steps, own = schedule.split(depth, [None, sample(schedule, *vectors(terms, _MOST_OWN))])
     # With fewer steps than threads, some threads would leave their partial sums unset.
-    shares = sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= max(1, terms // _MOST_OWN)))
+    most_shares = max(1, terms // _MOST_OWN)
+    shares = sample(schedule, *(n for n in (1, 4, 8, 16, 32, 64, 128) if n <= most_shares))
     step, share = schedule.split(steps, [None, shares])
     widths = vectors(work.sums, min(work.vector, VECTOR_BYTES // 4))
     lanes = sample(schedule, *widths)
@@ -153,7 +178,8 @@ def share_columns(work: ThreadSum) -> list[str]:
     schedule.reverse_compute_at(block, grid, preserve_unit_loops=True)
     share, batch, column, narrow = schedule.get_loops(block)[2:]
     schedule.reorder(batch, narrow, column, share)
-    _, share_thread, thread = schedule.split(schedule.fuse(batch, narrow, column), [None, shares, threads])
+    element = schedule.fuse(batch, narrow, column)
+    _, share_thread, thread = schedule.split(element, [None, shares, threads])
     bind(schedule, [share_thread, thread], "threadIdx.y", "threadIdx.x")
     if work.epilogue is not None:
         schedule.set_scope(block, 0, "local")
