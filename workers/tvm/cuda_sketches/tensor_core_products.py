@@ -27,7 +27,7 @@ from tvm.s_tir.tensor_intrin.cuda import (
 from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.core.values.machine import element_bytes
-from mallorn.workers.tvm.cuda_sketches.normalized_product import NormalizedProduct, normalize
+from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 KIND: Final = "tensor core product"
 _OLDEST: Final = 80  # compute capability from which these instructions exist
