@@ -53,7 +53,8 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-# Only TVM's intrinsics are registered by an import here; passes register ours.
+# TVM's intrinsics and those of tensor cores are registered by imports here; passes register others.
+_ON_TENSOR_CORES = '["mallorn_mma_'
 _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]{0,200}\], *\["(?!mallorn_)')
 
 
@@ -159,8 +160,11 @@ def partition_tasks_by_schedule(
 ) -> tuple[list[str], list[str]]:
     """Return the names of tasks with a schedule in `work_dir`, and of those without."""
     records = Path(work_dir, "database_tuning_record.json")
-    if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
+    text = records.read_text() if records.exists() else ""
+    if _TVMS_INTRINSIC.search(text):
         importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
+    if _ON_TENSOR_CORES in text:
+        importlib.import_module("mallorn.graphc.matmul.tensor_core_instructions")
     database = JSONDatabase(work_dir=work_dir)
     tasks: tuple[list[str], list[str]] = [], []
     for label, task in (

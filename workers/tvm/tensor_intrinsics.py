@@ -20,7 +20,7 @@ _OURS: Final = {
         "mallorn.graphc.conv.fuse_pointwise_into_depthwise",
         "mallorn.graphc.quant.tile_instructions",
     ),
-    "cuda": ("mallorn.workers.tvm.cuda_sketches.instructions",),
+    "cuda": ("mallorn.graphc.matmul.tensor_core_instructions",),
     "x86": ("mallorn.graphc.quant.bf16_dot_products", "mallorn.graphc.quant.x86_int8_instructions"),
 }
 _OF_TENSOR_CORES: Final = ("mma_",)  # parts of names of CUDA's intrinsics

@@ -1,6 +1,7 @@
 """Products on tensor cores: right, free of races and of bank conflicts whatever the tiles."""
 
 import json
+import re
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -13,6 +14,7 @@ from tvm import te, tirx
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
+from mallorn.graphc.matmul.tensor_core_instructions import PREFIX
 from mallorn.searchers.decision_space import SketchRules
 from mallorn.searchers.space import Candidate, Sketch
 from mallorn.workers.tvm.cuda_kernel_resources import KernelFigures, compile_for_cuda
@@ -242,3 +244,16 @@ def test_stock_tvm_applies_a_record() -> None:
     Trace.apply_json_to_schedule(json.loads(text), replayed)
     tvm.ir.assert_structural_equal(replayed.mod, schedule.mod)
     assert '"mallorn_' not in json.dumps(json.loads(text))
+
+
+def test_an_instruction_that_tvm_lacks_is_known_by_our_name_alone() -> None:
+    """`apply.py` imports ours where a record has such a name, and TVM's for all others."""
+    names = {
+        name: set(re.findall(r'"(\w*mma\w*)"', some_of(name)[0].trace))
+        for name in ("fp16, sums in fp32", "bf16", "int8")
+    }
+    assert not any(each.startswith(PREFIX) for each in names["fp16, sums in fp32"])
+    for name in ("bf16", "int8"):
+        assert sum(each.startswith(PREFIX) for each in names[name]) == 3
+    own = [each for found in names.values() for each in found if each.startswith(PREFIX)]
+    assert all(tvm.s_tir.TensorIntrin.get(each) is not None for each in own)

@@ -27,6 +27,7 @@ from tvm.s_tir.tensor_intrin.cuda import (
 from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.core.values.machine import element_bytes
+from mallorn.graphc.matmul.tensor_core_instructions import own_name
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 KIND: Final = "tensor core product"
@@ -105,7 +106,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     dtype = product.operands[0].dtype
     fragment_depth = _DEPTHS[dtype]
     left, right = product.operands
-    instructions: dict[str, str] = get_mma_intrin_group(
+    names = get_mma_intrin_group(
         _SHARED,
         _SHARED,
         "float16" if dtype == "bfloat16" else dtype,
@@ -115,9 +116,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         # The other form of the store fails where TVM reuses the operands' shared memory for sums.
         not_use_mma_store_intrinic=True,
     )
-    if dtype == "bfloat16":
-        own_steps = ("load_a", "load_b", "compute")
-        instructions |= {step: instructions[step].replace("f16", "bf16") for step in own_steps}
+    instructions = {step: own_name(name, dtype) for step, name in names.items()}
 
     # Loops: blocks, warps, steps, and the fragments that one warp multiplies in a step.
     depth = schedule.get_loops(block)[-1]
