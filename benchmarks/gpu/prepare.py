@@ -21,7 +21,7 @@ from benchmarks.gpu.search_places import ORDER, slug
 from benchmarks.gpu.tasks import GPU, REHEARSAL, SEARCHED, SEARCHED_REHEARSAL, Task
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target, parse_target
-from mallorn.services.planner.budgets import ROUND_SIZE as ROUND
+from mallorn.services.planner.planner_values import GPU_ROUND_SIZE as ROUND
 from mallorn.workers.detached.pack_batch import target_requirements
 from mallorn.workers.tvm.code_digest import TVM_VERSION
 
