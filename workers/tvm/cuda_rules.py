@@ -153,8 +153,8 @@ def _nvcc_refuses(function: Any) -> bool:
         if attribute.attr_key == _WAIT and not isinstance(attribute.value, tvm.tirx.IntImm):
             reasons.append(attribute)
 
-    for kind in (TensorLoad, tvm.tirx.BufferStore):
-        tvm_ffi.structural_walk(function.body, (kind, note_gather), order="pre")
+    accesses = (TensorLoad, tvm.tirx.BufferStore)
+    tvm_ffi.structural_walk(function.body, (accesses, note_gather), order="pre")
     tvm_ffi.structural_walk(function.body, (tvm.tirx.AttrStmt, note_wait), order="pre")
     return bool(reasons)
 

@@ -8,16 +8,13 @@ product with few tiles is split along its depth: partial sums go to memory, and 
 kernel adds them.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import gcd
 from typing import Any, Final
 
-from tvm.error import InternalError
 from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
-from tvm.s_tir.schedule import ScheduleError
 from tvm.s_tir.tensor_intrin.cuda import (
     get_mma_intrin_group,
     shared_16x16_to_ldmatrix_32x8_layout,
@@ -25,9 +22,9 @@ from tvm.s_tir.tensor_intrin.cuda import (
 )
 
 from mallorn.core.compute_capability import WARP_SIZE, capability
-from mallorn.core.values.candidate import SKETCH_FACTS
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.matmul.tensor_core_instructions import own_name
+from mallorn.workers.tvm.cuda_sketches.blocks import REFUSED, VECTOR_BYTES, bind, describe
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 KIND: Final = "tensor core product"
@@ -37,7 +34,6 @@ _SIDE: Final = 16  # rows and columns of a fragment
 _DEPTHS: Final = {"float16": 16, "bfloat16": 16, "int8": 32}  # of a fragment, by type of operands
 _SUMS: Final = {"float16": ("float16", "float32"), "bfloat16": ("float32",), "int8": ("int32",)}
 _MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
-_VECTOR_BYTES: Final = 16
 _BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
 _ADDING_THREADS: Final = 128  # of a block of the kernel that adds partial sums
 _Layout = Callable[[Any, Any], tuple[Any, Any]]
@@ -80,7 +76,7 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
     if capability(target.attrs["arch"]).number < _OLDEST:
         return
     for variant in VARIANTS:
-        with suppress(ScheduleError, InternalError, AssertionError, LookupError, TypeError, ValueError):
+        with suppress(*REFUSED, AssertionError):
             if (product := _normalize(module)) is None:
                 return
             if not variant.is_permuted or element_bytes(product.operands[0].dtype) == 2:
@@ -160,13 +156,12 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         auto_inline_producers(schedule, copy)
         loops = schedule.fuse(*schedule.get_loops(copy)[-2:])
         *_, y, z, x, vector = schedule.split(loops, [None, *warps, WARP_SIZE, operand.vector])
-        for loop, thread in zip((y, z, x), ("threadIdx.y", "threadIdx.z", "threadIdx.x"), strict=True):
-            schedule.bind(loop, thread)
+        bind(schedule, [y, z, x], "threadIdx.y", "threadIdx.z", "threadIdx.x")
         schedule.vectorize(vector)
         if variant.is_permuted:
             schedule.annotate(copy, "permuted_layout", f"g2s_{'AB'[index]}")
         else:
-            unit = _VECTOR_BYTES // int(element_bytes(operand.dtype))
+            unit = VECTOR_BYTES // int(element_bytes(operand.dtype))
             schedule.storage_align(copy, 0, axis=-2, factor=2 * unit, offset=unit)
 
     layouts = [
@@ -196,7 +191,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         auto_inline_consumer_chain(schedule, result)
     copy = schedule.fuse(*schedule.get_loops(result)[-2:])
     types = {product.sums, product.sums if final is not None else product.result}
-    elements = _VECTOR_BYTES // max(int(element_bytes(each_type)) for each_type in types)
+    elements = VECTOR_BYTES // max(int(element_bytes(each_type)) for each_type in types)
     _, lanes, vector = schedule.split(copy, [None, WARP_SIZE, elements])
     schedule.bind(lanes, "threadIdx.x")
     schedule.vectorize(vector)
@@ -205,24 +200,23 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
     schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
     schedule.annotate(steps, "software_pipeline_async_stages", [0])
-    facts = {
-        "kind": KIND,
-        "choices": [
+    return describe(
+        schedule,
+        KIND,
+        [
             "depth: splits steps fragments" if variant.is_split else "depth: steps fragments",
             "rows: grid group warps fragments",
             "columns: grid warps fragments",
         ],
-        "fragment": [_SIDE, _SIDE, fragment_depth],
-        "operands": dtype,
-        "sums": product.sums,
-        "result": product.result,
-        "depth_innermost": [operand.is_depth_innermost for operand in product.operands],
-        "vectors": [operand.vector for operand in product.operands],
-        "stages": variant.stages,
-        "permuted": variant.is_permuted,
-    }
-    schedule.annotate(schedule.get_sblock("root"), SKETCH_FACTS, json.dumps(facts, sort_keys=True))
-    return schedule
+        fragment=[_SIDE, _SIDE, fragment_depth],
+        operands=dtype,
+        sums=product.sums,
+        result=product.result,
+        depth_innermost=[operand.is_depth_innermost for operand in product.operands],
+        vectors=[operand.vector for operand in product.operands],
+        stages=variant.stages,
+        permuted=variant.is_permuted,
+    )
 
 
 def _sample(schedule: Any, loop: Any, outer: Sequence[int], inner: Sequence[int]) -> list[Any]:
@@ -264,7 +258,7 @@ def _add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
     result = schedule.cache_write(final, 0, "local")
     auto_inline_consumer_chain(schedule, result)
     *rows, columns = schedule.get_loops(result)
-    elements = _VECTOR_BYTES // max(4, int(element_bytes(dtype)))
+    elements = VECTOR_BYTES // max(4, int(element_bytes(dtype)))
     grid, threads, vector = schedule.split(columns, [None, _ADDING_THREADS, elements])
     schedule.bind(schedule.fuse(*rows), "blockIdx.x")
     schedule.bind(grid, "blockIdx.y")
