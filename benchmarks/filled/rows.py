@@ -5,6 +5,7 @@
 nearer to the first a number is, the more there is of it. Jobs ran one after another, a few dozen at a time.
 """
 
+import time
 from typing import Final
 
 from sqlalchemy import Connection, text
@@ -28,6 +29,7 @@ from mallorn.db.session import Database
 
 OWNER: Final = "local"  # who asks without a key; of the 50 the one with most
 JOBS: Final = 3_000
+VACUUM_SEC: Final = 300
 TASKS: Final = 50
 OWNERS: Final = 50
 MODELS: Final = 60
@@ -105,6 +107,7 @@ _IN_FLIGHT: Final = f"""
 UPDATE rounds SET state = 'queued', finished_at = NULL, started_at = NULL, worker = NULL WHERE id IN (
   SELECT DISTINCT ON (r.workload_id, r.target_id) r.id FROM rounds r JOIN jobs j ON j.id = r.job_id
   WHERE j.state = 'tuning' AND r.id > (SELECT max(id) FROM rounds) - 20000 LIMIT {DEVICES})"""
+_UNMARKED: Final = "SELECT relpages - relallvisible FROM pg_class WHERE oid = 'measurements'::regclass"
 _MODELS: Final = """
 INSERT INTO cost_models SELECT (jsonb_populate_record(c, jsonb_build_object('id', nextval('cost_models_id_seq'),
   'family', 'operator:' || op, 'target_id', t, 'version', v, 'active', v = 5, 'seen_upto', CAST(:rows AS bigint) * v / 5))).*
@@ -139,9 +142,21 @@ def fill(database: Database, rows: int) -> None:
             _SCHEDULES,
             _IN_FLIGHT,
             "SELECT setval('rounds_id_seq', (SELECT max(id) FROM rounds))",
-            "VACUUM ANALYZE",
         ):
             connection.execute(text(statement))
+        _vacuum(connection)
+
+
+def _vacuum(connection: Connection) -> None:
+    """Vacuum until all pages of measurements are marked as visible to everybody. Another process's snapshot,
+    as autovacuum's, keeps VACUUM from marking them, and unmarked pages change the plans of statements."""
+    deadline = time.monotonic() + VACUUM_SEC
+    while time.monotonic() < deadline:
+        connection.execute(text("VACUUM ANALYZE"))
+        if not connection.execute(text(_UNMARKED)).scalar_one():
+            return
+        time.sleep(0.2)
+    raise TimeoutError(f"Postgres did not mark all pages of measurements as visible within {VACUUM_SEC} s")
 
 
 def _grow(connection: Connection, rows: int) -> None:
