@@ -13,6 +13,7 @@ from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import LIBRARY
 from mallorn.core.values.verdict import Level, Verdict
+from mallorn.onnx_export import CONVERTERS
 from mallorn.wording.describe_results import describe_result, engine_columns, latency_rows
 from mallorn.wording.format_values import insert_option
 
@@ -29,9 +30,19 @@ def print_tuned_job(job: JobStatus, directory: Path, model: str, resume_options:
         job, "".join(f" {shlex.quote(word)}" for word in resume_options), f"{model} --schedules {directory}"
     )
     print_library(job.report, directory / LIBRARY)
-    print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
+    check = command_that_checks(directory, model)
+    checker = " with stock TVM alone" if check.startswith("python") else ""
+    print_note(f"The schedules are in {directory}. Compile with them, or check them{checker}:")
     print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
-    print_note(f"  python {directory / 'apply.py'} {model} --check")
+    print_note(f"  {check}")
+
+
+def command_that_checks(directory: Path, model: str) -> str:
+    """Return the command that checks schedules: by stock TVM alone, which reads only ONNX,
+    or else by Mallorn."""
+    if Path(model).suffix.lower() in CONVERTERS:
+        return f"mallorn verify {model} --schedules {directory}"
+    return f"python {directory / 'apply.py'} {model} --check"
 
 
 def print_library(report: FinishReport | None, file: Path) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from mallorn.cli.host_checks import check_host
 from mallorn.cli.live_view import show_until_ended
-from mallorn.cli.print_job_result import print_tuned_job
+from mallorn.cli.print_job_result import command_that_checks, print_tuned_job
 from mallorn.cli.terminal.free_dimensions import fix_free_dimensions
 from mallorn.cli.terminal.job_options import (
     AutoOption,
@@ -192,6 +192,6 @@ class Ending:
                 job.status
             )  # it may be new, or only partly fetched
             if holds_schedules_of(self.directory, job.id):
-                check = f"python {self.directory / 'apply.py'} {self.model} --check"
+                check = command_that_checks(self.directory, self.model)
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")
             raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -62,8 +62,8 @@ def advise_on_budget(job: JobStatus) -> str:
     tasks, budget = job.progress.tasks, job.trials
     if job.state is not JobState.TUNING or not tasks or not budget or job.progress.trials:
         return ""
-    if budget >= tasks * FEW_A_TASK:
-        return ""
+    if budget >= tasks * FEW_A_TASK or job.options.only:
+        return ""  # with `only`, the progress counts tasks that get no trials
     usual, per_task = tasks * USUAL_A_TASK, max(1, round(budget / tasks))
     return (
         f"{budget} trials for {tasks} tasks: about {per_task} a task, the heaviest first. "

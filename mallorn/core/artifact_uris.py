@@ -101,4 +101,4 @@ def open_artifact(uri: str) -> Iterator[tuple[Any, str]]:
 
 def store_away_error(uri: str, error: Exception) -> StoreAway:
     """Return a StoreAway error that describes this error of the store."""
-    return StoreAway(f"the artifact store does not answer for {uri}: {type(error).__name__}: {error}")
+    return StoreAway(f"the store of {uri} does not answer: {type(error).__name__}: {error}")

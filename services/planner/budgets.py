@@ -210,8 +210,9 @@ def _gains(task: TaskView, forecast: Forecast, size: int) -> Iterator[float]:
     observed = curve_of(task.points, task.known_us)
     rounds = 1.0 + (observed.drought if observed else 0.0) * STANDARD_SIZE / size
     best_us, limit_us = task.best_us or 0.0, task.limit_us
-    # A limit above the measured time is wrong, and is ignored.
-    left_us = inf if limit_us is None or limit_us >= best_us else best_us - limit_us
+    if limit_us is not None and limit_us > best_us:
+        limit_us = best_us**2 / limit_us  # it is wrong by this factor, and perhaps by its square
+    left_us = inf if limit_us is None else best_us - limit_us
     for extra in range(HORIZON):
         gain_us = min(left_us, forecast.gain_us * rounds / (rounds + extra))
         left_us -= gain_us

@@ -167,6 +167,8 @@ def test_a_small_budget_is_told_what_it_comes_to_once() -> None:
     assert "--trials 1792" in told
     assert advise_on_budget(partly(0, 28, None, trials=0, budget=28 * 16)) == ""
     assert advise_on_budget(partly(3, 28, None)) == "", "it goes on: nothing new"
+    some = few.model_copy(update={"options": few.options.model_copy(update={"only": ("conv2d*",)})})
+    assert advise_on_budget(some) == "", "the number of its tasks is unknown"
 
 
 def test_a_terminal_gets_a_bar() -> None:

@@ -100,6 +100,11 @@ def test_the_table_is_data_and_the_next_command_is_not(capsys: pytest.CaptureFix
     assert "python out/apply.py mlp.onnx --check" in printed.err
 
 
+def test_what_is_no_onnx_file_is_checked_by_mallorn(capsys: pytest.CaptureFixture[str]) -> None:
+    print_tuned_job(job(), Path("out"), "module.json")
+    assert "  mallorn verify module.json --schedules out\n" in capsys.readouterr().err
+
+
 def test_a_job_without_figures_still_names_its_files(capsys: pytest.CaptureFixture[str]) -> None:
     print_tuned_job(job(report=None), Path("out"), "mlp.onnx")
     assert "LATENCY" not in capsys.readouterr().out

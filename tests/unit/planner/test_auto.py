@@ -87,7 +87,9 @@ def test_what_the_machine_cannot_do_is_not_waited_for() -> None:
         "100 % of what this machine computes for these tasks; the next 100 trials would bring under 0.1 %"
     )
     beaten = [replace(each, limit_us=150.0) for each in falling]
-    assert plan_rounds(auto(*beaten)).rounds, "a limit that was beaten was none"
+    assert plan_rounds(auto(*beaten)).rounds, "a limit that was beaten by far was none"
+    slightly_beaten = [replace(each, limit_us=100.1) for each in falling]
+    assert plan_rounds(auto(*slightly_beaten)).finished == step.finished
 
 
 def test_an_end_needs_the_limit_of_every_task_to_tell_the_share() -> None:
