@@ -126,37 +126,44 @@ def can_launch(module: Any, target: Any) -> bool:
     limits = {"max_threads_per_block": target.attrs["max_threads_per_block"]}
     gpu = capability(target.attrs["arch"])
     for function in functions:
-        static, dynamic = _shared_bytes(function)
+        kernel = _KernelLimits(function.body)
+        static, dynamic = kernel.shared_bytes["shared"], kernel.shared_bytes[DYNAMIC]
         if static > target.attrs[_SHARED_LIMIT] or not gpu.can_share(static, dynamic):
             return False
-        if not verify_gpu_code(function, limits) or _nvcc_refuses(function):
+        if kernel.is_refused_by_nvcc or not verify_gpu_code(function, limits):
             return False
     return True
 
 
-def _nvcc_refuses(function: Any) -> bool:
-    """Return whether TVM lowers a kernel to text that is not CUDA.
+class _KernelLimits:
+    """A lowered kernel's shared memory, and whether TVM lowers it to text that is not CUDA.
 
-    It writes a ``longlong4`` of eight numbers for the places of eight elements that do not
+    TVM writes a ``longlong4`` of eight numbers for the places of eight elements that do not
     follow each other, and an expression for the number of copies to wait for where it does
     not fold that to a constant.
     """
-    reasons: list[Any] = []
 
-    def note_gather(access: Any) -> None:
-        for index in access.indices:
-            lanes = tvm.DataType(str(index.ty.dtype)).lanes
-            if lanes > _WIDEST_GATHER and not isinstance(index, tvm.tirx.Ramp):
-                reasons.append(access)
+    def __init__(self, body: Any) -> None:
+        self.shared_bytes = {"shared": 0, DYNAMIC: 0}
+        self.is_refused_by_nvcc = False
+        kinds = (tvm.tirx.AllocBuffer, tvm.tirx.AttrStmt, TensorLoad, tvm.tirx.BufferStore)
+        tvm_ffi.structural_walk(body, (kinds, self._visit), order="pre")
 
-    def note_wait(attribute: Any) -> None:
-        if attribute.attr_key == _WAIT and not isinstance(attribute.value, tvm.tirx.IntImm):
-            reasons.append(attribute)
-
-    accesses = (TensorLoad, tvm.tirx.BufferStore)
-    tvm_ffi.structural_walk(function.body, (accesses, note_gather), order="pre")
-    tvm_ffi.structural_walk(function.body, (tvm.tirx.AttrStmt, note_wait), order="pre")
-    return bool(reasons)
+    def _visit(self, node: Any) -> None:
+        match node:
+            case tvm.tirx.AllocBuffer():
+                buffer = node.buffer
+                if buffer.scope() in self.shared_bytes:
+                    elements = prod(int(extent) for extent in buffer.shape)
+                    self.shared_bytes[buffer.scope()] += elements * tvm.DataType(str(buffer.dtype)).itemsize
+            case tvm.tirx.AttrStmt():
+                if node.attr_key == _WAIT and not isinstance(node.value, tvm.tirx.IntImm):
+                    self.is_refused_by_nvcc = True
+            case _:
+                for index in node.indices:
+                    lanes = tvm.DataType(str(index.ty.dtype)).lanes
+                    if lanes > _WIDEST_GATHER and not isinstance(index, tvm.tirx.Ramp):
+                        self.is_refused_by_nvcc = True
 
 
 def threads_per_block(module: Any) -> int:
@@ -170,17 +177,3 @@ def threads_per_block(module: Any) -> int:
 
     tvm_ffi.structural_walk(module["main"].body, (tvm.tirx.For, note), order="pre")
     return prod(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
-
-
-def _shared_bytes(function: Any) -> tuple[int, int]:
-    """Return the bytes of static and of dynamic shared memory of a lowered kernel."""
-    sizes = {"shared": 0, DYNAMIC: 0}
-
-    def add(allocation: Any) -> None:
-        buffer = allocation.buffer
-        if buffer.scope() in sizes:
-            elements = prod(int(extent) for extent in buffer.shape)
-            sizes[buffer.scope()] += elements * tvm.DataType(str(buffer.dtype)).itemsize
-
-    tvm_ffi.structural_walk(function.body, (tvm.tirx.AllocBuffer, add), order="pre")
-    return sizes["shared"], sizes[DYNAMIC]
