@@ -59,8 +59,7 @@ class ForkedPart:
 
 
 def _show_command_line(command: Sequence[str]) -> None:
-    """Show `command` in `ps`: write it over this process's arguments and, if longer,
-    environment."""
+    """Show `command` in `ps`: write it over this process's arguments and environment."""
     for name, value in os.environ.items():
         os.environ[name] = value  # makes the C library store a copy elsewhere
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -95,8 +94,7 @@ class ChildSpec:
 
 
 class SupervisedChild:
-    """A process that runs a ChildSpec. It leads its own process group and dies with
-    this process."""
+    """A process that runs a ChildSpec, leads its own group, and dies with this process."""
 
     def __init__(self, spec: ChildSpec, log: Path) -> None:
         self.spec = spec
@@ -179,8 +177,7 @@ class SupervisedChild:
 
 
 def trim_log(log: Path) -> None:
-    """Copy a log over the size limit to `.log.1` and empty it, so that logs do not fill
-    the disk."""
+    """Copy a log over the size limit to `.log.1`, and empty it."""
     with suppress(FileNotFoundError):
         if log.stat().st_size > MAX_LOG_BYTES:
             # Processes have the file open to append: after a rename they would write to the old one.

@@ -261,8 +261,7 @@ class Packing:
         return bool(is_added)
 
     def _refuse(self, subject: str, is_added: bool | None) -> MallornError:
-        """Return the error for work that did not fit into the batch, or failed if
-        `is_added` is None."""
+        """Return the error for work that did not fit, or that failed if `is_added` is None."""
         if is_added is None:
             return Unavailable(f"{subject} failed; the log says why", hint=f"mallorn show {self._job_id}")
         limit = max(1, self._file.limit_bytes >> 20)
@@ -429,8 +428,7 @@ def target_requirements(target: Target) -> run_batch.Json:
 def describe_random_arguments(
     args: Arguments, ints: tuple[int, int], floats: tuple[float, float]
 ) -> list[list[Any]]:
-    """Return each argument's type, shape and range, from which run_batch.py draws
-    values."""
+    """Return each argument's type, shape and range, so that run_batch.py can draw values."""
     draws: list[list[Any]] = []
     for index, (_, dtype, shape) in enumerate(args.args):
         default_range = ints if dtype.startswith(("int", "uint", "bool")) else floats

@@ -59,8 +59,7 @@ class GpuMeter:
         return GpuLoad(min(1.0, sum(share for share, _ in losses)), tuple(words for _, words in losses))
 
     def power_limit(self) -> str:
-        """Return the GPU's power limit as `+300W`, or nothing if it is the GPU's
-        default."""
+        """Return the GPU's power limit as `+300W`, or nothing if it is the default."""
         if self._nvml is None:
             return ""
         try:

@@ -41,8 +41,7 @@ def is_valid_ticket(ticket: str, match_key: str, fleet: FleetKey) -> bool:
 def answer_greeting(
     connection: socket.socket, greeting: str, key: str, match_key: str, fleet: FleetKey
 ) -> bool:
-    """Answer a greeting; return whether its ticket is valid, so that a session may
-    start."""
+    """Answer a greeting; return whether its ticket is valid and a session may start."""
     if not match_key:
         return False
     connection.settimeout(TIMEOUT_SEC)
@@ -92,8 +91,7 @@ def send_greeting(connection: socket.socket, words: str) -> None:
 
 
 def read_greeting(connection: socket.socket) -> str:
-    """Return the words of a peer's greeting. Raises OSError if it is malformed or
-    missing."""
+    """Return the words of a peer's greeting. Raises OSError without a valid one."""
     if _INT.unpack(receive_exactly(connection, _INT.size))[0] != RPC_MAGIC:
         raise ConnectionError("the device refused the session")
     (size,) = _INT.unpack(receive_exactly(connection, _INT.size))

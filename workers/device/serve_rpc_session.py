@@ -142,8 +142,7 @@ class RpcSession:
         return LoadMeter(lambda: ())
 
     def read_load_json(self) -> str:
-        """Return as JSON the load by other programs since the last call, and what slows
-        down the GPU now."""
+        """Return as JSON the other programs' load since last call, and the GPU's slow-downs."""
         load = asdict(self._load_meter.read_load())
         gpu = self._gpu.read_load() if self._gpu is not None else GpuLoad(None)
         if gpu.words:  # clients of older versions do not know these fields
@@ -166,8 +165,7 @@ class RpcSession:
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
 
     def cancel_deadline(self) -> None:
-        """Cancel the deadline of a candidate that returned or failed, and unlock the
-        cores."""
+        """Cancel the deadline of a candidate that ended, and unlock the cores."""
         if self._on_cuda:
             self._exit_if_gpu_failed()
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -195,8 +195,7 @@ def _check_client_ticket(client: socket.socket, ticket: str) -> bool:
 
 
 def _forward_calls(client: socket.socket, device: socket.socket) -> None:
-    """Forward all that the client sends, then close the stream, so that the device sees
-    the end."""
+    """Forward all that the client sends, then close the stream to show the device its end."""
     buffer = memoryview(bytearray(_CHUNK_BYTES))
     with suppress(OSError):
         while count := client.recv_into(buffer):
@@ -206,8 +205,7 @@ def _forward_calls(client: socket.socket, device: socket.socket) -> None:
 
 
 def _forward_answers(device: socket.socket, client: socket.socket) -> None:
-    """Forward packets that answer a call; return at any other packet, without forwarding
-    it."""
+    """Forward packets that answer a call; return at any other packet, which is dropped."""
     with device.makefile("rb", _CHUNK_BYTES) as stream:
         while len(head := stream.read(_PACKET.size)) == _PACKET.size:
             size, code = _PACKET.unpack(head)

@@ -67,8 +67,7 @@ class TracedBlock:
 
 @dataclass(slots=True)
 class TracedNest:
-    """A program's blocks in order, and limits on parallel, vectorised and unrolled
-    loops."""
+    """A program's blocks in order, and limits on parallel, vector and unrolled loops."""
 
     blocks: list[TracedBlock] = field(default_factory=list)
     parallel: Number = ONE
@@ -320,8 +319,7 @@ def _follow_loop_nest(sketch: Sketch, descriptors: tuple[float, ...], depths: tu
 
 
 def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...], rows: Rows) -> Matrix:
-    """Return the rows of candidates of a sketch whose compute locations are all
-    `depths`."""
+    """Return the rows of a sketch's candidates whose compute locations are all `depths`."""
     nest = _follow_loop_nest(sketch, descriptors, depths)
     lines = list_loop_tree_nodes(nest)
     table = np.zeros((len(rows), len(lines), COLUMNS))
@@ -369,8 +367,7 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
 
 
 def _flag_vector_loops(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
-    """Flag the inner spatial loops that are vectorised, up to `limit` (log2) iterations in
-    all."""
+    """Flag the inner spatial loops that are vectorised, up to `limit` (log2) lanes."""
     flags = np.zeros(extents.shape, dtype=np.bool_)
     for line in lines:
         fits, total, node = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line

@@ -151,8 +151,7 @@ def _import_without_passes(model: JobModel, error: MallornError, fault: str) -> 
 
 
 def store_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
-    """Store each winner's TVMScript and trace; log and skip those that cannot be
-    printed."""
+    """Store each winner's TVMScript and trace; log and skip what cannot be printed."""
     for winner in winners:
         stage.lease.raise_if_lost()
         program = winner.contest.program

@@ -207,8 +207,7 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 def _decide_without_measuring(
     stage: StageContext, tasks: Sequence[tuple[Task, Workload]], checker: Checker
 ) -> TaskDecisions:
-    """Choose for each task the first stored or modelled candidate that passes the
-    checker."""
+    """Choose each task's first stored or modelled candidate that passes the checker."""
     winners: list[Winner] = []
     losers: list[Contest] = []
     answers: dict[str, UnmeasuredSchedule] = {}

@@ -50,8 +50,7 @@ class Checker(ABC):
 
     @abstractmethod
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
-        """Check one candidate. Raises Unavailable if the device is lost during the
-        check."""
+        """Check one candidate. Raises Unavailable if the device is lost meanwhile."""
 
     def complete_trace(self, program: Program, slot: MeasureInput) -> str | None:
         """Return the candidate's complete trace; None if it can no longer be rebuilt."""
@@ -76,8 +75,7 @@ class Unchecked(Checker):
 
 
 class Verifier(Checker):
-    """Runs winners on a device with random inputs, and compares with the unscheduled
-    program."""
+    """Runs winners on a device with random inputs; compares with the unscheduled program."""
 
     def __init__(
         self,

@@ -69,8 +69,7 @@ def _points_large_enough(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int
 
 
 def _rules(dynamic: Dynamic, costs: Costs, at_most: Costs, upto: dict[str, int], name: str) -> list[Rule]:
-    """Return rules for sizes of a dimension that may be split; `upto` bounds other
-    dimensions."""
+    """Return rules for sizes of a dimension that may be split; `upto` bounds the others."""
     extents = {index: dynamic.points[index][name] for index in reversed(_points_large_enough(dynamic, upto))}
     best_costs: list[float] = [0.0]  # by size
     choices: list[tuple[int, str]] = []  # point of each size; the dimension's name if only a part

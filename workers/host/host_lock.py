@@ -126,8 +126,7 @@ class HostLock:
 
 
 def _lock_with_timeout(lock_fd: int, operation: int, until_sec: float) -> bool:
-    """Lock a file; return False on timeout. Raises ShutdownRequested if this process is to
-    stop."""
+    """Lock a file; return False on timeout. Raises ShutdownRequested if asked to stop."""
     while not _try_lock(lock_fd, operation):
         STOP.raise_if_requested()
         if time.monotonic() >= until_sec:

@@ -66,8 +66,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """Numbers of a graph pass's matches and rewrites in a model, and why it left the other
-    matches."""
+    """Numbers of a graph pass's matches and rewrites, and why it left other matches."""
 
     phase: str
     name: str
@@ -96,8 +95,7 @@ class Untuned:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The result of compiling with schedules: `found` of the model's `of` tasks have
-    one."""
+    """The result of compiling: `found` of the model's `of` tasks have a schedule."""
 
     found: int
     of: int
@@ -204,8 +202,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def warm_up(self, target: str) -> None:
-        """Load TVM, and everything else that compiling for this target needs, in
-        advance."""
+        """Load TVM and everything else that compiling for this target needs."""
 
     @method(limit_sec=600.0)
     def read_signature(self, model_path: str, input_shapes: Shapes) -> Signature:
@@ -243,8 +240,7 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> None:
-        """Import a model in advance, so that the next `compile_model` call finds it
-        ready."""
+        """Import a model, unless it is large, so that the next `compile_model` finds it."""
 
     @method(limit_sec=3600.0)
     def compile_model(
@@ -272,8 +268,7 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> dict[str, list[str]]:
-        """Return remarks on the code of each task: limits that more trials would not
-        lift."""
+        """Return remarks on each task's code: limits that more trials would not lift."""
 
     @method(limit_sec=3600.0)
     def extract_range(
@@ -324,8 +319,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=120.0)
     def build_whole_program(self, tir: str, trace: str, target: str, out_so: str) -> None:
-        """Build a scheduled program that takes the same arguments as the unscheduled
-        one."""
+        """Build a scheduled program that takes the unscheduled one's arguments."""
 
     @method(limit_sec=300.0)
     def write_reference(

@@ -57,5 +57,4 @@ class Engine(Child):
 
     @method(limit_sec=60.0)
     def time_probes(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
-        """Run a library's probes on this host's cores; return the shortest slice of
-        each."""
+        """Run a library's probes on this host; return the shortest slice of each."""

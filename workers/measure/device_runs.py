@@ -131,8 +131,7 @@ class DeviceRuns:
         return result
 
     def measure_again(self, candidate: BuiltCandidate) -> MeasureResult:
-        """Time a candidate briefly once more, to see whether its speed is still the
-        same."""
+        """Time a candidate briefly once more, to see whether its speed has changed."""
         self._is_drift_check = True
         try:
             return self.measure(candidate)
@@ -275,8 +274,7 @@ class TimingDriftDetector:
         yield from self._recheck_references()
 
     def _recheck_references(self) -> Iterator[MeasureResult]:
-        """Time both references again; if both changed, yield the results since as upper
-        bounds."""
+        """Time both references again; if both changed, yield results since as bounds."""
         results, self._unchecked = self._unchecked, []
         if not results or (share := self._drift_of(self._timing.fastest)) <= LARGEST_DRIFT:
             return

@@ -112,8 +112,7 @@ class TvmMeasurer(Measurer):
     def _build_for(
         self, runs: DeviceRuns, slots: Sequence[MeasureInput], any_size: bool = False
     ) -> Iterator[Builds]:
-        """Yield the builds of the candidates to time; at the end, stop them and release the
-        device."""
+        """Yield the builds of the candidates to time; then stop them and release the device."""
         program, target, limit_sec = runs.program, runs.target, runs.options.build_timeout_sec
         with untrusted_folder("build-", self._room) as folder:
             builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size)

@@ -46,8 +46,7 @@ BUILDER_BYTES = 1 << 30  # memory for compiling a large candidate
 
 
 def choose_builder_count() -> int:
-    """Return the number of builders: one per core, limited by memory and by
-    LARGEST_ROUND."""
+    """Return the number of builders: one per core, limited by memory and LARGEST_ROUND."""
     return max(1, min(available_cores(), total_bytes() // BUILDER_BYTES, LARGEST_ROUND))
 
 
@@ -70,8 +69,7 @@ class Runtime:
 
     @cached_property
     def room(self) -> Path:
-        """The folder for files of child processes; each child writes to its own
-        subfolder."""
+        """The folder for files of child processes; each writes to its own subfolder."""
         folder = Path(mkdtemp(prefix="mallorn-room-"))
         self._leave_room = weakref.finalize(self, remove_tree, folder)
         for place in (BUILDS, RUNS, ZIG):
@@ -99,8 +97,7 @@ class Runtime:
 
     @cached_property
     def compiler(self) -> CandidateCompiler:
-        """Process that derives design spaces: sketches, validity of candidates, full
-        traces."""
+        """Process that derives design spaces: sketches, valid candidates, full traces."""
         return self._candidate_compiler("compiler")
 
     def _candidate_compiler(self, name: str) -> CandidateCompiler:
@@ -142,8 +139,7 @@ class Runtime:
         return measurer
 
     def warm_up(self, job_id: str) -> None:
-        """Start the children that the job's first round needs, if this worker runs
-        rounds."""
+        """Start the children that a job's first round needs, if this worker runs rounds."""
         if not self.tunes:
             return
         self.compiler.start()

@@ -64,8 +64,7 @@ class Commits:
         return Disturbance.of_all(self._disturbances.values())
 
     def flush(self) -> None:
-        """Commit pending results and update the job's message and events in one
-        transaction."""
+        """Commit pending results, the job's message and events in one transaction."""
         if not self._pending:
             return
         results = [result for slot, result in self._pending.items() if slot not in self._committed]

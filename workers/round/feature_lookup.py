@@ -37,8 +37,7 @@ _unanswered: WeakKeyDictionary[Database, set[tuple[FeatureSource, str]]] = WeakK
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOnTarget:
-    """A workload and a target, with what is needed to compute features of its
-    candidates."""
+    """A workload and a target, with what its candidates' features are computed from."""
 
     workload_id: int
     target_id: int

@@ -138,8 +138,7 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
 
 
 def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
-    """Return the base models whose class loads here and reads the view of their
-    training."""
+    """Return the base models whose class loads here and reads the view of its training."""
     usable = []
     for head in bases:
         name = head.name.name

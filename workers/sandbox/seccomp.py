@@ -136,8 +136,7 @@ def _answer_if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]
 def _filter_one_call(
     number: int, rules: Iterable[Instruction], argument: int = _FIRST_ARGUMENT
 ) -> Iterator[Instruction]:
-    """Yield a system call's filter: `rules` on one argument, and a refusal if none
-    applies."""
+    """Yield a system call's filter: `rules` on one argument, else a refusal."""
     steps = [(_LOAD, 0, 0, argument), *rules, (_ANSWER, 0, 0, _REFUSE)]
     yield (_IF_EQUAL, 0, len(steps), number)
     yield from steps

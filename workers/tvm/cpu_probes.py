@@ -201,8 +201,7 @@ ATTRS
 
 
 def _memory_probes(target: str) -> Iterator[Sourced]:
-    """Yield probes of one core's bandwidth by size, of all cores', and of a parallel
-    loop's cost."""
+    """Yield probes of a core's bandwidth by size, of all cores', and of a parallel loop."""
     lanes, cores = vector_lanes(target), _cores(target)
     share = min(max(SHARED_BYTES // cores, SHARE_BYTES), MOST_BYTES // cores) >> 12 << 12
     for size in SIZES:

@@ -1,5 +1,4 @@
-"""Main module of the child process that imports and compiles models, reads schedules, and
-reports passes."""
+"""Main module of the child process that imports and compiles models and reads schedules."""
 
 from pathlib import Path
 from typing import Final

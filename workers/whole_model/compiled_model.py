@@ -177,8 +177,7 @@ class WholeModel:
         )
 
     def _own_folder(self, kind: str) -> Path | None:
-        """Create and return the only folder that these engines may write; None without
-        a sandbox."""
+        """Create and return the only folder that these engines may write, if sandboxed."""
         if self.room is None:
             return None
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)
