@@ -75,7 +75,7 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=120.0)
     def build_one_probe(self, target: str, folder: str) -> Probe:
-        """Compile a single hardware probe: products in the widest vectors of the target."""
+        """Compile one hardware probe: float32 products in the widest vectors, on one core."""
 
     @method(limit_sec=120.0)
     def build(

@@ -229,7 +229,7 @@ class ModelCompiler(Child):
     ) -> RecipeReport:
         """Run the recipe's graph passes that precede tuning, except those in `without`;
         report how often each matched and rewrote the model. With `dump_dir`, write the
-        module there after each phase."""
+        module there after each phase. Raises UnknownName if `without` names no pass."""
 
     @method(limit_sec=3600.0)
     def import_ahead(
@@ -255,8 +255,9 @@ class ModelCompiler(Child):
         manifest: Manifest | None = None,
     ) -> Compiled:
         """Run the recipe's graph passes, apply the schedules, embed weights in the
-        schedules' layouts and export `out_so`. With `dynamic`, the library serves all sizes
-        of the free dimensions. Its metadata are from `manifest`."""
+        schedules' layouts and export `out_so`. With `dynamic`, the model is compiled for
+        each size to tune, and the library serves all sizes. Its metadata are from
+        `manifest`. Raises NotFound; for CUDA KernelRefused, HostFault without a compiler."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(
@@ -274,18 +275,19 @@ class ModelCompiler(Child):
     def extract_range(
         self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
     ) -> Extraction:
-        """Import a model at selected sizes of its free dimensions; return the tasks of all
-        these sizes, and rules for other sizes."""
+        """Import a model at selected sizes (points) of its free dimensions; return the tasks
+        of all points, with weights by which all points count the same. Raises InvalidModel
+        if the range is invalid, or if the model cannot run at sizes between points."""
 
     @method(limit_sec=3600.0)
     def compile_default(self, model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
-        """Compile the model with TVM's default schedules to `out_so`."""
+        """Compile the model as stock TVM does, with its default schedules, to `out_so`."""
 
     @method(limit_sec=600.0)
     def make_inputs(
         self, model_path: str, inputs_npz: str, seed: int, input_shapes: Shapes, input_ranges: Ranges
     ) -> list[str]:
-        """Write a random array per input; return the inputs' names in call order."""
+        """Write a random array per input, zeros and ones without a range; return names."""
 
     @method(limit_sec=600.0)
     def compare_models(self, outputs_npz: str, expected_npz: str) -> float:
@@ -302,7 +304,8 @@ class ModelCompiler(Child):
 
     @method(limit_sec=1200.0)
     def read_metaschedule_log(self, directory: str, start: int, count: int) -> RestoredLog:
-        """Read `count` lines of a MetaSchedule log, each for the target that it names."""
+        """Read `count` lines of a MetaSchedule log, each for the target that it names. Bad
+        lines of its workload file are reported with those from `start` 0 only."""
 
     @method(limit_sec=3600.0)
     def open_dataset(self, directory: str) -> OpenedDataset:

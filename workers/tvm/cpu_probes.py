@@ -83,8 +83,6 @@ def build_probes(target: str, folder: str) -> list[Probe]:
 
 
 def build_one_probe(target: str, folder: str) -> Probe:
-    """Write a library with a single probe, and return the probe. It does float32
-    multiply-adds on one core, in the target's widest vectors."""
     probe, text = next(_products(target))
     _export([(probe, text)], target, Path(folder, probe.library))
     return probe
