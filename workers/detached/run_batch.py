@@ -564,14 +564,10 @@ def next_timing(
     stopping: str, evaluator: Timing, run_us: list[float], best_us: float | None
 ) -> Timing | None:
     """Return the next timing by the named stopping rule, or None if no more are needed."""
-    from mallorn.workers.measure.stopping.slice_precision import BEHIND, is_known_slower, next_slice_options
+    from mallorn.workers.measure.stopping.slice_precision import BEHIND, next_slice_options
 
-    if stopping == "fixed" or best_us is None:
-        return None if run_us else evaluator
     behind = BEHIND if stopping == "racing" else None
-    if run_us and is_known_slower(run_us, best_us, behind=behind):
-        return None
-    return next_slice_options(evaluator, run_us, Timing)
+    return next_slice_options(evaluator, run_us, None if stopping == "fixed" else best_us, behind, Timing)
 
 
 if __name__ == "__main__":

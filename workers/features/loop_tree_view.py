@@ -261,35 +261,30 @@ class Line:
     ordinal: int = 0
 
 
-@dataclass(slots=True)
-class _Node:
-    loop: Loop | None = None
-    block: TracedBlock | None = None
-    ordinal: int = 0
-    children: list["_Node"] = field(default_factory=list)
+# The nodes below a node, in order, each with the nodes below it. Blocks are leaves.
+_Tree = dict[Loop | TracedBlock, "_Tree"]
 
 
 def list_loop_tree_nodes(nest: TracedNest) -> list[Line]:
     """Return the loop tree's nodes in preorder; inlined blocks are the root's children."""
-    root = _Node()
-    for ordinal, block in enumerate(nest.blocks):
+    root: _Tree = {}
+    for block in nest.blocks:
         node = root
         for loop in () if block.inlined else block.path:
-            child = next((child for child in node.children if child.loop is loop), None)
-            if child is None:
-                child = _Node(loop)
-                node.children.append(child)
-            node = child
-        node.children.append(_Node(block=block, ordinal=ordinal))
+            node = node.setdefault(loop, {})
+        node[block] = {}
     lines = [Line(-1)]
-    _append_below(root, 0, lines)
+
+    def append_below(node: _Tree, parent: int) -> None:
+        for item, children in node.items():
+            if isinstance(item, Loop):
+                lines.append(Line(parent, len(node) == 1, loop=item))
+                append_below(children, len(lines) - 1)
+            else:
+                lines.append(Line(parent, len(node) == 1, block=item, ordinal=nest.blocks.index(item)))
+
+    append_below(root, 0)
     return lines
-
-
-def _append_below(node: _Node, parent: int, lines: list[Line]) -> None:
-    for child in node.children:
-        lines.append(Line(parent, len(node.children) == 1, child.loop, child.block, child.ordinal))
-        _append_below(child, len(lines) - 1, lines)
 
 
 class LoopsView(Extractor):

@@ -98,7 +98,9 @@ class TvmMeasurer(Measurer):
         """Build every slot's candidate once, and time all in turn, up to `passes` times. A
         candidate that falls far behind or fails has fewer results. With enough devices of
         one class, each pass uses another device."""
-        spread = count_comparable_devices(self._devices(target)) >= max(passes, LEAST_SPREAD)
+        devices = self._devices(target)
+        is_one_class = len({device.endpoint.device_class for device in devices}) == 1
+        spread = is_one_class and len(devices) >= max(passes, LEAST_SPREAD)
         # The job's own limit: a winner must not time out in a busy moment of its device.
         limit_sec, tracker = options.run_timeout_sec, self._settings.tracker
         runs = DeviceRuns(
@@ -159,11 +161,6 @@ def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> I
             finally:
                 builds.go_on()
                 yield from results  # also those timed before the device was lost
-
-
-def count_comparable_devices(devices: Sequence[TrackedDevice]) -> int:
-    """Return the number of devices if all are of one class (comparable times), else 0."""
-    return len(devices) if len({device.endpoint.device_class for device in devices}) == 1 else 0
 
 
 def time_in_passes(
