@@ -125,8 +125,7 @@ class Job:
     def watch(self) -> Self:
         """Show the job below a notebook cell and return it once it ended or is stuck.
 
-        Interrupting the cell does not stop the job. Raises InvalidRequest outside a
-        notebook.
+        Interrupting the cell keeps the job. Raises InvalidRequest outside a notebook.
         """
         watch(self)
         return self
@@ -241,8 +240,7 @@ class Job:
     def library(self, path: str | Path) -> Path:
         """Download the compiled model, a shared library, and check its digest.
 
-        Raises NotFound with the reason if the job stored none, InvalidRequest if the file
-        cannot be written.
+        Raises NotFound with the reason if there is none, InvalidRequest for a bad path.
         """
         file = Path(path)
         try:

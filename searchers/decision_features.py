@@ -1,9 +1,7 @@
-"""Computes the features of view `decisions`: equal columns for all workloads, without
-lowering.
+"""Computes the features of view `decisions`: equal columns for all workloads.
 
 Tiles are right-aligned, so that the last spatial axis (which is vectorised) and its
-innermost factor have the same columns for every rank. Values are in log2, so that products
-become sums.
+innermost factor have the same columns for every rank. Values are in log2.
 """
 
 import hashlib

@@ -33,8 +33,7 @@ class RestartPatience:
 
 
 class Supervisor:
-    """Starts children in the order of their needs, and keeps them running until it is
-    stopped.
+    """Starts children in the order of their needs, and keeps them running until stopped.
 
     A child that dies is restarted with a growing delay. If it fails `failures_in_a_row`
     times without having been stable, an essential child stops everything with PartFailed,

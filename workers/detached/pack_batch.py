@@ -152,8 +152,7 @@ class Packing:
         """Write the job's next batch to `file`, store its record, and keep the leases of
         its rounds or last stage until results come.
 
-        Raises Conflict if there is nothing to measure, InvalidRequest if the size limit is
-        too low.
+        Raises Conflict if nothing is left to measure, InvalidRequest for too low a limit.
         """
         try:
             return self._fill_and_write(plan, file)

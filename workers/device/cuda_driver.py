@@ -1,7 +1,6 @@
 """Calls CUDA's driver API through ctypes, and loads the CUDA runtimes that TVM needs.
 
-This module is copied to machines without Mallorn: import only modules in
-`pack_batch.SHARED`.
+This module is copied to machines without Mallorn: import only `pack_batch.SHARED`.
 """
 
 import ctypes

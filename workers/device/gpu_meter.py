@@ -22,8 +22,7 @@ class GpuLoad:
 
 
 class GpuMeter:
-    """Observes one GPU through NVML. If NVML is missing or does not answer, it reports
-    nothing.
+    """Observes one GPU through NVML. Without an answer from NVML, it reports nothing.
 
     Create it before this process has a CUDA context: the pid that appears on the GPU
     afterwards is this process's, also in a container, whose own pids differ from NVML's.

@@ -113,8 +113,7 @@ class RpcSession:
 
     def _exit_if_gpu_failed(self) -> None:
         """Wait for the GPU; end this process if its CUDA context is broken, as after an
-        error in a kernel, since only a new process gets a new context. The first call
-        creates the context."""
+        error in a kernel, since only a new process gets a new one. The first call creates it."""
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:

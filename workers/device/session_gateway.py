@@ -1,5 +1,4 @@
-"""Opens device sessions for a runner, which never gets the fleet's key, and filters
-answers.
+"""Opens device sessions for a runner, which never gets the fleet's key; filters answers.
 
 A session runs untrusted native code, and TVM's client also executes requests of its peer:
 while it waits for an answer, it would obey ``InitServer`` and ``CallFunc``, or copy memory.
@@ -100,8 +99,7 @@ class SessionGateway:
         runner: socket.socket,
     ) -> tuple[socket.socket, str]:
         """Wait for a free device of the class; return its session's connection and its
-        match key. Raises NoDevice if none is registered, Unavailable if all stay busy or
-        cannot be reached."""
+        match key. Raises NoDevice if none is registered, Unavailable if none can be had."""
         deadline_sec = time.monotonic() + wait_sec
         class_text, reason = "" if device_class is None else device_class.json_text, "stayed busy"
         while True:

@@ -1,8 +1,7 @@
 """Describe a candidate's loops and blocks as a table: the nodes of a tree in preorder.
 
 These are the features of the view `loops`. Loops of one iteration are removed, as compilers
-do. If candidates of a sketch have equal compute locations, only numbers in their trees
-differ.
+do. Trees of a sketch's candidates with equal compute locations differ only in numbers.
 """
 
 import dataclasses

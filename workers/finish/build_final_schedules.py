@@ -63,8 +63,7 @@ def build_final_schedules(
     model: JobModel, winners: Sequence[Winner], checker: Checker, step_log: StepLog
 ) -> FinalSchedules:
     """Write the winners' tuning records, compile the model, and choose between close rivals
-    by their times inside it. A step that fails is logged; the last successful result is
-    returned.
+    by their times inside it. A failed step is logged; the last success is returned.
 
     Raises InvalidModel if the model does not compile even without schedules and graph
     passes; Unavailable if the job must import the model again without a graph pass.

@@ -72,8 +72,7 @@ class CheckedModel:
 def decide_by_first_guesses(
     stage: StageContext, model: JobModel, checker: Checker, step_log: StepLog
 ) -> TaskDecisions | None:
-    """Return each task's first guess that is fastest inside the model, for all tasks at
-    once.
+    """Return each task's first guess that is fastest inside the model, for all at once.
 
     None if the tasks must be decided one by one: the job has trials or free dimensions, no
     device can time the whole model, or the model with the likeliest guesses does not
@@ -166,8 +165,7 @@ def _build_and_check(
 
 def _ensure_context(stage: StageContext) -> int:
     """Return the id of the measuring context for times inside the model; create it if new.
-    It belongs to a device of this host, if there is one. Raises NoDevice if no device has
-    the job's class."""
+    It belongs to a device of this host, if any. Raises NoDevice without one of the job's class."""
     devices = of_class(stage.runtime.fleet.devices(stage.target), stage.device_class)
     if not devices:
         raise no_device_error(stage.device_class)
@@ -263,8 +261,7 @@ def _faster_build(
 
 def add_inside_times(winners: Sequence[Winner], times: Times, is_alone: bool) -> list[Winner]:
     """Return the winners with their times per call inside the model, as far as measured.
-    The times are upper bounds unless `is_alone`: no other work of this service ran
-    meanwhile."""
+    Unless `is_alone` (no other work of this service ran), they are upper bounds."""
     with_times = []
     for winner in winners:
         task = winner.contest.task

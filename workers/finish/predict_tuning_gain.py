@@ -22,8 +22,7 @@ from mallorn.workers.hardware_probe.run import load_measured_machine
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
 from mallorn.workers.process.leased_stage import StageContext
 
-# One entry per network and machine: docs/results/tuning_gain.json, by `python -m
-# benchmarks.tuning_gain`.
+# One entry per network and machine: docs/results/tuning_gain.json, by benchmarks.tuning_gain.
 EARLIER: Final = tuple(TaskGap(initial_gap=gap, closed_gap=won) for gap, won in (
     (0.121, 0.016), (0.575, 0.408), (0.401, 0.029), (0.681, 0.174),
     (0.381, 0.06), (0.077, 0.001), (0.305, 0.064), (0.306, 0.034),
@@ -95,8 +94,7 @@ def fill_trials_gain(
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> TaskGap:
     """Return a first guess's gap to the hardware limit, and how much of it the best time
-    closed, as natural logs of time ratios. The gap is 0 if the limit is unknown or
-    beaten."""
+    closed, as natural logs of time ratios; 0 if the limit is unknown or beaten."""
     gap = log(guess_us / limit_us) if limit_us else 0.0
     return TaskGap(operator=op, initial_gap=max(0.0, gap), closed_gap=max(0.0, log(guess_us / best_us)))
 

@@ -162,8 +162,7 @@ class FinishRun:
 
     def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
         """Write the schedules as tuning records, and compile the model with them if it can
-        be timed. A task whose winner kept the model from compiling counts as one without a
-        winner."""
+        be timed. Tasks whose winners kept the model from compiling have no winner then."""
         final = decisions.final
         if final is None:
             with self.step_log.time_step("decide"):

@@ -33,8 +33,7 @@ def dispatch_to_next_size(dynamic: Dynamic) -> Dynamic:
 
 
 def choose_dispatch_rules(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
-    """Return rules that say which point (tuned size) computes inputs of which sizes, the
-    smallest inputs first.
+    """Return rules on which point (tuned size) computes which inputs, the smallest first.
 
     Normally the smallest point that is large enough computes an input. A larger one is used
     only if its upper bound in `at_most` is lower than that point's cost, so that a

@@ -1,5 +1,4 @@
-"""Locks on the cores of this host: exclusive for processes that time, shared for those that
-compute.
+"""Locks on the cores of this host: exclusive for timing, shared for computing.
 
 The locks are on two files; the kernel releases the locks of a process that dies. Containers
 exclude each other only if MALLORN_HOST_FOLDER names a directory that they share.

@@ -19,8 +19,7 @@ def paused_while_timing(
     child: Child, cores: CoreLock | None = None, slice_sec: float = SLICE_SEC
 ) -> Iterator[None]:
     """Suspend the child process while any process on this host times; resume it afterwards.
-    Raises HostFault if the lock files cannot be opened. If a lock fails later, the child is
-    no longer suspended."""
+    Raises HostFault if the lock files cannot be opened. If a lock fails later, it goes on."""
     cores = cores or CoreLock()
     cores.files()
     finished = threading.Event()

@@ -147,8 +147,7 @@ class DeviceRuns:
         """Return the result of the candidate on the device; None while there is none. A
         failed run counts against the candidate, unless the host killed the runner process.
 
-        Raises HostFault or Unavailable if no device could be taken or the job waits for a
-        quiet host.
+        Raises HostFault or Unavailable without a device, or if the host has to be quiet.
         """
         try:
             if self._taking is not None and self._taking.poll():
@@ -236,12 +235,10 @@ class DeviceRuns:
 
 
 def must_flush_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) -> bool:
-    """Return whether a GPU's L2 cache is emptied before each run of a program with these
-    arguments.
+    """Return whether a GPU's L2 cache is emptied before each run with these arguments.
 
     With `auto` it is emptied if one input is nearly all that the program reads and writes.
-    Repeated runs would read that input at least partly from the cache; in a model it comes
-    from memory.
+    Repeated runs would read it at least partly from the cache; a model, from memory.
     """
     if target.kind != "cuda" or evaluator.flush_l2 != "auto":
         return target.kind == "cuda" and evaluator.flush_l2 == "on"

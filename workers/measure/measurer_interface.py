@@ -91,8 +91,7 @@ class DeviceSeconds:
 
 
 class Measurer(ABC):
-    """Builds and times candidates. `mallorn/core/registry.py` lists the modules of all
-    measurers.
+    """Builds and times candidates. `mallorn/core/registry.py` lists all measurers.
 
     Contract
     - `measure` yields exactly one MeasureResult per slot, as soon as it is known, in any order. If a

@@ -60,14 +60,12 @@ class Heartbeat:
         tidy: Callable[[], None] | None = None,
         plan: Callable[[str], object] | None = None,
     ) -> None:
-        """Start reporting this worker, as a slot that tunes (`tunes`) or only imports
-        models.
+        """Start reporting this worker, which tunes (`tunes`) or only imports models.
 
         `sandbox` names the isolation of its child processes. `on_unmeasured` is called with
         the name of each new device whose machine was never measured. `tidy` is called once
         a minute and removes deleted data from this host. `plan` is called with the id of
-        one active job for the target of each new device, because the job may be waiting for
-        a device.
+        one active job for the target of each new device, for which it may be waiting.
         """
         self._on_unmeasured = on_unmeasured or self._on_unmeasured
         self._tidy = tidy or self._tidy

@@ -103,8 +103,7 @@ class FeatureLookup:
     def _lower_candidates(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
     ) -> dict[str, bytes | None]:
-        """Lower the candidates in one call or, if it fails, one by one. Return feature rows
-        by key.
+        """Lower the candidates together or, if that fails, one by one; return rows by key.
 
         A row is None if the candidate cannot be lowered or crashes the compiler. A candidate
         whose failure may be the host's fault has no entry; another process tries it again.

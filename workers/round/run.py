@@ -113,11 +113,9 @@ def describe_round(runtime: Runtime, round_id: int) -> str:
 def close_round(
     runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
 ) -> None:
-    """End a round whose candidates are all measured; store the searcher's state and an
-    event.
+    """End a round whose candidates are all measured; store the searcher's state.
 
-    Raises LeaseLost if another attempt has the round; Unavailable if restoring the database
-    lost results.
+    Raises LeaseLost if another attempt has the round; Unavailable if results are lost.
     """
     row = context.row
     with runtime.database.transaction() as session:

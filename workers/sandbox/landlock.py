@@ -1,8 +1,7 @@
 """Landlock: limits the files and the processes that a process and its children can reach.
 
 https://docs.kernel.org/userspace-api/landlock.html. A confined process can also not inspect
-outside processes (memory, environment, open files), nor connect to abstract sockets, which
-have no file.
+outside processes (memory, environment, open files), nor connect to abstract sockets.
 """
 
 import ctypes

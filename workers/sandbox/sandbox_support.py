@@ -1,5 +1,4 @@
-"""Tests in a child process how much of the sandbox this host supports, because no process
-can leave a sandbox.
+"""Tests in a child process, as no sandbox can be left, how much of it this host supports.
 
 python -P -m mallorn.workers.sandbox.sandbox_support
 """

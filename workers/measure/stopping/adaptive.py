@@ -23,8 +23,7 @@ class Adaptive(StoppingRule):
 
 class Racing(Adaptive):
     """Like `adaptive`, but also stops if the confidence interval, however wide, is well
-    above the best time: for a cost model, 10 % error in the time of a hopeless candidate
-    does no harm."""
+    above the best time: a cost model learns enough from a rough time of a hopeless one."""
 
     behind = BEHIND
 
