@@ -161,8 +161,7 @@ def check_call_keys(batch: SentBatch, results: BatchResults) -> Mapping[str, Cal
     """Return the results by call key. Raises InvalidRequest for calls of another batch."""
     if results.digest != batch.digest:
         raise InvalidRequest(
-            "these results are of a batch file that was changed after `mallorn batch next`",
-            hint=AGAIN,
+            "these results are of a batch file that was changed after `mallorn batch next`", hint=AGAIN
         )
     if unknown_keys := sorted(results.calls.keys() - set(batch.keys)):
         raise InvalidRequest(f"the batch has no candidate {unknown_keys[0]}", hint=AGAIN)

@@ -45,8 +45,7 @@ class Checker(ABC):
     """Decides whether a winner may be exported."""
 
     def __init__(self, runtime: Runtime, target: Target) -> None:
-        self._compiler = runtime.compiler
-        self._target = target
+        self._runtime, self._target = runtime, target
 
     @abstractmethod
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
@@ -55,7 +54,7 @@ class Checker(ABC):
     def complete_trace(self, program: Program, slot: MeasureInput) -> str | None:
         """Return the candidate's complete trace; None if it can no longer be rebuilt."""
         return retry_after_crash(
-            lambda: self._compiler.full_trace(
+            lambda: self._runtime.compiler.full_trace(
                 program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
             )
         )

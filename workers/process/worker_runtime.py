@@ -4,7 +4,7 @@ import os
 import socket
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -34,7 +34,6 @@ from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.heartbeat import Heartbeat
 from mallorn.workers.process.worker_health import Health
 from mallorn.workers.sandbox.landlock import READ, WRITE
-from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from mallorn.workers.subprocesses.process_pool import ChildPool
 
 # The folders of the builders and of the runner, and zig's cache for model compiler processes.
@@ -157,18 +156,6 @@ class Runtime:
         graphs = ModelCompiler(env=env, memory_bytes=memory, name="graphs", room=folder, others=paths)
         graphs.start()
         return graphs
-
-    def start_heartbeat(
-        self,
-        tunes: bool,
-        on_unmeasured: Callable[[str], None],
-        tidy: Callable[[], None],
-        plan: Callable[[str], None],
-    ) -> None:
-        """Set whether this slot tunes, and start its heartbeat (see `Heartbeat.start`)."""
-        self.tunes = tunes
-        sandbox = probe_sandbox_support(self.settings.sandbox_mode())
-        self.roll_call.start(sandbox, tunes, on_unmeasured, tidy, plan)
 
     @contextmanager
     def working_on(self, task: str) -> Iterator[None]:

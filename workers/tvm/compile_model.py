@@ -208,10 +208,7 @@ def compile_model(
 
 
 def list_applied_tasks(mod: Any, tasks: Sequence[str]) -> list[str]:
-    """Return those tasks whose functions in the module carry TVM's mark of a schedule.
-
-    `MetaScheduleApplyDatabase` marks the functions that it replaces with those of a record.
-    """
+    """Return the tasks whose functions carry the mark of `MetaScheduleApplyDatabase`."""
     scheduled_names = {
         var.name_hint.replace(PREPACKED, "")
         for var, function in mod.functions_items()
