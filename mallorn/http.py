@@ -203,7 +203,8 @@ class Connection:
         """Download a file whose ETag is its SHA-256; do nothing if `file` is the same.
 
         The rest is fetched after a broken connection. The file is replaced only once the
-        digest of all bytes is right. Raises Unavailable if it is wrong or downloads break.
+        digest of all bytes is right. Raises Unavailable if it is wrong or the connection
+        keeps breaking.
         """
         part, etag, retries = file.with_name(f".{file.name}.part"), "", Retries(DOWNLOAD_RETRIES)
         own_etag = f'"{sha256_of(file)}"' if file.is_file() else None

@@ -125,7 +125,8 @@ class Job:
     def watch(self) -> Self:
         """Show the job below a notebook cell and return it once it ended or is stuck.
 
-        Interrupting the cell keeps the job. Raises InvalidRequest outside a notebook.
+        Interrupting the cell does not stop the job. Raises InvalidRequest outside a
+        notebook.
         """
         watch(self)
         return self
@@ -240,7 +241,8 @@ class Job:
     def library(self, path: str | Path) -> Path:
         """Download the compiled model, a shared library, and check its digest.
 
-        Raises NotFound with the reason if there is none, InvalidRequest for a bad path.
+        Raises NotFound with the reason if the job stored none, InvalidRequest if the file
+        cannot be written.
         """
         file = Path(path)
         try:

@@ -1,7 +1,9 @@
-"""Computes the features of view `decisions`: equal columns for all workloads.
+"""Computes the features of view `decisions`: equal columns for all workloads, without
+lowering.
 
 Tiles are right-aligned, so that the last spatial axis (which is vectorised) and its
-innermost factor have the same columns for every rank. Values are in log2.
+innermost factor have the same columns for every rank. Values are in log2, so that products
+become sums.
 """
 
 import hashlib

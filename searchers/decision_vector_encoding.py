@@ -1,7 +1,9 @@
-"""Encodes decision vectors as points, for searchers that need distances or averages.
+"""Encodes decision vectors as points, for searchers that need distances, directions or
+averages.
 
 A tile is encoded as exponents of its extent's primes, one column per prime and loop; a list
-has one column per value. Any point decodes to a well-formed decision vector near it.
+has one column per value. Any point decodes to a well-formed decision vector, approximately
+the nearest.
 """
 
 from functools import lru_cache

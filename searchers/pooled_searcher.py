@@ -35,7 +35,8 @@ class Contextual(BatchSampler):
     """Takes a batch as TopK does, with more random candidates if the model is uncertain.
 
     exp(score) is the speed relative to the task's best; multiplied by the score's
-    deviation, it is that speed's uncertainty. Its mean over the pool is the random share.
+    deviation, it is the uncertainty of that speed. The random share is its mean over the
+    pool, within bounds.
     """
 
     def __init__(self, optimism: float = 0.5, *, least: float = 0.02, most: float = 0.5) -> None:

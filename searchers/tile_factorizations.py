@@ -15,7 +15,8 @@ MAX_REDRAWS = 8
 
 class TileRule:
     """A TILE choice: `width` factors whose product is the extent, the last of them limited.
-    With `inner_multiple` (place, n), n divides the product of the factors from there on."""
+    With `inner_multiple` (place, n), the product of the factors from that place on is a
+    multiple of n."""
 
     def __init__(self, choice: Choice) -> None:
         self.width = choice.width

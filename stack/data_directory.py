@@ -119,7 +119,8 @@ class DataDir:
 
     @property
     def socket_directory(self) -> Path:
-        """Private directory with a short path: unix sockets have at most 100 bytes."""
+        """Private directory with a short path, since a unix socket's path is limited to
+        100 bytes."""
         name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]
         base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"  # noqa: S108
         return Path(base) / f"mallorn-{os.getuid()}-{name}"

@@ -59,7 +59,8 @@ class ForkedPart:
 
 
 def _show_command_line(command: Sequence[str]) -> None:
-    """Show `command` in `ps`: write it over this process's arguments and environment."""
+    """Show `command` in `ps`: write it over this process's arguments and, if longer,
+    environment."""
     for name, value in os.environ.items():
         os.environ[name] = value  # makes the C library store a copy elsewhere
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -177,7 +178,8 @@ class SupervisedChild:
 
 
 def trim_log(log: Path) -> None:
-    """Copy a log over the size limit to `.log.1`, and empty it."""
+    """Copy a log over the size limit to `.log.1` and empty it, so that logs do not fill
+    the disk."""
     with suppress(FileNotFoundError):
         if log.stat().st_size > MAX_LOG_BYTES:
             # Processes have the file open to append: after a rename they would write to the old one.

@@ -43,7 +43,8 @@ def _without_login(match: re.Match[str]) -> str:
     """Return a word with the login of its URL hidden, even if the URL is malformed.
 
     A login begins after `//`, or after the first of two or more colons that no slash
-    separates from an `@` (`operator:matmul/xgboost@9` has none), and ends at the word's last `@`.
+    separates from an `@`: `operator:matmul/xgboost@9` has no login. It ends at the last `@`
+    of the word.
     """
     *parts, host = match[0].split("@")
     login = "@".join(parts)

@@ -279,7 +279,8 @@ def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_service_link(name: str, value: str) -> bool:
-    """Return whether Kubernetes set a variable for a Service, such as MALLORN_PORT_80_TCP."""
+    """Return whether Kubernetes set a variable for a Service, such as MALLORN_PORT_80_TCP.
+    No setting has such a name except MALLORN_PORT, which is checked by its value."""
     has_port = any(word == "PORT" and number.isdigit() for word, number in pairwise(name.split("_")))
     is_url = name.endswith("_PORT") and "://" in value
     return has_port or is_url or "_SERVICE_PORT" in name or name.endswith("_SERVICE_HOST")

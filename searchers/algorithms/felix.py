@@ -66,7 +66,8 @@ class Felix(Learner):
     After "Felix: Optimizing Tensor Programs with Gradient Descent" (ASPLOS'24). Each sketch
     has a surrogate, trained on the cost model's scores of random candidates and mutants of
     the best, and on measurements. The step length is fixed per step and shrinks. After each
-    step, points are projected so that factors multiply to the extent, and rounded.
+    step, points are projected so that factors multiply to the extent, and rounded to
+    divisors.
 
     Differences: Felix expresses a program's features as differentiable formulas of its tile
     sizes and follows the cost model's own gradient. Here the cost models are trees, so in

@@ -71,7 +71,8 @@ class Reinforce(StatefulLearner):
 
     A step weights each drawn candidate by its score minus the mean score of that policy's
     draws (the baseline); an entropy bonus preserves exploration. The mean of the final
-    policies is stored. The task's next round begins at its average with the best candidates.
+    policies is stored. The task's next round averages it with the best candidates, and
+    starts from there.
     """
 
     policies: int = 4

@@ -72,7 +72,8 @@ class LearnedParameters:
 @dataclass(eq=False, kw_only=True)
 class StatefulLearner(StatefulSearcher, Learner):
     """A Learner whose policy continues from the task's last round. With `keeping` off, it
-    trains anew in each round; with `learning` off, not at all, to show the benefit of each."""
+    trains anew in each round; with `learning` off, it does not train. These variants show
+    the benefit of each."""
 
     learning: bool = True
     keeping: bool = True

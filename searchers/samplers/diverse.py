@@ -9,7 +9,8 @@ from mallorn.searchers.feature_scaling import squared_distances, standardize_fea
 
 class Diverse(BatchSampler):
     """Takes, one by one, the candidate that most increases a determinant, which measures
-    score and distance. The kernel is quality x similarity x quality; `weight` weighs score."""
+    score and distance. The kernel is quality x similarity x quality; `weight` balances
+    score against distance."""
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, weight: float = 2.0) -> None:
         self.optimism, self.considered, self.weight = optimism, considered, weight

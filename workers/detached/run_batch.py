@@ -426,7 +426,8 @@ class TargetDevice:
         """Run a library once and compare its outputs with the expected ones. Return the
         largest error, and a description if it is too large.
 
-        Output buffers hold garbage before the run, so that no earlier values can pass.
+        Output buffers hold garbage before the run, so that values of an earlier candidate
+        cannot pass.
         """
         import numpy as np
 

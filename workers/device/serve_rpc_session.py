@@ -114,7 +114,8 @@ class RpcSession:
 
     def _exit_if_gpu_failed(self) -> None:
         """Wait for the GPU; end this process if its CUDA context is broken, as after an
-        error in a kernel, since only a new process gets a new one. The first call creates it."""
+        error in a kernel, since only a new process gets a new context. The first call
+        creates the context."""
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:
@@ -131,7 +132,8 @@ class RpcSession:
         return LoadMeter(lambda: ())
 
     def read_load_json(self) -> str:
-        """Return as JSON the other programs' load since last call, and the GPU's slow-downs."""
+        """Return as JSON the load by other programs since the last call, and what slows
+        down the GPU now."""
         load = asdict(self._load_meter.read_load())
         gpu = self._gpu.read_load() if self._gpu is not None else GpuLoad(None)
         if gpu.words:  # clients of older versions do not know these fields

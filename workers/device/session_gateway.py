@@ -99,7 +99,8 @@ class SessionGateway:
         runner: socket.socket,
     ) -> tuple[socket.socket, str]:
         """Wait for a free device of the class; return its session's connection and its
-        match key. Raises NoDevice if none is registered, Unavailable if none can be had."""
+        match key. Raises NoDevice if none is registered, Unavailable if all stay busy or
+        cannot be reached."""
         deadline_sec = time.monotonic() + wait_sec
         class_text, reason = "" if device_class is None else device_class.json_text, "stayed busy"
         while True:
@@ -193,7 +194,8 @@ def _check_client_ticket(client: socket.socket, ticket: str) -> bool:
 
 
 def _forward_calls(client: socket.socket, device: socket.socket) -> None:
-    """Forward all that the client sends, then close the stream to show the device its end."""
+    """Forward all that the client sends, then close the stream, so that the device sees
+    the end."""
     buffer = memoryview(bytearray(_CHUNK_BYTES))
     with suppress(OSError):
         while count := client.recv_into(buffer):

@@ -54,7 +54,8 @@ class TrackerClient:
     def request_device(
         self, key: str, timeout_sec: float, class_text: str = "", asker: socket.socket | None = None
     ) -> tuple[str, int, str] | None:
-        """Wait for a free server of `key`; return its host, port and match key, if any.
+        """Wait for a free server of `key`; return its host, port and match key, or None on
+        timeout.
 
         `class_text` is the text of a DeviceClass; trackers of older versions ignore it.
         Raises Unavailable if `asker`, the client for which this waits, closes its

@@ -126,7 +126,8 @@ def _none_if_infinite(error: float) -> float | None:
 
 def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict[str, float]:
     """Return the tuned model's error against each other engine, and drop engines not to
-    time: the tuned model if it is wrong, and onnxruntime beside a model on another host."""
+    time: the tuned model if its outputs are wrong, and onnxruntime if the tuned model runs
+    on another host."""
     errors = engines.errors(TUNED)
     if TUNED in engines and not _are_outputs_correct(errors, engines, step_log):
         engines.drop_engine(TUNED)

@@ -157,7 +157,8 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 
 def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
     """Upload the export and the report to the artifact store; return the export's URL. An
-    earlier library of the job is removed. Raises ExportFailed if a digest does not match."""
+    earlier library of the job is removed. Raises ExportFailed if the script or archive does
+    not match its digest."""
     (directory / REPORT).write_text(json.dumps(report.to_stored_json(), indent=1) + "\n")
     manifest = read_manifest(directory / MANIFEST)
     for name, digest in manifest.carried.items():

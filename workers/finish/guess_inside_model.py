@@ -165,7 +165,8 @@ def _build_and_check(
 
 def _ensure_context(stage: StageContext) -> int:
     """Return the id of the measuring context for times inside the model; create it if new.
-    It belongs to a device of this host, if any. Raises NoDevice without one of the job's class."""
+    It belongs to a device of this host, if there is one. Raises NoDevice if no device has
+    the job's class."""
     devices = of_class(stage.runtime.fleet.devices(stage.target), stage.device_class)
     if not devices:
         raise no_device_error(stage.device_class)
@@ -261,7 +262,8 @@ def _faster_build(
 
 def add_inside_times(winners: Sequence[Winner], times: Times, is_alone: bool) -> list[Winner]:
     """Return the winners with their times per call inside the model, as far as measured.
-    Unless `is_alone` (no other work of this service ran), they are upper bounds."""
+    The times are upper bounds unless `is_alone`: no other work of this service ran
+    meanwhile."""
     with_times = []
     for winner in winners:
         task = winner.contest.task

@@ -22,7 +22,8 @@ from mallorn.workers.hardware_probe.run import load_measured_machine
 from mallorn.workers.interfaces.tensor_arguments import unpack_arguments
 from mallorn.workers.process.leased_stage import StageContext
 
-# One entry per network and machine: docs/results/tuning_gain.json, by benchmarks.tuning_gain.
+# One entry per network and machine: docs/results/tuning_gain.json, by `python -m
+# benchmarks.tuning_gain`.
 EARLIER: Final = tuple(TaskGap(initial_gap=gap, closed_gap=won) for gap, won in (
     (0.121, 0.016), (0.575, 0.408), (0.401, 0.029), (0.681, 0.174),
     (0.381, 0.06), (0.077, 0.001), (0.305, 0.064), (0.306, 0.034),

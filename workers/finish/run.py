@@ -162,7 +162,8 @@ class FinishRun:
 
     def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
         """Write the schedules as tuning records, and compile the model with them if it can
-        be timed. Tasks whose winners kept the model from compiling have no winner then."""
+        be timed. A task whose winner kept the model from compiling counts as one without a
+        winner."""
         final = decisions.final
         if final is None:
             with self.step_log.time_step("decide"):

@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 
 class ReportDraft(FinishReport):
-    """A report whose fields a finish sets step by step; fields that are not set stay out."""
+    """A report whose fields a finish sets step by step; fields that no step sets are not
+    stored."""
 
     model_config = ConfigDict(frozen=False)
 

@@ -19,7 +19,8 @@ def paused_while_timing(
     child: Child, cores: CoreLock | None = None, slice_sec: float = SLICE_SEC
 ) -> Iterator[None]:
     """Suspend the child process while any process on this host times; resume it afterwards.
-    Raises HostFault if the lock files cannot be opened. If a lock fails later, it goes on."""
+    Raises HostFault if the lock files cannot be opened. If a lock fails later, the child is
+    no longer suspended."""
     cores = cores or CoreLock()
     cores.files()
     finished = threading.Event()

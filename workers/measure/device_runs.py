@@ -147,7 +147,8 @@ class DeviceRuns:
         """Return the result of the candidate on the device; None while there is none. A
         failed run counts against the candidate, unless the host killed the runner process.
 
-        Raises HostFault or Unavailable without a device, or if the host has to be quiet.
+        Raises HostFault or Unavailable if no device could be taken or the job waits for a
+        quiet host.
         """
         try:
             if self._taking is not None and self._taking.poll():
@@ -271,7 +272,8 @@ class TimingDriftDetector:
         yield from self._recheck_references()
 
     def _recheck_references(self) -> Iterator[MeasureResult]:
-        """Time both references again; if both changed, yield results since as bounds."""
+        """Time both references again; if both changed, yield the results since as upper
+        bounds."""
         results, self._unchecked = self._unchecked, []
         if not results or (share := self._drift_of(self._timing.fastest)) <= LARGEST_DRIFT:
             return

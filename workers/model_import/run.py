@@ -142,7 +142,8 @@ def _extract(stage: StageContext) -> Extraction:
 
 
 def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
-    """Return names of tasks to tune, by workload key. Raises InvalidRequest if none matches."""
+    """Return names of tasks to tune, by workload key; all without patterns. Raises
+    InvalidRequest."""
     names_by_key = {
         task.key: task.name
         for task in tasks

@@ -65,7 +65,8 @@ class Heartbeat:
         `sandbox` names the isolation of its child processes. `on_unmeasured` is called with
         the name of each new device whose machine was never measured. `tidy` is called once
         a minute and removes deleted data from this host. `plan` is called with the id of
-        one active job for the target of each new device, for which it may be waiting.
+        one active job for the target of each new device, because the job may be waiting for
+        a device.
         """
         self._on_unmeasured = on_unmeasured or self._on_unmeasured
         self._tidy = tidy or self._tidy

@@ -62,7 +62,8 @@ def limits_of(options: JobOptions) -> TrialLimits:
 
 
 def ensure_builder(runtime: Runtime, job_id: str) -> None:
-    """Ensure that one builder (version of the compiling code) compiles all candidates.
+    """Ensure that a single builder (version of the compiling code) compiles all of a job's
+    candidates.
 
     If no live worker has the builder of the job's context, move the job to a context with
     this worker's builder. Raises Unavailable if another live worker has it.

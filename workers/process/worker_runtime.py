@@ -132,7 +132,8 @@ class Runtime:
 
     def measurer(self, options: JobOptions, like: DeviceClass | None = None) -> Measurer:
         """Return the job's measurer, restricted to devices of the class `like` if given.
-        Raises PluginFailed if its class cannot be loaded, InvalidRequest if unknown."""
+        Raises PluginFailed if its class cannot be loaded, InvalidRequest if its name is
+        unknown."""
         measurer: Measurer = resolve("measurer", options.measurer).from_tools(self.tools(like))
         return measurer
 
@@ -168,7 +169,8 @@ class Runtime:
 
     @contextmanager
     def stage_run(self, kind: StageKind, job_id: str, task: str) -> Iterator[None]:
-        """Report and store that the worker imports, trains or finishes during the block.
+        """Report that the worker imports, trains or finishes during the block, and store
+        the span.
 
         A training holds a share of the host lock throughout. A finish takes it step by
         step, because it waits for devices in between. An import takes no share and pauses

@@ -113,9 +113,11 @@ def describe_round(runtime: Runtime, round_id: int) -> str:
 def close_round(
     runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
 ) -> None:
-    """End a round whose candidates are all measured; store the searcher's state.
+    """End a round whose candidates are all measured; store the searcher's state and an
+    event.
 
-    Raises LeaseLost if another attempt has the round; Unavailable if results are lost.
+    Raises LeaseLost if another attempt has the round; Unavailable if restoring the database
+    lost results.
     """
     row = context.row
     with runtime.database.transaction() as session:

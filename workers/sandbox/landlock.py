@@ -1,7 +1,8 @@
 """Landlock: limits the files and the processes that a process and its children can reach.
 
 https://docs.kernel.org/userspace-api/landlock.html. A confined process can also not inspect
-outside processes (memory, environment, open files), nor connect to abstract sockets.
+outside processes (memory, environment, open files), nor connect to abstract sockets, which
+have no file.
 """
 
 import ctypes

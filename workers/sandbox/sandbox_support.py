@@ -1,4 +1,5 @@
-"""Tests in a child process, as no sandbox can be left, how much of it this host supports.
+"""Tests in a child process how much of the sandbox this host supports, because no process
+can leave a sandbox.
 
 python -P -m mallorn.workers.sandbox.sandbox_support
 """

@@ -1,4 +1,5 @@
-"""seccomp: limits the system calls of a process and its children; the rest give EPERM.
+"""seccomp: limits the system calls of a process and its children. Refused calls fail with
+EPERM.
 
 Each entry is a call's name, its number on x86_64 and its number on aarch64 (-1 if it has no
 such call). The lists hold calls to refuse, by what they affect; options allow some.
@@ -82,10 +83,12 @@ class _Program(ctypes.Structure):
 
 
 def install_syscall_filter(spawns: bool, connects: bool, drives_gpu: bool = False) -> None:
-    """Refuse the system calls that this process does not need. Raises OSError.
+    """Refuse the system calls that this process does not need. Raises OSError if the kernel
+    cannot.
 
     Unless `spawns` is set, it can start no processes. `connects` allows TCP and UDP;
-    `drives_gpu` allows the sockets that CUDA's driver creates, but not to connect them.
+    `drives_gpu` allows the sockets that CUDA's driver creates but does not use; they cannot
+    be connected.
     """
     machine = platform.machine()
     if machine not in ARCHITECTURES:

@@ -89,7 +89,8 @@ def pack_error(error: Exception) -> dict[str, Any]:
 
 def unpack_error(body: bytes) -> MallornError:
     """Return the error to raise in the parent: of its class in mallorn.core.errors, else
-    ChildFailed. A child may send any text: texts are truncated, secrets redacted."""
+    ChildFailed. A child that runs untrusted code may send any text: texts are truncated,
+    secrets redacted."""
     try:
         fields = json.loads(body)
         kind, message, hint = (redact(str(fields[name])[:MESSAGE_LIMIT]) for name in _TEXTS)

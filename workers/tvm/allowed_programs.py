@@ -335,7 +335,8 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
 
 @lru_cache(maxsize=64)
 def _own_llvm_texts(block: int) -> frozenset[str]:
-    """Return our passes' LLVM IR: tile instructions, and dot products by `block`."""
+    """Return our passes' LLVM IR: tile instructions, and dot products for `block`
+    values a scale."""
     tiles = {instruction.text for instruction in tile_instructions.BY_TYPE.values()}
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)

@@ -81,7 +81,8 @@ def initialize_repeated_sums(schedule: Any) -> bool:
     False if this is impossible, because a sum has no loop of its own.
 
     RewriteReductionBlock of TVM 0.27 initializes a sum before the first loop over terms of
-    any sum. In its consumer's loop, each iteration would add all terms to the last result.
+    any sum. If that loop is the consumer's, each iteration would add all terms to the
+    previous result.
     """
     realizes, terms = collect_nodes(schedule.mod["main"], SBlockRealize), []
     for realize in realizes:

@@ -47,7 +47,8 @@ def title(name: str) -> str:
 
 class Engines:
     """The engines of one comparison, without onnxruntime for a module of TVM. Each is a
-    process, or all TVM engines share one device. A step that returns None drops its engine."""
+    process, or all TVM engines share one device. An engine is dropped if `attempt` returns
+    None for a step on it."""
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = raise_failures) -> None:
         self._model = model

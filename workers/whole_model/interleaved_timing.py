@@ -50,7 +50,8 @@ def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> d
     calls), their median and its confidence interval.
 
     Engines run in turn, so that a slow phase of the machine affects all. The others are
-    suspended, because onnxruntime's threads keep spinning after a call.
+    suspended, because onnxruntime's threads keep spinning after a call and would slow the
+    next engine.
     """
     for engine in engines.values():
         engine.suspend()

@@ -50,7 +50,8 @@ class SameWorkload(AnswerSource):
 def rank_trials_by_context(
     session: Session, question: ZeroShotQuery, workload_id: int, target_id: int, few: int = FEW
 ) -> Iterator[Timed]:
-    """Yield a workload's fastest trials from each measuring context but the query's own.
+    """Yield a workload's fastest trials from each measuring context (host, threads, code)
+    except the query's own.
 
     Times of two contexts are not comparable, so equally similar contexts take turns: the
     best trial of each, then the second best. Contexts with the query's host class, threads

@@ -57,7 +57,8 @@ class RankedByMachine(AnswerSource):
 
 @dataclass(frozen=True)
 class RankedByModel(AnswerSource):
-    """Ranks other sources' candidates by the operator's pretrained cost model.
+    """Ranks other sources' candidates by the cost model pretrained for the operator and
+    target.
 
     Models of similar targets are not used, because on stored measurements they chose worse
     than Roller. Nor are thousands of candidates sampled, because the one that a model likes

@@ -23,7 +23,8 @@ class Adaptive(StoppingRule):
 
 class Racing(Adaptive):
     """Like `adaptive`, but also stops if the confidence interval, however wide, is well
-    above the best time: a cost model learns enough from a rough time of a hopeless one."""
+    above the best time: for a cost model, 10 % error in the time of a hopeless candidate
+    does no harm."""
 
     behind = BEHIND
 

@@ -3,7 +3,8 @@
 TVM guesses how many runs last `min_repeat_ms`. If the guess is too low, it discards the
 timing and takes a longer one; if the first runs were slow, it takes far too long a timing.
 Here each piece is as long as the pieces before it show to be missing, and all undisturbed
-pieces count. Disturbed pieces are taken again as long as the budget allows.
+pieces count. Pieces during which other programs had the processors are taken again as long
+as the budget allows.
 
 Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
 """
