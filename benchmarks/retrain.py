@@ -24,7 +24,6 @@ from mallorn.core.registry import resolve
 from mallorn.costmodels.base import CostModel
 from mallorn.costmodels.labels import bounded_sample, is_informative, labels
 from mallorn.costmodels.views import DECISIONS
-from mallorn.searchers.decision_features import compute_features
 from mallorn.searchers.space import Candidate
 from mallorn.searchers.synthetic_space import SyntheticSpace
 from mallorn.workers.round.train_cost_model import MAX_ROWS
@@ -131,7 +130,7 @@ def describe(family: Family, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
     for group, (space, pool) in enumerate(zip(family.spaces, family.pools, strict=True)):
         lines = np.flatnonzero(family.groups[chosen] == group)
         candidates = [pool[place] for place in family.places[chosen[lines]]]
-        rows[lines] = compute_features(space.by_key, tuple(np.log2(space.shape)), candidates)
+        rows[lines] = space.features(candidates)
     return rows
 
 

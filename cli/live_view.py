@@ -27,7 +27,7 @@ from mallorn.progress_lines import (
     describe_activity,
     describe_best_latency,
 )
-from mallorn.results.best_so_far_curve import CurvePoint, best_total_at_trials, curve
+from mallorn.results.best_so_far_curve import CurvePoint, best_total, curve
 from mallorn.wording.describe_results import TASK_COLUMNS
 from mallorn.wording.format_values import describe_headroom, format_latency, format_spent_trials
 
@@ -53,7 +53,7 @@ def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list
     canvas = [[0] * fields for _ in range(height)]
     last_level = None
     for column in range(columns):
-        value = best_total_at_trials(points, round(last * column / (columns - 1)))
+        value = best_total(points, round(last * column / (columns - 1)))
         if value is None:
             continue
         level = levels - 1  # dots from the top; at the bottom if latencies never changed

@@ -18,7 +18,7 @@ from mallorn.core import errors
 from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.values.base import Value
-from mallorn.core.values.event import KnownEvent, OtherEvent, read_event
+from mallorn.core.values.event import JobEvent, read_event
 from mallorn.core.version import API, VERSION
 
 TIMEOUT_SEC: Final = 30.0
@@ -80,7 +80,7 @@ class LoggedEvent(NamedTuple):
     payload: Json
 
     @property
-    def parsed_event(self) -> KnownEvent | OtherEvent:
+    def parsed_event(self) -> JobEvent:
         """The event as an instance of the class for its kind."""
         return read_event(self.kind, self.payload)
 

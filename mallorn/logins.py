@@ -14,8 +14,7 @@ from mallorn.core.values.base import Value
 
 
 class Login(Value):
-    """A service, and the key to present to it; `key_id` is empty unless the sign-in
-    created the key."""
+    """A service and the key to present to it; `key_id` is empty unless the sign-in made it."""
 
     url: str
     api_key: str = Field("", repr=False)

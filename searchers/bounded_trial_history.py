@@ -20,16 +20,12 @@ class TimedCandidates:
     def __len__(self) -> int:
         return len(self.candidates)
 
-    def boltzmann_weights(self, temperature: float) -> Column:
-        """Return Boltzmann weights, which are nearly equal at high temperature."""
-        heat = np.exp(-self.slowdown / temperature)
-        return np.asarray(heat / heat.sum())
-
     def draw(self, rng: np.random.Generator, count: int, temperature: float) -> list[Candidate]:
         """Draw candidates with replacement; at low temperature, mostly fast ones."""
         if not self.candidates:
             return []
-        lines = rng.choice(len(self), size=count, p=self.boltzmann_weights(temperature))
+        heat = np.exp(-self.slowdown / temperature)
+        lines = rng.choice(len(self), size=count, p=heat / heat.sum())
         return [self.candidates[index] for index in lines]
 
 

@@ -7,7 +7,7 @@ become sums.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -79,17 +79,6 @@ def compute_sketch_features(sketch: Sketch, descriptors: Sequence[float], rows: 
             compute_derived_columns(spatial, reduction, lists),
         ]
     )
-
-
-def compute_features(
-    sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
-) -> Matrix:
-    """Return one row of features per candidate; candidates may be of several sketches."""
-    matrix = np.zeros((len(candidates), FEATURES), dtype=np.float32)
-    for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
-        sketch = sketches[key]
-        matrix[lines] = compute_sketch_features(sketch, descriptors, decision_rows(sketch, candidates, lines))
-    return matrix
 
 
 def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine
-from mallorn.searchers.decision_features import compute_features, decision_rows, places_by_sketch
+from mallorn.costmodels.views import DECISIONS
+from mallorn.searchers.decision_features import decision_rows, places_by_sketch
 from mallorn.searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
 from mallorn.searchers.tile_factorizations import Rows, TileRule
 
@@ -111,7 +112,7 @@ class DecisionSpace(Space):
         )
 
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        return compute_features(self.by_key, self._descriptors, candidates)
+        return self.features_in_view(DECISIONS.name, candidates)
 
     def features_in_view(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
         matrix: Matrix = resolve("features", view)().extract(self.by_key, self._descriptors, candidates)

@@ -120,9 +120,7 @@ class Genes:
         return matrix
 
 
-@lru_cache(maxsize=1024)
-def genes_of(sketch: Sketch) -> Genes:
-    return Genes(sketch)
+genes_of = lru_cache(maxsize=1024)(Genes)
 
 
 def round_to_total(points: Points, total: int) -> Rows:

@@ -187,8 +187,7 @@ class DataDir:
         """Lock the directory for one stack, and create `runtime`, until the block ends.
 
         Yields a function that writes the stack's URL into the lock file, for other
-        processes' errors. Raises DataDirInUse if another stack has the lock, else
-        InvalidRequest.
+        processes' errors. Raises DataDirInUse if it is locked, else InvalidRequest.
         """
         with self.lock_file.open("r+") as file:
             if not _lock_with_timeout(file, LOCK_PATIENCE_SEC):

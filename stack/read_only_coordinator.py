@@ -69,8 +69,7 @@ class DataDirTransport(httpx.BaseTransport):
 def serve_in_process(directory: DataDir) -> Iterator[InProcess]:
     """Yield a transport that reads a data directory, and migrates or creates nothing in it.
 
-    Raises Conflict if its tables need a migration, Unavailable if the server is not
-    installed.
+    Raises Conflict if its tables need a migration, Unavailable without the server.
     """
     try:
         from mallorn.services.coordinator.app import create_app

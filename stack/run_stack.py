@@ -164,9 +164,9 @@ def run_stack(layout: StackLayout, settings: Settings, until_unused: bool, say: 
     supervisor = Supervisor(
         parts.programs(),
         layout.data.logs,
-        announcer.announce_ready,
-        announcer.announce_restart,
-        announcer.announce_failure,
+        on_ready=announcer.announce_ready,
+        on_restart=lambda name, cause: say(f"  {name} {cause}; starting it again"),
+        on_give_up=lambda name, problem: say(f"  {name} {problem}; it is given up"),
         while_ending=partial(unblock_waiting_clients, layout.broker_socket),
     )
 
@@ -211,7 +211,7 @@ def run_stack(layout: StackLayout, settings: Settings, until_unused: bool, say: 
 
 @dataclass
 class Announcer:
-    """Tells the user which processes of the stack are ready, restarted or given up."""
+    """Tells the user which processes of the stack are ready."""
 
     layout: StackLayout
     say: Say
@@ -229,9 +229,3 @@ class Announcer:
             prefix = "" if self.layout.url == "http://127.0.0.1:8000" else f"MALLORN_URL={self.layout.url} "
             self.say(f"everything is ready; try   {prefix}mallorn tune model.onnx")
             self._is_all_told = True
-
-    def announce_restart(self, name: str, cause: str) -> None:
-        self.say(f"  {name} {cause}; starting it again")
-
-    def announce_failure(self, name: str, problem: str) -> None:
-        self.say(f"  {name} {problem}; it is given up")

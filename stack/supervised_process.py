@@ -95,8 +95,7 @@ class ChildSpec:
 
 
 class SupervisedChild:
-    """A process that runs a ChildSpec. It leads its own process group and dies with
-    this process."""
+    """A process that runs a ChildSpec, leads its own group, and dies with this process."""
 
     def __init__(self, spec: ChildSpec, log: Path) -> None:
         self.spec = spec

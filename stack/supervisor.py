@@ -32,9 +32,9 @@ class RestartPatience:
     grace_sec: float = 6.0  # between SIGTERM and SIGKILL
 
 
+@dataclass(eq=False)
 class Supervisor:
-    """Starts children in the order of their needs, and keeps them running until it is
-    stopped.
+    """Starts children in the order of their needs, and keeps them running until stopped.
 
     A child that dies is restarted with a growing delay. If it fails `failures_in_a_row`
     times without having been stable, an essential child stops everything with PartFailed,
@@ -43,27 +43,20 @@ class Supervisor:
     death signal when the thread that started it ends.
     """
 
-    def __init__(
-        self,
-        children: Sequence[ChildSpec],
-        logs: Path,
-        on_ready: Callable[[str], None] = lambda _: None,
-        on_restart: Callable[[str, str], None] = lambda _name, _reason: None,
-        on_give_up: Callable[[str, str], None] = lambda _name, _reason: None,
-        patience: RestartPatience = RestartPatience(),
-        while_ending: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._logs = logs
+    specs: Sequence[ChildSpec]
+    logs: Path
+    on_ready: Callable[[str], None] = lambda _: None
+    on_restart: Callable[[str, str], None] = lambda _name, _reason: None
+    on_give_up: Callable[[str, str], None] = lambda _name, _reason: None
+    patience: RestartPatience = RestartPatience()
+    while_ending: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._children: list[SupervisedChild] = []
         self._failures: dict[str, int] = {}
         self._start_at: dict[str, float] = {}
-        for spec in children:
+        for spec in self.specs:
             self.add(spec)
-        self._on_ready = on_ready
-        self._on_restart = on_restart
-        self._on_give_up = on_give_up
-        self._patience = patience
-        self._while_ending = while_ending
         self._seen_ready: set[str] = set()
         self._trim_at = 0.0
         self.stopping = False
@@ -86,7 +79,7 @@ class Supervisor:
 
     def add(self, spec: ChildSpec) -> None:
         """Add a child; it starts once the children that it needs are ready."""
-        self._children.append(SupervisedChild(spec, self._logs / f"{spec.name}.log"))
+        self._children.append(SupervisedChild(spec, self.logs / f"{spec.name}.log"))
         self._failures[spec.name], self._start_at[spec.name] = 0, 0.0
 
     def remove(self, name: str) -> None:
@@ -117,12 +110,12 @@ class Supervisor:
             if child.is_running:
                 name, age = child.spec.name, time.monotonic() - child.started_at
                 if child.ready:
-                    if age > self._patience.stable_sec:
+                    if age > self.patience.stable_sec:
                         self._failures[name] = 0
                 elif child.check_ready():
                     if name not in self._seen_ready:
                         self._seen_ready.add(name)
-                        self._on_ready(name)
+                        self.on_ready(name)
                 elif age > child.spec.start_timeout_sec:
                     self._give_up(child, f"was not ready after {child.spec.start_timeout_sec:.0f} s")
             elif child.pid is not None and child.started_at:
@@ -132,7 +125,7 @@ class Supervisor:
         if time.monotonic() > self._trim_at:
             self._trim_at = time.monotonic() + TRIM_EVERY_SEC
             # This includes logs that parts write themselves, such as a device's executions.
-            for log in self._logs.glob("*.log"):
+            for log in self.logs.glob("*.log"):
                 trim_log(log)
 
     def _handle_exit(self, child: SupervisedChild) -> None:
@@ -142,12 +135,12 @@ class Supervisor:
         child.signal_group(signal.SIGKILL)  # processes it left in its group
         child.started_at, child.ready = 0.0, False
         self._failures[name] += 1
-        if self._failures[name] >= self._patience.failures_in_a_row:
+        if self._failures[name] >= self.patience.failures_in_a_row:
             self._give_up(child, f"{cause} {self._failures[name]} times in a row")
             return
-        delay_sec = self._patience.first_delay_sec * 2 ** (self._failures[name] - 1)
-        self._start_at[name] = time.monotonic() + min(delay_sec, self._patience.longest_delay_sec)
-        self._on_restart(name, cause)
+        delay_sec = self.patience.first_delay_sec * 2 ** (self._failures[name] - 1)
+        self._start_at[name] = time.monotonic() + min(delay_sec, self.patience.longest_delay_sec)
+        self.on_restart(name, cause)
 
     def _give_up(self, child: SupervisedChild, problem: str) -> None:
         lines = "\n".join(f"  {line}" for line in child.last_lines())
@@ -159,7 +152,7 @@ class Supervisor:
         self._start_at[child.spec.name] = math.inf
         self._stop_children([child])
         child.started_at = 0.0
-        self._on_give_up(child.spec.name, f"{problem}; see {child.log}")
+        self.on_give_up(child.spec.name, f"{problem}; see {child.log}")
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.stopping:  # a second signal: kill at once
@@ -168,9 +161,9 @@ class Supervisor:
 
     def _stop_children(self, group: Sequence[SupervisedChild]) -> None:
         self._signal_all(group, signal.SIGTERM)
-        deadline = time.monotonic() + self._patience.grace_sec
+        deadline = time.monotonic() + self.patience.grace_sec
         while any(child.is_running for child in group) and time.monotonic() < deadline:
-            self._while_ending()
+            self.while_ending()
             time.sleep(POLL_SEC)
         self._signal_all(group, signal.SIGKILL)
         for child in group:

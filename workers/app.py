@@ -26,13 +26,17 @@ def send_task(name: str, *args: object) -> None:
 def _start_worker(**_signal: object) -> None:
     from mallorn.workers.finish.compiled_library_cache import remove_deleted_models
     from mallorn.workers.process.worker_runtime import runtime
+    from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
     from mallorn.workers.tvm.code_digest import store_source_digest
 
-    tunes = queues.ROUNDS in app.amqp.queues.consume_from
+    runtime().tunes = queues.ROUNDS in app.amqp.queues.consume_from
     store_source_digest()
-    tidy = partial(remove_deleted_models, settings().data_dir, runtime().database)
-    runtime().start_heartbeat(
-        tunes, partial(send_task, queues.MEASURE_MACHINE), tidy, partial(send_task, queues.PLAN)
+    runtime().roll_call.start(
+        probe_sandbox_support(settings().sandbox_mode()),
+        runtime().tunes,
+        on_unmeasured=partial(send_task, queues.MEASURE_MACHINE),
+        tidy=partial(remove_deleted_models, settings().data_dir, runtime().database),
+        plan=partial(send_task, queues.PLAN),
     )
     # Log at once why every candidate would fail. The worker goes on: it can still train and plan.
     from mallorn.workers.process.worker_health import find_host_fault

@@ -54,8 +54,7 @@ class ComputeCapability:
     def can_share(self, static_bytes: int, dynamic_bytes: int) -> bool:
         """Return whether TVM's runtime can launch blocks with these sizes of shared memory.
 
-        It opts in to more than `shared_per_block` only if the dynamic part alone has that
-        size.
+        It opts in to more than `shared_per_block` only if the dynamic part has that size.
         """
         opts_in = dynamic_bytes >= self.shared_per_block
         most_bytes = self.shared_per_block_optin if opts_in else self.shared_per_block

@@ -207,25 +207,13 @@ def _find_entry_point(seam: str, name: str) -> str:
 
 #: Libraries of each cost model besides numpy. Users' own models are assumed to have theirs.
 LIBRARIES: Final[dict[str, frozenset[str]]] = {
-    "xgboost": frozenset({"xgboost"}),
-    "lightgbm": frozenset({"lightgbm"}),
-    "lightgbm-rank": frozenset({"lightgbm"}),
-    "forest": frozenset({"sklearn"}),
-    "lfbo": frozenset({"sklearn"}),
-    "headfirst": frozenset({"sklearn"}),
-    "mlp": frozenset({"threadpoolctl"}),
-    "tlp": frozenset({"torch"}),
-    "mtl-tlp": frozenset({"torch"}),
-    "gnn": frozenset({"torch"}),
-    "tree-lstm": frozenset({"torch"}),
-    "pacm": frozenset({"torch"}),
-    "kernel-time": frozenset({"xgboost"}),
-    "statements": frozenset({"xgboost"}),
-    "statements-rank": frozenset({"xgboost"}),
-    "residual": frozenset({"xgboost"}),
-    "value": frozenset({"xgboost"}),
-    "generator": frozenset({"xgboost"}),
     "automl": frozenset({"flaml", "lightgbm"}),
+    "mlp": frozenset({"threadpoolctl"}),
+    **dict.fromkeys(("lightgbm", "lightgbm-rank"), frozenset({"lightgbm"})),
+    **dict.fromkeys(("forest", "lfbo", "headfirst"), frozenset({"sklearn"})),
+    **dict.fromkeys(("tlp", "mtl-tlp", "gnn", "tree-lstm", "pacm"), frozenset({"torch"})),
+    **dict.fromkeys(("xgboost", "kernel-time", "statements", "statements-rank"), frozenset({"xgboost"})),
+    **dict.fromkeys(("residual", "value", "generator"), frozenset({"xgboost"})),
 }
 #: Models that consist of other models.
 PARTS: Final = {

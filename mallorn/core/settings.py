@@ -173,29 +173,23 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _hide_secrets(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def _hide_secrets_and_drop_service_link(cls, values: dict[str, Any]) -> dict[str, Any]:
         for name in SECRETS:
             hide(values.get(name))
         for name in URLS:
             hide_password(values.get(name))
-        return values
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_service_link(cls, values: dict[str, Any]) -> dict[str, Any]:
         # For a Service named mallorn, Kubernetes sets MALLORN_PORT=tcp://10.0.0.7:8000.
         if "://" in str(values.get("port", "")):
             del values["port"]
         return values
 
-    @model_validator(mode="before")
+    @field_validator("api_keys", mode="before")
     @classmethod
-    def _split_api_keys(cls, values: dict[str, object]) -> dict[str, object]:
-        keys = values.get("api_keys")
-        if isinstance(keys, str):
-            pairs = (item.partition(":") for item in keys.split(",") if item.strip())
-            values["api_keys"] = {name.strip(): digest.strip().lower() for name, _, digest in pairs}
-        return values
+    def _split_api_keys(cls, keys: object) -> object:
+        if not isinstance(keys, str):
+            return keys
+        pairs = (item.partition(":") for item in keys.split(",") if item.strip())
+        return {name.strip(): digest.strip().lower() for name, _, digest in pairs}
 
     @field_validator("oidc_groups", mode="before")
     @classmethod
@@ -286,9 +280,7 @@ def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 def is_service_link(name: str, value: str) -> bool:
     """Return whether Kubernetes set a variable for a Service, such as MALLORN_PORT_80_TCP.
-
-    No setting has such a name except MALLORN_PORT, which is checked by its value.
-    """
+    No setting has such a name except MALLORN_PORT, which is checked by its value."""
     has_port = any(word == "PORT" and number.isdigit() for word, number in pairwise(name.split("_")))
     is_url = name.endswith("_PORT") and "://" in value
     return has_port or is_url or "_SERVICE_PORT" in name or name.endswith("_SERVICE_HOST")

@@ -32,12 +32,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**power for power in powers for step in STEPS]
     ticks = [tick for tick in ticks if low <= tick <= high]
-    return thinned(ticks) if len(ticks) >= 2 else even_ticks(low, high)
-
-
-def thinned(ticks: list[float]) -> list[float]:
-    """Return every n-th tick, so that at most seven remain."""
-    return ticks[:: math.ceil(len(ticks) / 7)]
+    # At most seven of them remain.
+    return ticks[:: math.ceil(len(ticks) / 7)] if len(ticks) >= 2 else even_ticks(low, high)
 
 
 def padded(values: Iterable[float]) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import TaskStatus
@@ -25,24 +26,26 @@ def curve(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus], created_at
     rows = sorted(rounds, key=lambda row: row.index)
     weights = {task.index: task.weight for task in select_timed_tasks(tasks)}
     best_us = best_us_before_job(rows, tasks)
-    points = _build_points(best_us, weights, 0, 0.0, None)
+    points: list[CurvePoint] = []
+
+    def add_point(trials: int, sec: float, index: int | None) -> None:
+        if weights and (total_us := total(best_us, weights)) is not None:
+            points.append(CurvePoint(trials, sec, total_us, index))
+
+    add_point(0, 0.0, None)
     trials = 0
     ends = [(row.finished_at, row) for row in rows if row.finished_at is not None]
     for finished_at, row in sorted(ends, key=lambda end: end[0]):
         trials += row.trials
         best_us[row.task_index] = lower_or_none(best_us[row.task_index], row.best_us)
-        points += _build_points(best_us, weights, trials, finished_at - created_at, row.index)
+        add_point(trials, finished_at - created_at, row.index)
     return points
 
 
-def best_total_at_trials(points: Sequence[CurvePoint], trials: int) -> float | None:
-    """Return the lowest total within this many trials; None if no point is that early."""
-    return min((point.total_us for point in points if point.trials <= trials), default=None)
-
-
-def best_total_at_seconds(points: Sequence[CurvePoint], sec: float) -> float | None:
-    """Return the lowest total within this many seconds; None if no point is that early."""
-    return min((point.total_us for point in points if point.sec <= sec), default=None)
+def best_total(points: Iterable[CurvePoint], trials: float = inf, sec: float = inf) -> float | None:
+    """Return the lowest total within so many trials and seconds; None if no point is that early."""
+    totals = (point.total_us for point in points if point.trials <= trials and point.sec <= sec)
+    return min(totals, default=None)
 
 
 def best_us_by_task(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[int, float | None]:
@@ -82,14 +85,3 @@ def total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> fl
 def lower_or_none(first: float | None, second: float | None) -> float | None:
     """Return the smaller value, ignoring None."""
     return min((value for value in (first, second) if value is not None), default=None)
-
-
-def _build_points(
-    best_us: Mapping[int, float | None],
-    weights: Mapping[int, int],
-    trials: int,
-    sec: float,
-    index: int | None,
-) -> list[CurvePoint]:
-    total_us = total(best_us, weights) if weights else None
-    return [] if total_us is None else [CurvePoint(trials, sec, total_us, index)]

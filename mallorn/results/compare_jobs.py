@@ -11,8 +11,7 @@ from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.best_so_far_curve import (
     CurvePoint,
-    best_total_at_seconds,
-    best_total_at_trials,
+    best_total,
     best_us_by_task,
     curve,
 )
@@ -166,8 +165,8 @@ def compare(sides: Sequence[Side]) -> JobComparison:
             steady=job.finish_report.is_undisturbed,
             untuned_us=job.median_us("untuned"),
             reached_us=side.points[-1].total_us if side.points else None,
-            at_equal_trials_us=best_total_at_trials(side.points, trials),
-            at_equal_seconds_us=best_total_at_seconds(side.points, seconds),
+            at_equal_trials_us=best_total(side.points, trials),
+            at_equal_seconds_us=best_total(side.points, sec=seconds),
         )
         jobs.append(result)
 

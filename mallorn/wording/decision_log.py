@@ -1,8 +1,9 @@
 """The log of planned rounds as text: lines for a pipe, table rows for a terminal."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from mallorn.core.states import RoundState
@@ -22,18 +23,11 @@ class LogRow:
     expected: str = ""
     found: str = ""
     total: str = ""
-    seconds: str = ""
+    sec: str = ""
 
 
-ROUND_COLUMNS: Final = (
-    Column[LogRow]("ROUND", lambda row: row.round),
-    Column[LogRow]("TASK", lambda row: row.task),
-    Column[LogRow]("TRIALS", lambda row: row.trials),
-    Column[LogRow]("WHY", lambda row: row.why),
-    Column[LogRow]("EXPECTED", lambda row: row.expected),
-    Column[LogRow]("FOUND", lambda row: row.found),
-    Column[LogRow]("TOTAL", lambda row: row.total),
-    Column[LogRow]("SEC", lambda row: row.seconds),
+ROUND_COLUMNS: Final = tuple(
+    Column[LogRow](field.name.upper(), attrgetter(field.name)) for field in fields(LogRow)
 )
 
 
@@ -60,7 +54,7 @@ def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
                 expected=_interval(row),
                 found=_found(row),
                 total=_total(row),
-                seconds="" if row.seconds is None else f"{row.seconds:.1f}",
+                sec="" if row.seconds is None else f"{row.seconds:.1f}",
             )
 
 

@@ -10,7 +10,7 @@ from mallorn.costmodels.base import Indices
 from mallorn.searchers.learning.decision_moves import STAY, moves_of, reward
 from mallorn.searchers.learning.dense_network import Array, DenseNetwork, Parameters
 from mallorn.searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
-from mallorn.searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
+from mallorn.searchers.learning.stateful_learner import StatefulLearner
 from mallorn.searchers.space import Matrix
 from mallorn.searchers.tile_factorizations import Rows
 
@@ -183,18 +183,12 @@ class Ppo(StatefulLearner):
     clip: float = 0.2
     entropy: float = 0.01
 
-    def explore_from(
-        self,
-        stored_parameters: LearnedParameters,
-        scorer: Scorer,
-        sample: HistorySample,
-        rng: np.random.Generator,
-    ) -> None:
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         actors: dict[str, Actor] = {}
         for scored_rows in scorer.scored_rows_by_sketch():
             knob_count = len(moves_of(scored_rows.sketch).knobs)
             actor = actors[scored_rows.sketch.key] = Actor(scored_rows.features, knob_count, self.rate, rng)
-            if parameters := stored_parameters.of(scored_rows.sketch.key):
+            if parameters := self.stored_parameters.of(scored_rows.sketch.key):
                 actor.load(parameters)
         for _ in range(max(1, (self.considered - len(scorer)) // (self.walkers * self.horizon))):
             trails = [
@@ -209,4 +203,4 @@ class Ppo(StatefulLearner):
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)
         for sketch, actor in actors.items():
-            stored_parameters.store(sketch, actor.parameters())
+            self.stored_parameters.store(sketch, actor.parameters())

@@ -20,7 +20,7 @@ from mallorn.searchers.learning.decision_moves import (
 )
 from mallorn.searchers.learning.dense_network import Array, DenseNetwork, Parameters
 from mallorn.searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
-from mallorn.searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
+from mallorn.searchers.learning.stateful_learner import StatefulLearner
 from mallorn.searchers.space import Matrix
 
 HIDDEN = (64, 64)
@@ -100,13 +100,7 @@ class QLearning(StatefulLearner):
     updates: int = 24
     rate: float = 5e-3
 
-    def explore_from(
-        self,
-        stored_parameters: LearnedParameters,
-        scorer: Scorer,
-        sample: HistorySample,
-        rng: np.random.Generator,
-    ) -> None:
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         # The networks by sketch key, with measured steps in their replay buffers.
         values: dict[str, QValues] = {}
         places = places_by_sketch([candidate.sketch for candidate in sample.candidates])
@@ -118,7 +112,7 @@ class QLearning(StatefulLearner):
             q_values = values[scored_rows.sketch.key] = QValues(
                 moves, scored_rows.features, steps, self.rate, rng
             )
-            if parameters := stored_parameters.of(scored_rows.sketch.key):
+            if parameters := self.stored_parameters.of(scored_rows.sketch.key):
                 q_values.load(parameters)
 
         rounds = max(1, (self.considered - len(scorer)) // (self.walkers * self.walk))
@@ -138,4 +132,4 @@ class QLearning(StatefulLearner):
                 updates = round(self.updates * len(walker) / self.walkers)
                 values[walker.sketch.key].learn(updates, self.discount, rng)
         for sketch, q_values in values.items():
-            stored_parameters.store(sketch, q_values.parameters())
+            self.stored_parameters.store(sketch, q_values.parameters())

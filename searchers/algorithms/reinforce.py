@@ -82,13 +82,7 @@ class Reinforce(StatefulLearner):
     rate: float = 0.3
     entropy: float = 0.02
 
-    def explore_from(
-        self,
-        stored_parameters: LearnedParameters,
-        scorer: Scorer,
-        sample: HistorySample,
-        rng: np.random.Generator,
-    ) -> None:
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         sketches = scorer.space.sketches
         policies = []
         for _ in range(self.policies):
@@ -96,7 +90,7 @@ class Reinforce(StatefulLearner):
                 scored_rows.sketch.key: scored_rows.rows
                 for scored_rows in scorer.draw_start_rows(self.elite, self.greed, rng)
             }
-            policies.append(DecisionPolicy(sketches, liked, stored_parameters, self.rate))
+            policies.append(DecisionPolicy(sketches, liked, self.stored_parameters, self.rate))
         count = max(1, (self.considered - len(scorer)) // (self.updates * self.policies))
         for _ in range(self.updates):
             # One call of the model scores the draws of all policies.
@@ -112,4 +106,4 @@ class Reinforce(StatefulLearner):
                 policy.learn(draws[index], promises[start : start + len(sketches)], self.entropy)
         for index, sketch in enumerate(sketches):
             chances = [policy.parameters(index)["chances"] for policy in policies]
-            stored_parameters.store(sketch.key, {"chances": np.mean(chances, axis=0)})
+            self.stored_parameters.store(sketch.key, {"chances": np.mean(chances, axis=0)})

@@ -102,9 +102,7 @@ class Moves:
         return np.asarray(fits & (sources != self._edge[way]), dtype=np.bool_)
 
 
-@lru_cache(maxsize=256)
-def moves_of(sketch: Sketch) -> Moves:
-    return Moves(sketch)
+moves_of = lru_cache(maxsize=256)(Moves)
 
 
 def positive_weight_values(choice: Choice) -> NDArray[np.int32]:

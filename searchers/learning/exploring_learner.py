@@ -219,10 +219,11 @@ class Learner(PooledSearcher):
         """Score about `considered` candidates with the scorer, moving towards better ones."""
 
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
-        if request.model is None:
-            request = replace(
-                request, model=fit_substitute_model(request.space, sample_history(request.history))
-            )
+        if request.model is None and (sample := sample_history(request.history)).candidates:
+            model = KernelRegression()
+            groups = np.zeros(len(sample.candidates), dtype=np.int64)
+            model.fit(request.space.features(sample.candidates), sample.label, groups, seed=0)
+            request = replace(request, model=model)
         return super().choose(request, candidate_filter)
 
     def pool(self, request: Request) -> dict[Candidate, str]:
@@ -236,13 +237,3 @@ class Learner(PooledSearcher):
         scorer.score_candidates(space.sample(rng, self.considered // 8), RANDOM)
         self.explore(scorer, sample, rng)
         return scorer.pool()
-
-
-def fit_substitute_model(space: Space, sample: HistorySample) -> CostModel | None:
-    """Return a kernel regression fit to the sample; None if the sample is empty."""
-    if not sample.candidates:
-        return None
-    model = KernelRegression()
-    groups = np.zeros(len(sample.candidates), dtype=np.int64)
-    model.fit(space.features(sample.candidates), sample.label, groups, seed=0)
-    return model

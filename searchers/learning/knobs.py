@@ -92,9 +92,7 @@ def draw_legal_options(rng: np.random.Generator, logits: Column, legal: Mask) ->
     return np.asarray(noisy.argmax(axis=1), dtype=np.int64)
 
 
-@lru_cache(maxsize=256)
-def knobs_of(sketch: Sketch) -> Knobs:
-    return Knobs(sketch)
+knobs_of = lru_cache(maxsize=256)(Knobs)
 
 
 def _knobs(sketch: Sketch) -> list[Knob]:
@@ -156,9 +154,7 @@ class KnobOrder:
         return self._before[count]
 
 
-@lru_cache(maxsize=256)
-def knob_order_of(sketch: Sketch) -> KnobOrder:
-    return KnobOrder(sketch)
+knob_order_of = lru_cache(maxsize=256)(KnobOrder)
 
 
 SMOOTHING = 0.2  # uniform share of a distribution fit by counting

@@ -1,6 +1,5 @@
 """Base class of learners that pass their parameters on to the task's next round."""
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from mallorn.costmodels.serialization import pack, unpack
 from mallorn.searchers.base import Proposal, Trial
 from mallorn.searchers.batch_searcher import BatchSearcher
 from mallorn.searchers.learning.dense_network import Parameters
-from mallorn.searchers.learning.exploring_learner import HistorySample, Learner, Scorer
+from mallorn.searchers.learning.exploring_learner import Learner
 from mallorn.searchers.space import Space
 from mallorn.searchers.stateful_searcher import MOST_BYTES, State, StatefulSearcher
 
@@ -80,20 +79,8 @@ class StatefulLearner(StatefulSearcher, Learner):
     keeping: bool = True
 
     def __post_init__(self) -> None:
-        self._lessons = LearnedParameters(self._kind)
-
-    @abstractmethod
-    def explore_from(
-        self,
-        stored_parameters: LearnedParameters,
-        scorer: Scorer,
-        sample: HistorySample,
-        rng: np.random.Generator,
-    ) -> None:
-        """Explore like `explore`, starting from the stored parameters, and update them."""
-
-    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        self.explore_from(self._lessons, scorer, sample, rng)
+        # From these `explore` starts, and it updates them.
+        self.stored_parameters = LearnedParameters(self._kind)
 
     def propose_from(
         self,
@@ -105,11 +92,11 @@ class StatefulLearner(StatefulSearcher, Learner):
         rng: np.random.Generator,
     ) -> tuple[list[Proposal], State]:
         learner = copy(self)  # keep this object unchanged
-        learner._lessons = LearnedParameters.read(
+        learner.stored_parameters = LearnedParameters.read(
             self._kind, state if self.keeping and self.learning else None
         )
         proposals = BatchSearcher.propose(learner, space, history, model, count, rng)
-        return proposals, learner._lessons.packed() if self.keeping and self.learning else None
+        return proposals, learner.stored_parameters.packed() if self.keeping and self.learning else None
 
     @property
     def _kind(self) -> str:

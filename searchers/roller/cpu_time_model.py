@@ -287,9 +287,8 @@ def load_imbalance(loops: Loops, machine: Machine) -> Column:
 def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     """Return the time of the block's instructions on one core."""
     body = Body(loops, machine, unroll)
-    tile = (
-        loops.spatial_product(3) / loops.vector_axis_factor * body.vectors
-    )  # accumulators of the innermost tile
+    # Accumulators of the innermost tile.
+    tile = loops.spatial_product(3) / loops.vector_axis_factor * body.vectors
     # If a body has several tiles, one follows the other after deep(1) steps.
     in_progress = np.clip(WINDOW / loops.reduction_product(1), tile, body.accumulator_count)
     waits = machine.in_flight / in_progress

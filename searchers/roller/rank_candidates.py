@@ -1,10 +1,9 @@
 """Ranks the candidates of a program by estimated time, in the order in which to try them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,8 +143,7 @@ def split_each_reduction(block: Block, machine: Machine) -> list[list[int]]:
     return tiles
 
 
-@dataclass(frozen=True)
-class Guesses:
+class Guesses(NamedTuple):
     """Promising decision vectors of a sketch, with estimated times. `aspects` number their
     properties, so that similar vectors can be recognised."""
 
@@ -197,7 +195,7 @@ class Constructor:
                 rows, us = model.best(_MOST_ON_GPU)
                 return Guesses(rows, us, rows.astype(np.int64))
             plain = self._guess_without_time_model(sketch, blocks(sketch))
-            return plain if sketch.choices else replace(plain, us=plain.us * 0 + FIXED_US)
+            return plain if sketch.choices else plain._replace(us=np.full_like(plain.us, FIXED_US))
         of_sketch = blocks(sketch)
         if len(of_sketch) == 1 and of_sketch[0].is_tiled:
             return self._guess_tiles(sketch, of_sketch[0], _machine_of(sketch, self._machine))
@@ -240,10 +238,7 @@ class Constructor:
             us = self._time_us(sketch, rows, tiled, machine)
             other_aspects = np.tile(np.array(values, dtype=np.int64), (len(rows), 1))
             guesses.append(Guesses(rows, us, np.hstack([tiled.aspects, other_aspects])))
-        rows, us, aspects = (
-            np.concatenate([getattr(part, name) for part in guesses]) for name in ("rows", "us", "aspects")
-        )
-        return Guesses(rows, us, aspects)
+        return Guesses(*map(np.concatenate, zip(*guesses, strict=True)))
 
     def _time_us(self, sketch: Sketch, rows: Rows, tiled: Tiled, machine: Machine) -> Column:
         loops, unroll, feeding = tiled.loops, np.zeros(len(rows)), np.zeros(len(rows))

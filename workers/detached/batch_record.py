@@ -104,8 +104,7 @@ class BatchResults:
 
 
 def read_results(file: Path) -> BatchResults:
-    """Read a results file, whose last line may be incomplete. Raises InvalidRequest if
-    invalid."""
+    """Read a results file; its last line may be incomplete. Raises InvalidRequest."""
     if not file.is_file():
         raise InvalidRequest(f"there is no file {str(file)!r}", hint=RESULTS)
     if file.stat().st_size > MOST_BYTES:
@@ -144,8 +143,7 @@ def store_batch(artifacts: str, batch: SentBatch) -> None:
 
 
 def load_batch(artifacts: str, batch_id: str) -> SentBatch:
-    """Return a stored batch. Raises InvalidRequest if the service has no batch of this
-    id."""
+    """Return a stored batch. Raises InvalidRequest if the service has none with this id."""
     if len(batch_id) != ID_DIGITS or not set(batch_id) <= set(hexdigits):
         raise InvalidRequest(ANOTHER, hint=AGAIN)
     with open_artifact(batch_uri(artifacts, "*", batch_id)) as (store, pattern):
@@ -160,12 +158,10 @@ def delete_batch(artifacts: str, batch: SentBatch) -> None:
 
 
 def check_call_keys(batch: SentBatch, results: BatchResults) -> Mapping[str, CallResult]:
-    """Return the results by call key. Raises InvalidRequest if the batch has other
-    calls."""
+    """Return the results by call key. Raises InvalidRequest for calls of another batch."""
     if results.digest != batch.digest:
         raise InvalidRequest(
-            "these results are of a batch file that was changed after `mallorn batch next`",
-            hint=AGAIN,
+            "these results are of a batch file that was changed after `mallorn batch next`", hint=AGAIN
         )
     if unknown_keys := sorted(results.calls.keys() - set(batch.keys)):
         raise InvalidRequest(f"the batch has no candidate {unknown_keys[0]}", hint=AGAIN)

@@ -152,8 +152,7 @@ class Packing:
         """Write the job's next batch to `file`, store its record, and keep the leases of
         its rounds or last stage until results come.
 
-        Raises Conflict if there is nothing to measure, InvalidRequest if the size limit is
-        too low.
+        Raises Conflict if nothing is left to measure, InvalidRequest for too low a limit.
         """
         try:
             return self._fill_and_write(plan, file)
@@ -261,8 +260,7 @@ class Packing:
         return bool(is_added)
 
     def _refuse(self, subject: str, is_added: bool | None) -> MallornError:
-        """Return the error for work that did not fit into the batch, or failed if
-        `is_added` is None."""
+        """Return the error for work that did not fit, or that failed if `is_added` is None."""
         if is_added is None:
             return Unavailable(f"{subject} failed; the log says why", hint=f"mallorn show {self._job_id}")
         limit = max(1, self._file.limit_bytes >> 20)
@@ -429,8 +427,7 @@ def target_requirements(target: Target) -> run_batch.Json:
 def describe_random_arguments(
     args: Arguments, ints: tuple[int, int], floats: tuple[float, float]
 ) -> list[list[Any]]:
-    """Return each argument's type, shape and range, from which run_batch.py draws
-    values."""
+    """Return each argument's type, shape and range, so that run_batch.py can draw values."""
     draws: list[list[Any]] = []
     for index, (_, dtype, shape) in enumerate(args.args):
         default_range = ints if dtype.startswith(("int", "uint", "bool")) else floats

@@ -279,8 +279,7 @@ class ChildSession:
         return line
 
     def kill_child(self) -> int | None:
-        """Kill the child; return its exit status if it had already ended, otherwise
-        None."""
+        """Kill the child; return its exit status if it had already ended, else None."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -303,8 +302,7 @@ def call_timeout_sec(call: Json) -> float:
 
 
 def serve_calls(folder: Path) -> int:
-    """Run as the child process: read calls from stdin, as lines of JSON, and answer
-    them."""
+    """Run as the child process: read calls from stdin, as lines of JSON, and answer each."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of libraries must not mix with answers
@@ -477,8 +475,7 @@ def _check_processor(needs: Json, cores: int) -> None:
 
 
 def _load_cuda(needs: Json) -> tuple[Any, str]:
-    """Load CUDA for the first visible GPU. Return its meter and a suffix of
-    `host_class`."""
+    """Load CUDA for the first visible GPU; return its meter and a suffix of `host_class`."""
     from mallorn.core.errors import MallornError
     from mallorn.workers.device.cuda_driver import CudaDriver, load_cuda_runtime
     from mallorn.workers.device.gpu_meter import GpuMeter
@@ -567,14 +564,10 @@ def next_timing(
     stopping: str, evaluator: Timing, run_us: list[float], best_us: float | None
 ) -> Timing | None:
     """Return the next timing by the named stopping rule, or None if no more are needed."""
-    from mallorn.workers.measure.stopping.slice_precision import BEHIND, is_known_slower, next_slice_options
+    from mallorn.workers.measure.stopping.slice_precision import BEHIND, next_slice_options
 
-    if stopping == "fixed" or best_us is None:
-        return None if run_us else evaluator
     behind = BEHIND if stopping == "racing" else None
-    if run_us and is_known_slower(run_us, best_us, behind=behind):
-        return None
-    return next_slice_options(evaluator, run_us, Timing)
+    return next_slice_options(evaluator, run_us, None if stopping == "fixed" else best_us, behind, Timing)
 
 
 if __name__ == "__main__":

@@ -138,8 +138,7 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
         return DeviceRequestQueue()
 
     def ask(self, key: str, client: Peer, class_text: str) -> None:
-        """Queue a client for a device of this key and this class (empty text: any
-        class)."""
+        """Queue a client for a device of this key and class (empty text: any class)."""
         if key not in self._scheduler_map:
             self._scheduler_map[key] = self.create_scheduler(key)
         self._scheduler_map[key].ask(client, class_text)

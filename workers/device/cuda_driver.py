@@ -1,7 +1,6 @@
 """Calls CUDA's driver API through ctypes, and loads the CUDA runtimes that TVM needs.
 
-This module is copied to machines without Mallorn: import only modules in
-`pack_batch.SHARED`.
+This module is copied to machines without Mallorn: import only `pack_batch.SHARED`.
 """
 
 import ctypes
@@ -37,8 +36,7 @@ class Gpu:
 
 
 def raise_address_space_limit() -> None:
-    """Raise the soft limit of address space to the hard one: the driver reserves tens of
-    GiB."""
+    """Raise the soft limit of address space to the hard one: the driver reserves many GiB."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (hard_limit, hard_limit))
 
@@ -61,8 +59,7 @@ def load_cuda_runtime() -> None:
 
 
 def load_tvms_cuda_library() -> None:
-    """Load the library that registers TVM's CUDA functions. Raises OSError if it does not
-    load."""
+    """Load the library that registers TVM's CUDA functions. Raises OSError if that fails."""
     import tvm
 
     ctypes.CDLL(str(Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"), ctypes.RTLD_GLOBAL)

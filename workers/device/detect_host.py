@@ -43,8 +43,7 @@ def read_host_facts() -> HostFacts:
 
 
 def refresh_host_facts(identity: Identity) -> Identity:
-    """Return `identity` with this host's present governor, quota, power supply and
-    locks."""
+    """Return `identity` with this host's present governor, quota, power and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
     present: Identity = {**identity, **read_host_facts(), "locks": lock_identity()}
     if accelerator:
@@ -71,16 +70,14 @@ def detect_target() -> Target:
 
 
 def available_cores() -> int:
-    """Return the number of CPUs that this process may run on, limited by its cgroup
-    quota."""
+    """Return the number of CPUs that this process may run on, limited by its cgroup's quota."""
     cpus = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return cpus if quota is None else max(1, min(cpus, int(quota)))
 
 
 def physical_cores() -> int:
-    """Return the number of physical cores of this process's CPUs: two CPUs may share a
-    core."""
+    """Return the number of physical cores of this process's CPUs: two may share a core."""
     files = [Path(SIBLINGS.format(cpu)) for cpu in os.sched_getaffinity(0)]
     return len({file.read_text() if file.exists() else str(file) for file in files})
 
@@ -124,8 +121,7 @@ _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA = 158, 0x1023, 18
 
 
 def usable_flags(cpu: Mapping[str, str], field: str = "flags") -> set[str]:
-    """Return the CPU's flags, without those of AMX if the kernel refuses this process
-    AMX."""
+    """Return the CPU's flags, without AMX's if the kernel refuses this process AMX."""
     flags = set(cpu.get(field, "").split())
     tiles = {flag for flag in flags if flag.startswith(_TILES)}
     return flags - tiles if tiles and not request_amx_tiles() else flags

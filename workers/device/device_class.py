@@ -52,8 +52,7 @@ def no_device_error(device_class: DeviceClass | None) -> NoDevice:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A device: its name, its host, the properties of its class, and further facts about
-    it."""
+    """A device: its name, its host, the properties of its class, and further facts."""
 
     name: str
     host_id: str

@@ -55,8 +55,7 @@ class Registration:
         self._has_complained = False
 
     def fileno(self) -> int | None:
-        """Return the connection's descriptor, readable once the tracker closes it, or
-        None."""
+        """Return the connection's descriptor, readable once the tracker closes it, if any."""
         return self._tracker.fileno() if self._tracker is not None else None
 
     def renew_registration(self) -> None:
@@ -142,8 +141,7 @@ class Running:
     ran_sec: float = 0.0  # processor time until then
 
     def record_state(self) -> None:
-        """Record whether the session waits for its client now, and its processor time so
-        far."""
+        """Record whether the session waits for its client, and its processor time so far."""
         self.was_waiting = is_waiting_on_descriptor(self.pid, self.connection.fileno())
         self.ran_sec = used_cpu_sec(self.pid)
 

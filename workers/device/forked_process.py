@@ -43,8 +43,7 @@ def ask_in_fork(question: Callable[[], A]) -> A:
 
 
 def fork(work: Callable[[], object]) -> int:
-    """Run `work` in a child that is killed when this process dies; return the child's
-    pid."""
+    """Run `work` in a child that dies with this process; return the child's pid."""
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -69,8 +68,7 @@ def describe_exit(status: int) -> str:
 
 
 def is_waiting_on_descriptor(pid: int, number: int) -> bool:
-    """Return whether a process waits in a system call on file descriptor `number`; False if
-    unknown."""
+    """Return whether a process is known to wait in a system call on descriptor `number`."""
     try:
         words = Path(f"/proc/{pid}/syscall").read_text().split()
     except OSError:

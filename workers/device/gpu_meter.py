@@ -22,8 +22,7 @@ class GpuLoad:
 
 
 class GpuMeter:
-    """Observes one GPU through NVML. If NVML is missing or does not answer, it reports
-    nothing.
+    """Observes one GPU through NVML. Without an answer from NVML, it reports nothing.
 
     Create it before this process has a CUDA context: the pid that appears on the GPU
     afterwards is this process's, also in a container, whose own pids differ from NVML's.
@@ -59,8 +58,7 @@ class GpuMeter:
         return GpuLoad(min(1.0, sum(share for share, _ in losses)), tuple(words for _, words in losses))
 
     def power_limit(self) -> str:
-        """Return the GPU's power limit as `+300W`, or nothing if it is the GPU's
-        default."""
+        """Return the GPU's power limit as `+300W`, or nothing if it is the default."""
         if self._nvml is None:
             return ""
         try:

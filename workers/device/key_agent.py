@@ -100,8 +100,7 @@ def isolate_fleet_key(read: Callable[[], FleetKey]) -> FleetKey:
 
 
 def _serve_requests(number: int, key_fd: int) -> None:
-    """Answer requests until the device is gone; no other process can read this one's
-    memory."""
+    """Answer requests until the device is gone; no other process can read this memory."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     with os.fdopen(key_fd) as pipe:
         key = FleetKey(pipe.read())

@@ -24,8 +24,7 @@ PREPACKED: Final = "_prepacked"
 
 
 class HostClock:
-    """The host's clock with the methods of a CudaClock; it waits for the device at each
-    mark."""
+    """The host's clock as a CudaClock; it waits for the device at each mark."""
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self._sync = sync
@@ -50,8 +49,7 @@ Clock = HostClock | CudaClock
 
 
 def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
-    """Return the clock for the kernels of a device of this kind; `sync` waits for the
-    device."""
+    """Return the clock for kernels of a device of this kind; `sync` waits for the device."""
     return CudaClock.for_first_gpu() if kind == "cuda" else HostClock(sync)
 
 
@@ -101,8 +99,7 @@ class Kernels:
 
 
 def enable_cuda_graphs(enabled: int) -> None:
-    """Turn CUDA graphs on or off for virtual machines created from now on, if there is
-    CUDA."""
+    """Turn CUDA graphs, if any, on or off for virtual machines created from now on."""
     if (capture := _original_graph_function()) is not None:
         tvm_ffi.register_global_func(
             RUN_OR_CAPTURE, capture if enabled else _run_without_graph, override=True

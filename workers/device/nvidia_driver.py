@@ -67,8 +67,7 @@ def first_gpu() -> Gpu:
 
 
 def gpu_fault(load: Load = ctypes.CDLL) -> str:
-    """Return why the GPU cannot provide a new context with writable memory; empty if it
-    can."""
+    """Return why the GPU cannot provide a new context with writable memory, or nothing."""
     try:
         ask_in_fork(lambda: CudaDriver(load).probe_memory())
     except MallornError as error:  # also if the fork was ended after ANSWER_SEC

@@ -94,8 +94,7 @@ class PendingConnections:
         self._clients: dict[int, PendingConnection] = {}
 
     def __iter__(self) -> Iterator[int]:
-        """Drop clients that are closed or too late, then iterate over the others'
-        descriptors."""
+        """Drop clients that are closed or too late; yield the others' descriptors."""
         for number, client in list(self._clients.items()):
             if client.connection.fileno() < 0:  # it was closed to make room for another
                 del self._clients[number]

@@ -9,8 +9,7 @@ from mallorn.core.fleet_key import HINT, FleetKey
 
 
 def private_address(host: str) -> str:
-    """Return the IP address of `host`. Raises InvalidRequest unless it is private or
-    loopback."""
+    """Return a host's IP address. Raises InvalidRequest unless it is private or loopback."""
     try:
         resolved = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:

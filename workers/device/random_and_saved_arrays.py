@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 
 def random_values(shape: tuple[int, ...], dtype: str, low: float, high: float, seed: int) -> NDArray[Any]:
-    """Return uniformly distributed random values in [low, high); booleans are random
-    bits."""
+    """Return uniform random values in [low, high); booleans are random bits."""
     generator = np.random.default_rng(seed)
     if dtype == "bool":
         return generator.integers(0, 2, shape).astype(bool)

@@ -26,30 +26,21 @@ _INT = struct.Struct("<i")
 _NAME_LIMIT_BYTES: Final = 1024
 
 
-def ticket_of(match_key: str, fleet: FleetKey) -> str:
-    """Return the ticket with which a client opens a session: the match key itself or, if
-    the fleet has a key, a MAC of the match key: eavesdroppers cannot open the session."""
-    return fleet.sign("client", match_key) if fleet else match_key
-
-
-def is_valid_ticket(ticket: str, match_key: str, fleet: FleetKey) -> bool:
-    if fleet:
-        return fleet.is_valid_signature(ticket, "client", match_key)
-    return hmac.compare_digest(ticket.encode(), match_key.encode())
-
-
 def answer_greeting(
     connection: socket.socket, greeting: str, key: str, match_key: str, fleet: FleetKey
 ) -> bool:
-    """Answer a greeting; return whether its ticket is valid, so that a session may
-    start."""
+    """Answer a greeting; return whether its ticket is valid and a session may start."""
     if not match_key:
         return False
     connection.settimeout(TIMEOUT_SEC)
     words = greeting.split()
     role, _, ticket = words[0].partition(":") if words else ("", "", "")
+    if fleet:
+        is_valid_ticket = fleet.is_valid_signature(ticket, "client", match_key)
+    else:
+        is_valid_ticket = hmac.compare_digest(ticket.encode(), match_key.encode())
     try:
-        if role != "client" or not is_valid_ticket(ticket, match_key, fleet):
+        if role != "client" or not is_valid_ticket:
             log.warning("%s sent no valid ticket and gets no session", connection.getpeername())
             connection.sendall(_INT.pack(RPC_MISMATCH))
             return False
@@ -76,7 +67,9 @@ def open_session(address: Address, match_key: str, fleet: FleetKey, timeout_sec:
     connection = socket.create_connection(address, timeout_sec)
     try:
         locks = f"{_LOCKS}{host_id()}:{lock_identity()}"
-        send_greeting(connection, f"client:{ticket_of(match_key, fleet)} {locks}")
+        # With a fleet key, eavesdroppers who know the match key cannot open the session.
+        ticket = fleet.sign("client", match_key) if fleet else match_key
+        send_greeting(connection, f"client:{ticket} {locks}")
         read_greeting(connection)
     except OSError:
         connection.close()
@@ -92,8 +85,7 @@ def send_greeting(connection: socket.socket, words: str) -> None:
 
 
 def read_greeting(connection: socket.socket) -> str:
-    """Return the words of a peer's greeting. Raises OSError if it is malformed or
-    missing."""
+    """Return the words of a peer's greeting. Raises OSError without a valid one."""
     if _INT.unpack(receive_exactly(connection, _INT.size))[0] != RPC_MAGIC:
         raise ConnectionError("the device refused the session")
     (size,) = _INT.unpack(receive_exactly(connection, _INT.size))

@@ -91,9 +91,10 @@ class RpcSession:
             self._exit_if_gpu_failed()
         timer = SliceTimer(self._on_cores, is_raised, self._gpu)
         functions: dict[str, Callable[..., object]] = {
-            "tvm.rpc.server.workpath": self.work_path,
-            "tvm.rpc.server.load_module": self.load_module,
-            "mallorn.prove": self.prove_identity,
+            "tvm.rpc.server.workpath": lambda name: str(self.folder / name),
+            "tvm.rpc.server.load_module": lambda name: load_module(str(self.folder / name)),
+            # Only the device that the tracker assigned to the client can compute this MAC.
+            "mallorn.prove": lambda words: self.key.sign("device", words),
             "mallorn.identity": lambda: json.dumps(self.identity),
             "mallorn.hold": self.lock_cores,
             "mallorn.begin": self.start_deadline,
@@ -120,17 +121,6 @@ class RpcSession:
         except Exception as error:
             os.write(self.last_words_fd, str(error).encode())
             os._exit(BROKEN_CONTEXT)
-
-    def work_path(self, name: str) -> str:
-        return str(self.folder / name)
-
-    def load_module(self, name: str) -> Module:
-        return load_module(self.work_path(name))
-
-    def prove_identity(self, words: str) -> str:
-        """Return a MAC of `words` with this session's key: only the device that the tracker
-        assigned to the client can compute it."""
-        return self.key.sign("device", words)
 
     def lock_cores(self, wait_sec: float) -> int:
         """Lock this host's cores until the next candidate has run. Return 1, or 0 if other
@@ -166,8 +156,7 @@ class RpcSession:
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
 
     def cancel_deadline(self) -> None:
-        """Cancel the deadline of a candidate that returned or failed, and unlock the
-        cores."""
+        """Cancel the deadline of a candidate that ended, and unlock the cores."""
         if self._on_cuda:
             self._exit_if_gpu_failed()
         signal.setitimer(signal.ITIMER_REAL, 0)

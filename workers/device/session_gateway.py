@@ -1,5 +1,4 @@
-"""Opens device sessions for a runner, which never gets the fleet's key, and filters
-answers.
+"""Opens device sessions for a runner, which never gets the fleet's key; filters answers.
 
 A session runs untrusted native code, and TVM's client also executes requests of its peer:
 while it waits for an answer, it would obey ``InitServer`` and ``CallFunc``, or copy memory.
@@ -206,8 +205,7 @@ def _forward_calls(client: socket.socket, device: socket.socket) -> None:
 
 
 def _forward_answers(device: socket.socket, client: socket.socket) -> None:
-    """Forward packets that answer a call; return at any other packet, without forwarding
-    it."""
+    """Forward packets that answer a call; return at any other packet, which is dropped."""
     with device.makefile("rb", _CHUNK_BYTES) as stream:
         while len(head := stream.read(_PACKET.size)) == _PACKET.size:
             size, code = _PACKET.unpack(head)

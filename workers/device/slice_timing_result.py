@@ -14,8 +14,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SliceTimes:
-    """The slices (series of runs) of one timing. Raises ValueError for impossible
-    values."""
+    """The slices (series of runs) of one timing. Raises ValueError for impossible ones."""
 
     slices: tuple[Slice, ...]
     cores: int  # of the host

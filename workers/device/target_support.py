@@ -43,8 +43,7 @@ print(json.dumps({"there": bool(device.exist)}))
 
 
 def check_executable(target: Target) -> None:
-    """Raise InvalidTarget, with the reason, if this host cannot execute code for the
-    target."""
+    """Raise InvalidTarget, with the reason, if this host cannot run code for the target."""
     if reason := find_unsupported_reason(target):
         raise InvalidTarget(
             f"this machine cannot run {target}: {reason}", hint="mallorn device --target local"
@@ -107,8 +106,7 @@ def find_unsupported_reason(target: Target) -> str:
 
 
 def target_architecture(target: Target) -> str:
-    """Return a CPU target's architecture as `uname -m` spells it; empty if it names
-    none."""
+    """Return a CPU target's architecture as `uname -m` spells it; empty if unnamed."""
     name = str(target.attrs.get("mtriple", "")).partition("-")[0]
     return ARCHITECTURES.get(name, name)
 

@@ -32,8 +32,7 @@ def tracker_key(target: Target) -> str:
 
 
 class TrackerClient:
-    """A connection to a tracker. Every method raises Unavailable if the tracker does not
-    answer."""
+    """A connection to a tracker. Methods raise Unavailable if the tracker does not answer."""
 
     def __init__(self, address: Address, timeout_sec: float = 10.0, key: FleetKey = NO_KEY) -> None:
         self.address = address
@@ -84,8 +83,7 @@ class TrackerClient:
         self._send_and_receive([UPDATE_INFO, info])
 
     def list_pending_match_keys(self) -> list[str]:
-        """Return the match keys offered on this connection that no client has received
-        yet."""
+        """Return the match keys offered on this connection that no client has received."""
         return list(self._send_and_receive([PENDING_MATCHKEYS]))
 
     def fileno(self) -> int:
@@ -173,8 +171,7 @@ def wait_for_data(readable: socket.socket, asker: socket.socket, timeout_sec: fl
 
 
 def receive_exactly(end: socket.socket, size: int) -> bytes:
-    """Return the next `size` bytes. Raises ConnectionError if the stream ends, or
-    TimeoutError."""
+    """Return the next `size` bytes. Raises ConnectionError at the end, or TimeoutError."""
     data, timeout_sec = bytearray(), end.gettimeout()
     deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
     # TVM's peers write a message in parts and wait after the first for an acknowledgement, which the

@@ -26,8 +26,7 @@ class MachineInstruction:
 
 @dataclass(frozen=True, slots=True)
 class MachineFunction:
-    """A function's instructions, and its loops as indices of first and last
-    instructions."""
+    """A function's instructions, and its loops as indices of first and last instruction."""
 
     name: str
     instructions: tuple[MachineInstruction, ...]

@@ -13,8 +13,7 @@ from mallorn.searchers.tile_factorizations import Rows
 
 
 class Extractor(ABC):
-    """Computes one set of features (a view, see `mallorn.costmodels.views`) of a workload's
-    candidates.
+    """Computes a set of features (a view, see `mallorn.costmodels.views`) of candidates.
 
     - A row is `view.width` wide, finite, and a pure function of sketch, descriptors and
       decisions: other candidates in the call, and their order, do not change it.

@@ -30,8 +30,7 @@ class Does(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
-    """Regular expressions that classify instructions; the first one that matches
-    decides."""
+    """Regular expressions that classify instructions; the first match decides."""
 
     work: tuple[tuple[Does, re.Pattern[str]], ...]
     vectors: tuple[tuple[int, re.Pattern[str]], ...]  # vector width in bytes
@@ -59,8 +58,7 @@ class InstructionSet:
         return not stores, stores
 
     def uses_stack(self, instruction: MachineInstruction) -> bool:
-        """Return whether the instruction accesses the stack, mostly for a spilled
-        register."""
+        """Return whether the instruction accesses the stack, mostly to spill a register."""
         return bool(self.stack.search(f"{instruction.mnemonic} {instruction.operands}"))
 
 

@@ -1,8 +1,7 @@
 """Describe a candidate's loops and blocks as a table: the nodes of a tree in preorder.
 
 These are the features of the view `loops`. Loops of one iteration are removed, as compilers
-do. If candidates of a sketch have equal compute locations, only numbers in their trees
-differ.
+do. Trees of a sketch's candidates with equal compute locations differ only in numbers.
 """
 
 import dataclasses
@@ -67,8 +66,7 @@ class TracedBlock:
 
 @dataclass(slots=True)
 class TracedNest:
-    """A program's blocks in order, and limits on parallel, vectorised and unrolled
-    loops."""
+    """A program's blocks in order, and limits on parallel, vector and unrolled loops."""
 
     blocks: list[TracedBlock] = field(default_factory=list)
     parallel: Number = ONE
@@ -262,35 +260,30 @@ class Line:
     ordinal: int = 0
 
 
-@dataclass(slots=True)
-class _Node:
-    loop: Loop | None = None
-    block: TracedBlock | None = None
-    ordinal: int = 0
-    children: list["_Node"] = field(default_factory=list)
+# The nodes below a node, in order, each with the nodes below it. Blocks are leaves.
+_Tree = dict[Loop | TracedBlock, "_Tree"]
 
 
 def list_loop_tree_nodes(nest: TracedNest) -> list[Line]:
     """Return the loop tree's nodes in preorder; inlined blocks are the root's children."""
-    root = _Node()
-    for ordinal, block in enumerate(nest.blocks):
+    root: _Tree = {}
+    for block in nest.blocks:
         node = root
         for loop in () if block.inlined else block.path:
-            child = next((child for child in node.children if child.loop is loop), None)
-            if child is None:
-                child = _Node(loop)
-                node.children.append(child)
-            node = child
-        node.children.append(_Node(block=block, ordinal=ordinal))
+            node = node.setdefault(loop, {})
+        node[block] = {}
     lines = [Line(-1)]
-    _append_below(root, 0, lines)
+
+    def append_below(node: _Tree, parent: int) -> None:
+        for item, children in node.items():
+            if isinstance(item, Loop):
+                lines.append(Line(parent, len(node) == 1, loop=item))
+                append_below(children, len(lines) - 1)
+            else:
+                lines.append(Line(parent, len(node) == 1, block=item, ordinal=nest.blocks.index(item)))
+
+    append_below(root, 0)
     return lines
-
-
-def _append_below(node: _Node, parent: int, lines: list[Line]) -> None:
-    for child in node.children:
-        lines.append(Line(parent, len(node.children) == 1, child.loop, child.block, child.ordinal))
-        _append_below(child, len(lines) - 1, lines)
 
 
 class LoopsView(Extractor):
@@ -320,8 +313,7 @@ def _follow_loop_nest(sketch: Sketch, descriptors: tuple[float, ...], depths: tu
 
 
 def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...], rows: Rows) -> Matrix:
-    """Return the rows of candidates of a sketch whose compute locations are all
-    `depths`."""
+    """Return the rows of a sketch's candidates whose compute locations are all `depths`."""
     nest = _follow_loop_nest(sketch, descriptors, depths)
     lines = list_loop_tree_nodes(nest)
     table = np.zeros((len(rows), len(lines), COLUMNS))

@@ -63,8 +63,7 @@ def build_final_schedules(
     model: JobModel, winners: Sequence[Winner], checker: Checker, step_log: StepLog
 ) -> FinalSchedules:
     """Write the winners' tuning records, compile the model, and choose between close rivals
-    by their times inside it. A step that fails is logged; the last successful result is
-    returned.
+    by their times inside it. A failed step is logged; the last success is returned.
 
     Raises InvalidModel if the model does not compile even without schedules and graph
     passes; Unavailable if the job must import the model again without a graph pass.
@@ -151,8 +150,7 @@ def _import_without_passes(model: JobModel, error: MallornError, fault: str) -> 
 
 
 def store_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
-    """Store each winner's TVMScript and trace; log and skip those that cannot be
-    printed."""
+    """Store each winner's TVMScript and trace; log and skip what cannot be printed."""
     for winner in winners:
         stage.lease.raise_if_lost()
         program = winner.contest.program

@@ -52,8 +52,7 @@ class ContestEntry:
         return failures[0] if len(failures) > most_ignored else None
 
     def merge_into_trial(self, verdict: NumericCheck | None) -> Trial:
-        """Merge all measurements into one trial, untimed if the entry or its check
-        fails."""
+        """Merge all measurements into one trial, untimed if the entry or its check failed."""
         first = self.results[0].trial
         untimed = Trial(first.candidate, Outcome.OK, origin="finish", build_ms=first.build_ms)
         if self.failure is not None:
@@ -70,8 +69,7 @@ class ContestEntry:
 
     @property
     def _valid_results(self) -> tuple[MeasureResult, ...]:
-        """The undisturbed results, or all (upper bounds) if no undisturbed one has
-        times."""
+        """The undisturbed results, or all (upper bounds) if no undisturbed one has times."""
         quiet = tuple(result for result in self.results if not result.trial.is_bound)
         return quiet if any(result.trial.run_us for result in quiet) else self.results
 

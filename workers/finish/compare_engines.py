@@ -73,8 +73,7 @@ def _compare_points(
 
 
 def check_over_range(model: JobModel, tuned_model: TunedModel, step_log: StepLog, dynamic: Dynamic) -> bool:
-    """Return whether the tuned model's outputs are correct at each tuned size of a
-    range."""
+    """Return whether the tuned model computes correctly at each tuned size of a range."""
     placed_model = place_or_fail(model)
     for point in dynamic.points:
         model.stage.lease.raise_if_lost()

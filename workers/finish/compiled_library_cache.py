@@ -56,8 +56,7 @@ class KnownLibraries:
         return any(self.folder.glob(f"{self.made_for}-*"))
 
     def copy_cached_library(self, winners: Sequence[Winner], library: Path) -> Compiled | None:
-        """Copy the entry with these schedules to `library`; None if it is missing or
-        damaged."""
+        """Copy the entry with these schedules to `library`; None if it is missing or damaged."""
         entry = self._entry(winners)
         try:
             digest, compiled = _ABOUT.validate_json((entry / ABOUT).read_bytes())
@@ -110,8 +109,7 @@ class KnownLibraries:
             log.warning("the library was not added to the cache: %s", error)
 
     def remove_library(self, winners: Sequence[Winner]) -> None:
-        """Remove the entry with these schedules, which is damaged or computes wrong
-        results."""
+        """Remove the entry with these schedules, which is damaged or wrong."""
         _remove(self._entry(winners))
 
     def _entry(self, winners: Sequence[Winner]) -> Path:
@@ -120,8 +118,7 @@ class KnownLibraries:
 
 
 def remove_deleted_models(data_dir: Path, database: Database) -> None:
-    """Remove libraries of models that their owners deleted, and drafts of killed
-    writers."""
+    """Remove libraries of deleted models, and drafts of killed writers."""
     root = data_dir / LIBRARIES
     if not root.is_dir():
         return

@@ -89,11 +89,12 @@ class StoredDecisions:
 
     def store_decision(self, session: Session, decision: Decision) -> None:
         """Store a decision. Raises LeaseLost if this worker no longer holds the lease."""
-        contest = decision.contest
+        contest, winner = decision.contest, decision.winner
+        stored_winner = None if winner is None else DecidedWinner.model_validate(winner, from_attributes=True)
         step = DecidedTask(
             candidates=tuple(_pack(slot.candidate, contest) for slot in contest.slots),
             guess=next((_pack(guess, contest) for guess in contest.guesses), None),
-            winner=None if decision.winner is None else _pack_winner(decision.winner),
+            winner=stored_winner,
             sec=decision.sec,
             code=code_digest(),
         )
@@ -120,18 +121,6 @@ def _unpack_winner(winner: DecidedWinner, contest: Contest) -> Winner:
 def _pack(candidate: Candidate, contest: Contest) -> KeptCandidate:
     means = contest.means.get(candidate, "")
     return KeptCandidate(sketch=candidate.sketch, decisions=candidate.decisions, means=means)
-
-
-def _pack_winner(winner: Winner) -> DecidedWinner:
-    return DecidedWinner(
-        slot=winner.slot,
-        trial=winner.trial,
-        trace=winner.trace,
-        max_error=winner.max_error,
-        rivals=tuple(map(_pack_winner, winner.rivals)),
-        guess=None if winner.guess is None else _pack_winner(winner.guess),
-        versions=tuple(map(_pack_winner, winner.versions)),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +196,7 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 def _decide_without_measuring(
     stage: StageContext, tasks: Sequence[tuple[Task, Workload]], checker: Checker
 ) -> TaskDecisions:
-    """Choose for each task the first stored or modelled candidate that passes the
-    checker."""
+    """Choose each task's first stored or modelled candidate that passes the checker."""
     winners: list[Winner] = []
     losers: list[Contest] = []
     answers: dict[str, UnmeasuredSchedule] = {}

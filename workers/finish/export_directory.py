@@ -12,7 +12,6 @@ from typing import Final
 
 from mallorn.core.artifact_uris import export_uri, library_uri, open_artifact
 from mallorn.core.errors import MallornError
-from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.finish_report import FinishReport, PointTimes, StoredLibrary
 from mallorn.core.values.machine import assume_typical_cpu
@@ -36,7 +35,7 @@ from mallorn.graphc.export.zip_graphc import ARCHIVE, SCRIPT, write_archive
 from mallorn.results.speedup import compare_with_rival
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.shape_dispatch import add_dispatch_rules, choose_dispatch_rules
-from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Tuned
+from mallorn.workers.interfaces.model_compiler import Compiled
 from mallorn.workers.process.leased_stage import StageContext
 from mallorn.workers.sandbox.sandbox import FILE_BYTES
 from mallorn.workers.sandbox.untrusted_files import copy_out
@@ -56,15 +55,6 @@ REQUIREMENTS_HEAD: Final = "# What apply.py runs with: pip install -r requiremen
 
 class ExportFailed(MallornError):
     """A verified schedule could not be written as a tuning record."""
-
-
-def write_records(
-    stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
-) -> None:
-    """Write TVM tuning records. Raises ExportFailed if a schedule does not rebuild."""
-    records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_times_sec) for winner in winners]
-    if failures := graphs.write_database(str(directory), stage.target.text, records):
-        raise ExportFailed(f"{len(failures)} schedules do not rebuild: {failures[0].error}")
 
 
 def complete_export(stage: StageContext, winners: Sequence[Winner], directory: Path) -> None:
@@ -91,6 +81,11 @@ def complete_export(stage: StageContext, winners: Sequence[Winner], directory: P
             max_error=winner.max_error,
         )
         workloads.append(workload)
+    dynamic = graph.dynamic
+    if dynamic is not None:
+        machine = job.machine or assume_typical_cpu(stage.target.num_cores, lanes=1)
+        tasks_us = {w.contest.task.name: w.latency_us or w.expected_us or 0.0 for w in winners}
+        dynamic = add_dispatch_rules(dynamic, tasks_us, machine.fork_us)
     packages = (*PACKAGES, CHECKER) if find_spec(CHECKER) else PACKAGES
     versions = {name: version(name) for name in packages}
     with_schedule = {winner.contest.task.name for winner in winners}
@@ -104,7 +99,7 @@ def complete_export(stage: StageContext, winners: Sequence[Winner], directory: P
         inputs=graph.inputs,
         outputs=graph.outputs,
         input_shapes=largest_shapes(stage),
-        dynamic=describe_free_dimensions(stage, winners),
+        dynamic=dynamic,
         input_ranges=graph.input_ranges,
         workloads=workloads,
         without_schedule=[name for name in tasks if name not in with_schedule],
@@ -124,18 +119,6 @@ def largest_shapes(stage: StageContext) -> dict[str, list[int]]:
     or, if it was tuned at several sizes, those of the largest size."""
     dynamic = stage.graph_report.dynamic
     return stage.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
-
-
-def describe_free_dimensions(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
-    """Return the free dimensions of a model tuned at several sizes, with rules that say
-    which tuned size computes inputs of which sizes; they follow from the winners'
-    latencies. None if the job tunes for fixed shapes."""
-    dynamic = stage.graph_report.dynamic
-    if dynamic is None:
-        return None
-    machine = stage.job.machine or assume_typical_cpu(stage.target.num_cores, lanes=1)
-    tasks_us = {w.contest.task.name: w.latency_us or w.expected_us or 0.0 for w in winners}
-    return add_dispatch_rules(dynamic, tasks_us, machine.fork_us)
 
 
 def rewrite_dispatch_rules(directory: Path, points: Sequence[PointTimes]) -> None:

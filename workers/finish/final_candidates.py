@@ -44,8 +44,7 @@ Entry = tuple[Candidate, Sketch]
 class Contest:
     """A task, and the candidates that are timed again to choose its final schedule, the
     likeliest winner first. If the task has first guesses (schedules that an analytic model
-    proposed, without trials), the fastest takes part, because the report compares the
-    winner with it."""
+    proposed, without trials), the fastest takes part, to be compared with the winner."""
 
     task: Task
     workload: Workload
@@ -89,8 +88,7 @@ def inside_timing_settings(stage: StageContext, programs: int = 0) -> dict[str, 
 
     They contain the number of load `programs` and a hash of the model's id, shapes and
     graph passes, because the kernels that run before one determine what it finds in the
-    caches. For a private job, the owner is hashed, too, so that other users cannot find
-    these times.
+    caches. A private job's owner is hashed, too, so that others cannot find these times.
     """
     job, options = stage.job, stage.options
     owner = job.owner if options.private else ""
@@ -181,8 +179,7 @@ def _contest_of_trials(
 def _best_in_other_model(
     session: Session, job: Job, task: Task, context: Context, programs: int
 ) -> Sequence[Trial]:
-    """Return the task's fastest trial inside another model, on a host comparable to
-    `context`'s.
+    """Return the task's fastest trial inside another model, on a comparable host.
 
     Only times taken while `programs` load programs ran count; contexts with the same builder
     are preferred. The time is not valid for this model, so the candidate is timed again.

@@ -72,8 +72,7 @@ class CheckedModel:
 def decide_by_first_guesses(
     stage: StageContext, model: JobModel, checker: Checker, step_log: StepLog
 ) -> TaskDecisions | None:
-    """Return each task's first guess that is fastest inside the model, for all tasks at
-    once.
+    """Return each task's first guess that is fastest inside the model, for all at once.
 
     None if the tasks must be decided one by one: the job has trials or free dimensions, no
     device can time the whole model, or the model with the likeliest guesses does not

@@ -12,12 +12,12 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import DATABASE, Manifest
 from mallorn.workers.finish.choose_winner import Winner
 from mallorn.workers.finish.compiled_library_cache import KnownLibraries
-from mallorn.workers.finish.export_directory import ExportFailed, largest_shapes, write_records
+from mallorn.workers.finish.export_directory import ExportFailed, largest_shapes
 from mallorn.workers.finish.shape_dispatch import dispatch_to_next_size
 from mallorn.workers.host.background_load import run_load_programs
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.host.host_memory import is_large
-from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler
+from mallorn.workers.interfaces.model_compiler import Compiled, ModelCompiler, Tuned
 from mallorn.workers.measure.tracked_devices import of_class, shares_locks
 from mallorn.workers.process.leased_stage import StageContext, StageFolder
 from mallorn.workers.sandbox.untrusted_files import copy_out
@@ -85,7 +85,10 @@ class JobModel:
         does not rebuild, TamperedFile if the child process left anything but plain files."""
         self.stage.lease.raise_if_lost()
         child_directory, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
-        write_records(self.stage, winners, self.whole_model.graphs, child_directory)
+        records = [Tuned(w.contest.program.tir, w.trace, w.record_times_sec) for w in winners]
+        target, graphs = self.stage.target.text, self.whole_model.graphs
+        if failures := graphs.write_database(str(child_directory), target, records):
+            raise ExportFailed(f"{len(failures)} schedules do not rebuild: {failures[0].error}")
         directory.mkdir(parents=True, exist_ok=True)
         for file in DATABASE:
             copy_out(self.whole_model.folder, f"{name}/{file}", directory / file, LARGEST_RECORDS)

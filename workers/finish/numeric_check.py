@@ -45,18 +45,16 @@ class Checker(ABC):
     """Decides whether a winner may be exported."""
 
     def __init__(self, runtime: Runtime, target: Target) -> None:
-        self._compiler = runtime.compiler
-        self._target = target
+        self._runtime, self._target = runtime, target
 
     @abstractmethod
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
-        """Check one candidate. Raises Unavailable if the device is lost during the
-        check."""
+        """Check one candidate. Raises Unavailable if the device is lost meanwhile."""
 
     def complete_trace(self, program: Program, slot: MeasureInput) -> str | None:
         """Return the candidate's complete trace; None if it can no longer be rebuilt."""
         return retry_after_crash(
-            lambda: self._compiler.full_trace(
+            lambda: self._runtime.compiler.full_trace(
                 program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
             )
         )
@@ -76,8 +74,7 @@ class Unchecked(Checker):
 
 
 class Verifier(Checker):
-    """Runs winners on a device with random inputs, and compares with the unscheduled
-    program."""
+    """Runs winners on a device with random inputs; compares with the unscheduled program."""
 
     def __init__(
         self,

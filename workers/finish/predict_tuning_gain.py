@@ -60,10 +60,6 @@ class GuessedTask:
         gap = gap_closed(workload.op, guess_us, best_us, least_us)
         return cls(task.name, task.weight * guess_us, gap)
 
-    def saved_us(self, share: float) -> float:
-        """Return the microseconds saved per run if trials close this share of the gap."""
-        return self.us * (1 - exp(-share * self.gap.initial_gap))
-
 
 def fill_trials_gain(
     stage: StageContext, winners: Sequence[Winner], tuned_us: float, report: ReportDraft
@@ -95,8 +91,7 @@ def fill_trials_gain(
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> TaskGap:
     """Return a first guess's gap to the hardware limit, and how much of it the best time
-    closed, as natural logs of time ratios. The gap is 0 if the limit is unknown or
-    beaten."""
+    closed, as natural logs of time ratios; 0 if the limit is unknown or beaten."""
     gap = log(guess_us / limit_us) if limit_us else 0.0
     return TaskGap(operator=op, initial_gap=max(0.0, gap), closed_gap=max(0.0, log(guess_us / best_us)))
 
@@ -116,7 +111,11 @@ def predict_tuning_gain(
     """
     ops = {task.gap.operator for task in tasks}
     shares = {op: share_closed([*earlier, *(gap for gap in seen if gap.operator == op)]) for op in ops}
-    won_us = {task.name: [task.saved_us(share) for share in shares[task.gap.operator]] for task in tasks}
+    # Microseconds saved per run if trials close these shares of each task's gap.
+    won_us = {
+        task.name: [task.us * (1 - exp(-share * task.gap.initial_gap)) for share in shares[task.gap.operator]]
+        for task in tasks
+    }
     total_us = max(whole_us, sum(task.us for task in tasks))
     low, gain, high = (sum(column) / total_us for column in zip(*won_us.values(), strict=True))
     best_tasks = sorted(tasks, key=lambda task: -won_us[task.name][1])[:NAMED]

@@ -146,8 +146,7 @@ class FinishRun:
         return self.model.stage
 
     def decide(self) -> TaskDecisions:
-        """Choose each task's winner: by times inside the model if possible, else one by
-        one."""
+        """Choose each task's winner: by times inside the model if possible, else separately."""
         try:
             self.measurer.require(Need.TIME)
         except MallornError:
@@ -205,8 +204,7 @@ class FinishRun:
             store_scripts(self.stage, checked, self.model.whole_model.graphs)
 
     def compare(self, decisions: TaskDecisions, final: FinalSchedules, built: TunedModel) -> None:
-        """Compare the build with other engines and hardware limits, and time it under
-        load."""
+        """Compare the build with other engines and hardware limits; time it under load."""
         stage, report = self.stage, self.report
         with self.step_log.time_step("compare"):
             is_correct = compare_and_time_engines(self.model, built, self.step_log, report)
@@ -226,8 +224,7 @@ class FinishRun:
             report.contention = contention
 
     def explain_missing_build(self) -> str:
-        """Return why the finish has no compiled model that it could store, as a
-        sentence."""
+        """Return in a sentence why the finish has no compiled model to store."""
         options = self.stage.options
         if not options.library:
             return NO_LIBRARY
@@ -362,8 +359,7 @@ def time_again(stage: StageContext) -> None:
 
 
 def compile_export(model: JobModel) -> TunedModel:
-    """Compile the model with the job's exported schedules; the cache of libraries has none
-    of them."""
+    """Compile the model with the job's exported schedules, which no cached library has."""
     directory = model.whole_model.folder / "bench"
     directory.mkdir()
     with open_artifact(model.stage.job.export_uri or "") as (store, root):

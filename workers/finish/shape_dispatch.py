@@ -33,8 +33,7 @@ def dispatch_to_next_size(dynamic: Dynamic) -> Dynamic:
 
 
 def choose_dispatch_rules(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
-    """Return rules that say which point (tuned size) computes inputs of which sizes, the
-    smallest inputs first.
+    """Return rules on which point (tuned size) computes which inputs, the smallest first.
 
     Normally the smallest point that is large enough computes an input. A larger one is used
     only if its upper bound in `at_most` is lower than that point's cost, so that a
@@ -69,8 +68,7 @@ def _points_large_enough(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int
 
 
 def _rules(dynamic: Dynamic, costs: Costs, at_most: Costs, upto: dict[str, int], name: str) -> list[Rule]:
-    """Return rules for sizes of a dimension that may be split; `upto` bounds other
-    dimensions."""
+    """Return rules for sizes of a dimension that may be split; `upto` bounds the others."""
     extents = {index: dynamic.points[index][name] for index in reversed(_points_large_enough(dynamic, upto))}
     best_costs: list[float] = [0.0]  # by size
     choices: list[tuple[int, str]] = []  # point of each size; the dimension's name if only a part

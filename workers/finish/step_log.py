@@ -32,8 +32,7 @@ class ReportDraft(FinishReport):
 
 @dataclass(frozen=True, slots=True)
 class StepLog:
-    """The steps of a finish that were not done, with reasons and hints; seconds per
-    step."""
+    """The steps that a finish did not do, with reasons and hints; seconds per step."""
 
     stage: StageContext
     entries: list[SkippedStep] = field(default_factory=list)
@@ -41,8 +40,7 @@ class StepLog:
 
     @contextmanager
     def time_step(self, name: str) -> Iterator[None]:
-        """Add the wall and CPU seconds of the `with` block to a step. Steps must not
-        nest."""
+        """Add the wall and CPU seconds of the block to a step. Steps must not nest."""
         start = time.monotonic(), STOP.children_cpu_sec() + time.process_time()
         try:
             yield

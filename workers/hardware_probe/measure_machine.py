@@ -196,8 +196,7 @@ def detect_cache_levels(curve: Mapping[int, float]) -> Iterator[Cache]:
 
 
 def _find_constant_ranges(rates: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) indices where the bandwidth is constant; the last range is
-    memory."""
+    """Yield (begin, end) indices of constant bandwidth; the last range is memory."""
     is_flat = [log2(rate / next_rate) <= FALLS for rate, next_rate in pairwise(rates)]
     begin, last = 0, len(rates) - 1
     for i in range(last):

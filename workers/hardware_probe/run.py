@@ -82,8 +82,7 @@ def load_measured_machine(runtime: Runtime, job_id: str) -> Machine | None:
 
 
 def measure_device(runtime: Runtime, name: str) -> None:
-    """Measure a new device's machine, unless it is known or another worker is measuring
-    it."""
+    """Measure a new device's machine, unless it is known or another worker does so."""
     with runtime.database.session() as session:
         device = Devices(session).get(name)
         if device is None:

@@ -1,5 +1,4 @@
-"""Locks on the cores of this host: exclusive for processes that time, shared for those that
-compute.
+"""Locks on the cores of this host: exclusive for timing, shared for computing.
 
 The locks are on two files; the kernel releases the locks of a process that dies. Containers
 exclude each other only if MALLORN_HOST_FOLDER names a directory that they share.
@@ -24,8 +23,7 @@ _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_lock(path: Path, mode: int) -> int:
-    """Open a lock file, created with `mode` if new. Raises HostFault if access is
-    denied."""
+    """Open a lock file, created with `mode` if new. Raises HostFault without access."""
     try:
         with suppress(FileNotFoundError):
             return _open(path, mode)
@@ -96,8 +94,7 @@ class CoreLock:
             os.close(self._lock_fds.pop())
 
     def files(self) -> tuple[Path, Path]:
-        """Return the two lock files, created if missing. Raises HostFault if access is
-        denied."""
+        """Return the two lock files, created if missing. Raises HostFault without access."""
         for path in (self._gate, self._path):
             os.close(open_lock(path, EVERYBODYS))
         return self._gate, self._path
@@ -118,8 +115,7 @@ def lock_identity() -> str:
 
 
 def _lock(path: Path, operation: int) -> int | None:
-    """Lock a file; return its descriptor, or None if taken and `operation` does not
-    wait."""
+    """Lock a file; return its descriptor, or None if taken and `operation` does not wait."""
     lock_fd = open_lock(path, EVERYBODYS)
     try:
         fcntl.flock(lock_fd, operation)

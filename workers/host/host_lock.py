@@ -1,5 +1,4 @@
-"""Locks on this host: shared by processes that work on it, exclusive for timing a whole
-model.
+"""Locks on this host: shared for work on it, exclusive for timing a whole model.
 
 Worker slots on one host do not know of each other; if one compiles while another times a
 whole model, that time is several times too long. Two lock files coordinate them. The kernel
@@ -126,8 +125,7 @@ class HostLock:
 
 
 def _lock_with_timeout(lock_fd: int, operation: int, until_sec: float) -> bool:
-    """Lock a file; return False on timeout. Raises ShutdownRequested if this process is to
-    stop."""
+    """Lock a file; return False on timeout. Raises ShutdownRequested if asked to stop."""
     while not _try_lock(lock_fd, operation):
         STOP.raise_if_requested()
         if time.monotonic() >= until_sec:

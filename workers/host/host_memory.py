@@ -16,8 +16,7 @@ def is_large(size_bytes: int) -> bool:
 
 
 def total_bytes() -> int:
-    """Return the memory of this host in bytes, or its container's limit if that is
-    lower."""
+    """Return this host's memory in bytes, or its container's limit if that is lower."""
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = memory_limit()
     return installed if limit is None else min(installed, limit)

@@ -15,8 +15,7 @@ REAL_TIME: Final = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 
 def raise_priority(group: Path = GROUP, real_time: Path = REAL_TIME) -> bool:
-    """Raise the priority of this process and of threads it starts later; return whether
-    that worked.
+    """Raise the priority of this process and its later threads; return whether that worked.
 
     Timed code needs processors as soon as it is ready; with equal priority for others,
     times are wrong. The process becomes real-time unless the kernel would leave no time for

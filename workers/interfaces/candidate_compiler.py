@@ -57,8 +57,7 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=_limit_per_candidate(20.0, 1.0))
     def validate(self, tir: str, target: str, candidates: Candidates) -> list[bool]:
-        """Return for each candidate whether its trace and decisions yield a valid
-        program."""
+        """Return for each candidate whether its decisions yield a valid program."""
 
     @method(limit_sec=120.0)
     def full_trace(self, tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
@@ -68,17 +67,15 @@ class CandidateCompiler(Child):
     def compute_lowered_features(
         self, view: str, tir: str, target: str, candidates: Candidates
     ) -> list[bytes | None]:
-        """Return each candidate's features in a view, as little-endian floats; None if
-        invalid."""
+        """Return each candidate's features, as little-endian floats; None if invalid."""
 
     @method(limit_sec=120.0)
     def build_probes(self, target: str, folder: str) -> list[Probe]:
-        """Compile the hardware probes of a CPU or CUDA target to libraries in `folder`; return
-        them."""
+        """Compile a CPU or CUDA target's hardware probes to libraries in `folder`."""
 
     @method(limit_sec=120.0)
     def build_one_probe(self, target: str, folder: str) -> Probe:
-        """Compile a single hardware probe: products in the widest vectors of the target."""
+        """Compile one hardware probe: float32 products in the widest vectors, on one core."""
 
     @method(limit_sec=120.0)
     def build(

@@ -13,8 +13,7 @@ class CheckedDataset:
     store. `refused` gives, by row key, why rows were refused."""
 
     def __init__(self, graphs: ModelCompiler, directory: Path) -> None:
-        """Open the directory. Raises NotFound for missing files, InvalidRequest for
-        damage."""
+        """Open the directory. Raises NotFound for missing files, InvalidRequest for damage."""
         self._graphs = graphs
         dataset = graphs.open_dataset(str(directory.absolute()))
         self.rows, self.widths = dataset.rows, dataset.widths

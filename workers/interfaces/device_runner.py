@@ -42,8 +42,7 @@ class LibraryRun:
 
 @dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """A compiled model to load on a device: paths of its library and inputs on this
-    host."""
+    """A compiled model to load on a device: its library and inputs are paths on this host."""
 
     tracker: str
     target: str
@@ -170,8 +169,7 @@ class Runner(Child):
 
     @method(limit_sec=_limit_with_device_wait)
     def host_load(self, tracker: str, target: str, timeout_sec: float) -> Load:
-        """Return the load by other processes on the device's host since the previous
-        call."""
+        """Return the other programs' load on the device's host since the last call."""
 
     @method(limit_sec=60.0)
     def release_devices(self) -> None:

@@ -66,8 +66,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """Numbers of a graph pass's matches and rewrites in a model, and why it left the other
-    matches."""
+    """Numbers of a graph pass's matches and rewrites, and why it left other matches."""
 
     phase: str
     name: str
@@ -96,8 +95,7 @@ class Untuned:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The result of compiling with schedules: `found` of the model's `of` tasks have
-    one."""
+    """The result of compiling: `found` of the model's `of` tasks have a schedule."""
 
     found: int
     of: int
@@ -204,8 +202,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def warm_up(self, target: str) -> None:
-        """Load TVM, and everything else that compiling for this target needs, in
-        advance."""
+        """Load TVM and everything else that compiling for this target needs."""
 
     @method(limit_sec=600.0)
     def read_signature(self, model_path: str, input_shapes: Shapes) -> Signature:
@@ -232,7 +229,7 @@ class ModelCompiler(Child):
     ) -> RecipeReport:
         """Run the recipe's graph passes that precede tuning, except those in `without`;
         report how often each matched and rewrote the model. With `dump_dir`, write the
-        module there after each phase."""
+        module there after each phase. Raises UnknownName if `without` names no pass."""
 
     @method(limit_sec=3600.0)
     def import_ahead(
@@ -243,8 +240,7 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> None:
-        """Import a model in advance, so that the next `compile_model` call finds it
-        ready."""
+        """Import a model, unless it is large, so that the next `compile_model` finds it."""
 
     @method(limit_sec=3600.0)
     def compile_model(
@@ -259,8 +255,9 @@ class ModelCompiler(Child):
         manifest: Manifest | None = None,
     ) -> Compiled:
         """Run the recipe's graph passes, apply the schedules, embed weights in the
-        schedules' layouts and export `out_so`. With `dynamic`, the library serves all sizes
-        of the free dimensions. Its metadata are from `manifest`."""
+        schedules' layouts and export `out_so`. With `dynamic`, the model is compiled for
+        each size to tune, and the library serves all sizes. Its metadata are from
+        `manifest`. Raises NotFound; for CUDA KernelRefused, HostFault without a compiler."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(
@@ -272,25 +269,25 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> dict[str, list[str]]:
-        """Return remarks on the code of each task: limits that more trials would not
-        lift."""
+        """Return remarks on each task's code: limits that more trials would not lift."""
 
     @method(limit_sec=3600.0)
     def extract_range(
         self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
     ) -> Extraction:
-        """Import a model at selected sizes of its free dimensions; return the tasks of all
-        these sizes, and rules for other sizes."""
+        """Import a model at selected sizes (points) of its free dimensions; return the tasks
+        of all points, with weights by which all points count the same. Raises InvalidModel
+        if the range is invalid, or if the model cannot run at sizes between points."""
 
     @method(limit_sec=3600.0)
     def compile_default(self, model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
-        """Compile the model with TVM's default schedules to `out_so`."""
+        """Compile the model as stock TVM does, with its default schedules, to `out_so`."""
 
     @method(limit_sec=600.0)
     def make_inputs(
         self, model_path: str, inputs_npz: str, seed: int, input_shapes: Shapes, input_ranges: Ranges
     ) -> list[str]:
-        """Write a random array per input; return the inputs' names in call order."""
+        """Write a random array per input, zeros and ones without a range; return names."""
 
     @method(limit_sec=600.0)
     def compare_models(self, outputs_npz: str, expected_npz: str) -> float:
@@ -307,7 +304,8 @@ class ModelCompiler(Child):
 
     @method(limit_sec=1200.0)
     def read_metaschedule_log(self, directory: str, start: int, count: int) -> RestoredLog:
-        """Read `count` lines of a MetaSchedule log, each for the target that it names."""
+        """Read `count` lines of a MetaSchedule log, each for the target that it names. Bad
+        lines of its workload file are reported with those from `start` 0 only."""
 
     @method(limit_sec=3600.0)
     def open_dataset(self, directory: str) -> OpenedDataset:
@@ -324,8 +322,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=120.0)
     def build_whole_program(self, tir: str, trace: str, target: str, out_so: str) -> None:
-        """Build a scheduled program that takes the same arguments as the unscheduled
-        one."""
+        """Build a scheduled program that takes the unscheduled one's arguments."""
 
     @method(limit_sec=300.0)
     def write_reference(

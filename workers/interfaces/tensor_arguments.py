@@ -54,6 +54,5 @@ def pack_arguments(arguments: Arguments) -> dict[str, JsonValue]:
 
 
 def unpack_arguments(fields: object) -> Arguments:
-    """Return the arguments stored by `pack_arguments`. Raises ValueError for other
-    values."""
+    """Return the arguments stored by `pack_arguments`. Raises ValueError for others."""
     return _ARGUMENTS.validate_python(fields)

@@ -78,8 +78,7 @@ HEAD_LIMIT = 400
 
 
 def shorten(text: str) -> str:
-    """Return an error's beginning, which names the cause, and its last lines, without
-    secrets."""
+    """Return an error's beginning, which names the cause, and its end, without secrets."""
     text = text.strip()
     if len(text) <= TEXT_LIMIT:
         return redact(text)
@@ -134,8 +133,7 @@ class Builds:
             self._submit(self._retries.popleft(), self.builders.idle[0])
 
     def poll(self, timeout_sec: float) -> list[BuiltCandidate | MeasureResult]:
-        """Return finished builds and failures, waiting up to `timeout_sec` for the
-        first."""
+        """Return finished builds and failures; wait up to `timeout_sec` for the first."""
         self.assign_candidates()
         calls = self.builders.poll(timeout_sec)
         self.assign_candidates()

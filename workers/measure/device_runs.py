@@ -131,8 +131,7 @@ class DeviceRuns:
         return result
 
     def measure_again(self, candidate: BuiltCandidate) -> MeasureResult:
-        """Time a candidate briefly once more, to see whether its speed is still the
-        same."""
+        """Time a candidate briefly once more, to see whether its speed has changed."""
         self._is_drift_check = True
         try:
             return self.measure(candidate)
@@ -237,12 +236,10 @@ class DeviceRuns:
 
 
 def must_flush_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) -> bool:
-    """Return whether a GPU's L2 cache is emptied before each run of a program with these
-    arguments.
+    """Return whether a GPU's L2 cache is emptied before each run with these arguments.
 
     With `auto` it is emptied if one input is nearly all that the program reads and writes.
-    Repeated runs would read that input at least partly from the cache; in a model it comes
-    from memory.
+    Repeated runs would read it at least partly from the cache; a model, from memory.
     """
     if target.kind != "cuda" or evaluator.flush_l2 != "auto":
         return target.kind == "cuda" and evaluator.flush_l2 == "on"

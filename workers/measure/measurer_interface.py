@@ -55,8 +55,7 @@ class MeasureResult:
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevice:
-    """A device without hardware; `lacks` names what it cannot do for a job, `hint` the
-    remedy."""
+    """A device without hardware: what it `lacks` for a job, and a `hint` for its user."""
 
     endpoint: Endpoint
     lacks: str = ""
@@ -65,8 +64,7 @@ class VirtualDevice:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Resources that a worker keeps between rounds; child processes start when first
-    used."""
+    """Resources that a worker keeps between rounds; children start when first used."""
 
     settings: Settings
     builders: ChildPool[Library]
@@ -93,8 +91,7 @@ class DeviceSeconds:
 
 
 class Measurer(ABC):
-    """Builds and times candidates. `mallorn/core/registry.py` lists the modules of all
-    measurers.
+    """Builds and times candidates. `mallorn/core/registry.py` lists all measurers.
 
     Contract
     - `measure` yields exactly one MeasureResult per slot, as soon as it is known, in any order. If a
@@ -121,8 +118,7 @@ class Measurer(ABC):
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
-        """Return a worker's measurer. Raises Unavailable if a setting that it needs is
-        missing."""
+        """Return a worker's measurer. Raises Unavailable if it lacks a setting."""
         return cls()
 
     @abstractmethod
@@ -145,8 +141,7 @@ class Measurer(ABC):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Measure every slot up to `passes` times, in turn, so that all see the same
-        conditions."""
+        """Measure all slots up to `passes` times, in turn, under the same conditions."""
 
     def virtual_device_for(
         self, tasks: Mapping[str, str], target: Target, options: JobOptions
@@ -159,6 +154,5 @@ class Measurer(ABC):
         return None
 
     def require(self, need: Need) -> bool:
-        """Return True if this step of a finish is possible; otherwise raise
-        MallornError."""
+        """Return True if this step of a finish is possible, else raise MallornError."""
         return True

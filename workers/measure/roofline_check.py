@@ -17,8 +17,7 @@ REFUSED: Final = "beyond its machine: "
 
 
 def shortest_plausible_us(program: Program, machine: Machine | None) -> float:
-    """Return the shortest plausible time in microseconds; 0 if the machine's peak is
-    unknown."""
+    """Return the shortest plausible time in microseconds; 0 if no peak is known."""
     if machine is None or not machine.measured:
         return 0.0
     peak = peak_gflops(machine, {dtype for _, dtype, _ in program.args.args})
@@ -26,8 +25,7 @@ def shortest_plausible_us(program: Program, machine: Machine | None) -> float:
 
 
 def reject_implausible(result: MeasureResult, least_us: float) -> MeasureResult:
-    """Return `result`, or a failed one in its place if its time is shorter than
-    `least_us`."""
+    """Return `result`, or a failed one if its time is shorter than `least_us`."""
     run_us = result.trial.latency_us
     if run_us is None or run_us >= least_us:
         return result

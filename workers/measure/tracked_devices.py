@@ -27,8 +27,7 @@ class TrackedDevice:
 
 
 class Fleet:
-    """The devices of one tracker. Methods raise Unavailable if the tracker does not
-    answer."""
+    """The devices of a tracker. Methods raise Unavailable if it does not answer."""
 
     def __init__(self, settings: Settings) -> None:
         self._tracker, self._key = settings.tracker_address, settings.fleet_key

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Self
@@ -37,27 +37,19 @@ FAR_BEHIND = 1.05
 LEAST_SPREAD = 3
 
 
+@dataclass(eq=False)
 class TvmMeasurer(Measurer):
     """Builds in `builders` and times through `runner`, processes that outlive the round."""
+
+    settings: Settings
+    builders: ChildPool[Library]
+    runner: Runner
+    room: Path | None = None
+    like: DeviceClass | None = None
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
         return cls(tools.settings, tools.builders, tools.runner, tools.room, tools.like)
-
-    def __init__(
-        self,
-        settings: Settings,
-        builders: ChildPool[Library],
-        runner: Runner,
-        room: Path | None = None,
-        like: DeviceClass | None = None,
-    ) -> None:
-        self._settings = settings
-        self._fleet = Fleet(settings)
-        self._builders = builders
-        self._runner = runner
-        self._room = room
-        self._like = like
 
     def measure(
         self,
@@ -72,15 +64,15 @@ class TvmMeasurer(Measurer):
         # Builds on this host disturb a CPU that times here; a GPU is timed by its own clock.
         measure_all = time_between_builds if target.is_cpu and host_id() in hosts else time_during_builds
         runs = DeviceRuns(
-            self._runner,
-            self._settings.tracker,
+            self.runner,
+            self.settings.tracker,
             target,
             program,
             options,
             run_timeout_sec(program, options, best_us),
             best_us,
             keeps_best=True,
-            like=self._like,
+            like=self.like,
         )
         with self._build_for(runs, slots) as builds:
             results = measure_all(builds, runs, HostLock())
@@ -98,11 +90,13 @@ class TvmMeasurer(Measurer):
         """Build every slot's candidate once, and time all in turn, up to `passes` times. A
         candidate that falls far behind or fails has fewer results. With enough devices of
         one class, each pass uses another device."""
-        spread = count_comparable_devices(self._devices(target)) >= max(passes, LEAST_SPREAD)
+        devices = self._devices(target)
+        is_one_class = len({device.endpoint.device_class for device in devices}) == 1
+        spread = is_one_class and len(devices) >= max(passes, LEAST_SPREAD)
         # The job's own limit: a winner must not time out in a busy moment of its device.
-        limit_sec, tracker = options.run_timeout_sec, self._settings.tracker
+        limit_sec, tracker = options.run_timeout_sec, self.settings.tracker
         runs = DeviceRuns(
-            self._runner, tracker, target, program, options, limit_sec, purpose="/finish", like=self._like
+            self.runner, tracker, target, program, options, limit_sec, purpose="/finish", like=self.like
         )
         with self._build_for(runs, slots, any_size=True) as builds:
             results = time_in_passes(builds, runs, passes, HostLock(), spread)
@@ -112,11 +106,10 @@ class TvmMeasurer(Measurer):
     def _build_for(
         self, runs: DeviceRuns, slots: Sequence[MeasureInput], any_size: bool = False
     ) -> Iterator[Builds]:
-        """Yield the builds of the candidates to time; at the end, stop them and release the
-        device."""
+        """Yield the builds of the candidates to time; then stop them and release the device."""
         program, target, limit_sec = runs.program, runs.target, runs.options.build_timeout_sec
-        with untrusted_folder("build-", self._room) as folder:
-            builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size)
+        with untrusted_folder("build-", self.room) as folder:
+            builds = Builds(self.builders, slots, program, target, folder, limit_sec, any_size)
             try:
                 yield builds
             finally:
@@ -125,9 +118,9 @@ class TvmMeasurer(Measurer):
                 self.device_seconds = runs.device_seconds
 
     def _devices(self, target: Target) -> list[TrackedDevice]:
-        devices = of_class(self._fleet.devices(target), self._like)
+        devices = of_class(Fleet(self.settings).devices(target), self.like)
         if not devices:
-            raise no_device_error(self._like)
+            raise no_device_error(self.like)
         return devices
 
 
@@ -160,11 +153,6 @@ def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> I
             finally:
                 builds.go_on()
                 yield from results  # also those timed before the device was lost
-
-
-def count_comparable_devices(devices: Sequence[TrackedDevice]) -> int:
-    """Return the number of devices if all are of one class (comparable times), else 0."""
-    return len(devices) if len({device.endpoint.device_class for device in devices}) == 1 else 0
 
 
 def time_in_passes(

@@ -198,8 +198,7 @@ def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
 
 def check_import(runtime: Runtime, job_id: str) -> None:
     """Check that the job was imported by the code that this worker runs. Raises Unavailable
-    if not: the job then waits for a live worker with that code or, if there is none, is
-    imported again."""
+    if not: the job waits for a live worker with that code, or is imported again."""
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
         job = Jobs(session).get(job_id, None)

@@ -60,8 +60,7 @@ class Heartbeat:
         tidy: Callable[[], None] | None = None,
         plan: Callable[[str], object] | None = None,
     ) -> None:
-        """Start reporting this worker, as a slot that tunes (`tunes`) or only imports
-        models.
+        """Start reporting this worker, which tunes (`tunes`) or only imports models.
 
         `sandbox` names the isolation of its child processes. `on_unmeasured` is called with
         the name of each new device whose machine was never measured. `tidy` is called once

@@ -32,8 +32,7 @@ class LeaseKeeper:
         return self._lost.is_set()
 
     def raise_if_lost(self) -> None:
-        """Raise LeaseLost if the lease is lost, ShutdownRequested if the worker must
-        stop."""
+        """Raise LeaseLost if the lease is lost, ShutdownRequested if the worker must stop."""
         if self.is_lost:
             raise LeaseLost
         STOP.raise_if_requested()

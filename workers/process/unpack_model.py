@@ -36,8 +36,7 @@ class _BoundedReader:
 
 
 def check_disk_space(directory: Path, size_bytes: int) -> None:
-    """Raise StorageFull if a model of `size_bytes` does not fit on the disk of
-    `directory`."""
+    """Raise StorageFull if `directory`'s disk has no room for a model of `size_bytes`."""
     free_bytes = shutil.disk_usage(directory).free
     if free_bytes < size_bytes:
         words = (

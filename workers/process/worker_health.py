@@ -51,8 +51,7 @@ class Health:
 
 
 def find_host_fault(tunes: bool) -> MallornError | None:
-    """Return why this host cannot work (or build candidates, if it `tunes`); None if it
-    can."""
+    """Return why this host cannot work (or build candidates, if it `tunes`), or None."""
     try:
         with TemporaryDirectory(prefix="mallorn-check-", ignore_cleanup_errors=True) as folder:
             raise_if_disk_unusable(Path(folder))

@@ -4,7 +4,7 @@ import os
 import socket
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -34,7 +34,6 @@ from mallorn.workers.measure.tracked_devices import Fleet
 from mallorn.workers.process.heartbeat import Heartbeat
 from mallorn.workers.process.worker_health import Health
 from mallorn.workers.sandbox.landlock import READ, WRITE
-from mallorn.workers.sandbox.sandbox_support import probe_sandbox_support
 from mallorn.workers.subprocesses.process_pool import ChildPool
 
 # The folders of the builders and of the runner, and zig's cache for model compiler processes.
@@ -46,8 +45,7 @@ BUILDER_BYTES = 1 << 30  # memory for compiling a large candidate
 
 
 def choose_builder_count() -> int:
-    """Return the number of builders: one per core, limited by memory and by
-    LARGEST_ROUND."""
+    """Return the number of builders: one per core, limited by memory and LARGEST_ROUND."""
     return max(1, min(available_cores(), total_bytes() // BUILDER_BYTES, LARGEST_ROUND))
 
 
@@ -70,8 +68,7 @@ class Runtime:
 
     @cached_property
     def room(self) -> Path:
-        """The folder for files of child processes; each child writes to its own
-        subfolder."""
+        """The folder for files of child processes; each writes to its own subfolder."""
         folder = Path(mkdtemp(prefix="mallorn-room-"))
         self._leave_room = weakref.finalize(self, remove_tree, folder)
         for place in (BUILDS, RUNS, ZIG):
@@ -99,8 +96,7 @@ class Runtime:
 
     @cached_property
     def compiler(self) -> CandidateCompiler:
-        """Process that derives design spaces: sketches, validity of candidates, full
-        traces."""
+        """Process that derives design spaces: sketches, valid candidates, full traces."""
         return self._candidate_compiler("compiler")
 
     def _candidate_compiler(self, name: str) -> CandidateCompiler:
@@ -142,8 +138,7 @@ class Runtime:
         return measurer
 
     def warm_up(self, job_id: str) -> None:
-        """Start the children that the job's first round needs, if this worker runs
-        rounds."""
+        """Start the children that a job's first round needs, if this worker runs rounds."""
         if not self.tunes:
             return
         self.compiler.start()
@@ -162,18 +157,6 @@ class Runtime:
         graphs = ModelCompiler(env=env, memory_bytes=memory, name="graphs", room=folder, others=paths)
         graphs.start()
         return graphs
-
-    def start_heartbeat(
-        self,
-        tunes: bool,
-        on_unmeasured: Callable[[str], None],
-        tidy: Callable[[], None],
-        plan: Callable[[str], None],
-    ) -> None:
-        """Set whether this slot tunes, and start its heartbeat (see `Heartbeat.start`)."""
-        self.tunes = tunes
-        sandbox = probe_sandbox_support(self.settings.sandbox_mode())
-        self.roll_call.start(sandbox, tunes, on_unmeasured, tidy, plan)
 
     @contextmanager
     def working_on(self, task: str) -> Iterator[None]:

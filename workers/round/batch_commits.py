@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mallorn.core.errors import Unavailable
@@ -28,22 +28,18 @@ RETRY_SEC: Final = 1.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Commits:
     """Commits a round's results in batches. Raises LeaseLost if another attempt has it."""
 
-    def __init__(
-        self,
-        database: Database,
-        context: RoundContext,
-        token: Token,
-        slots: Sequence[MeasureInput],
-        proposals: Sequence[Proposal],
-    ) -> None:
-        self._database = database
-        self._context = context
-        self._token = token
-        self._slots = {slot.slot: slot for slot in slots}
-        self._proposals = proposals
+    database: Database
+    context: RoundContext
+    token: Token
+    slots: Sequence[MeasureInput]
+    proposals: Sequence[Proposal]
+
+    def __post_init__(self) -> None:
+        self._sketches = {slot.slot: slot.sketch for slot in self.slots}
         self._pending: dict[int, MeasureResult] = {}
         self._committed: set[int] = set()
         self._disturbances: dict[int, Disturbance] = {}
@@ -64,19 +60,18 @@ class Commits:
         return Disturbance.of_all(self._disturbances.values())
 
     def flush(self) -> None:
-        """Commit pending results and update the job's message and events in one
-        transaction."""
+        """Commit pending results, the job's message and events in one transaction."""
         if not self._pending:
             return
         results = [result for slot, result in self._pending.items() if slot not in self._committed]
         repeated = {slot: r.trial.disturbed for slot, r in self._pending.items() if slot in self._committed}
-        with self._database.transaction() as session:
-            sketches = store_sketches(session, [self._slots[result.slot].sketch for result in results])
-            target_id, options = self._context.row.target_id, self._context.options
+        with self.database.transaction() as session:
+            sketches = store_sketches(session, [self._sketches[result.slot] for result in results])
+            target_id, options = self.context.row.target_id, self.context.options
             sites = store_sites(session, target_id, options, [result.endpoint for result in results])
             rows = []
             for result, site in zip(results, sites, strict=True):
-                proposal = self._proposals[result.slot]
+                proposal = self.proposals[result.slot]
                 trial = replace(
                     result.trial,
                     origin=proposal.origin,
@@ -94,23 +89,23 @@ class Commits:
                 rows.append(row)
             # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)
-            new = measurements.add_batch(self._context.row.id, self._token, rows)
-            measurements.mark_disturbed_slots(self._context.row.id, repeated)
+            new = measurements.add_batch(self.context.row.id, self.token, rows)
+            measurements.mark_disturbed_slots(self.context.row.id, repeated)
             if new:
                 times = [us for result in results if (us := result.trial.time_us) is not None]
                 event = MeasuredEvent(
-                    round=self._context.row.index,
-                    task=self._context.task_index,
-                    name=self._context.task_name,
+                    round=self.context.row.index,
+                    task=self.context.task_index,
+                    name=self.context.task_name,
                     trials=len(results),
                     failures=sum(result.trial.outcome.failed for result in results),
                     best_us=min(times, default=None),
                 )
-                Events(session).append(self._context.row.job_id, event)
+                Events(session).append(self.context.row.job_id, event)
             # The job no longer waits, so replace its message.
             load = self.disturbance
             Jobs(session).set_reason(
-                self._context.row.job_id, "; ".join(filter(None, [load.description, load.hint]))
+                self.context.row.job_id, "; ".join(filter(None, [load.description, load.hint]))
             )
         self._committed.update(self._pending)
         self._pending = {}

@@ -37,8 +37,7 @@ _unanswered: WeakKeyDictionary[Database, set[tuple[FeatureSource, str]]] = WeakK
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOnTarget:
-    """A workload and a target, with what is needed to compute features of its
-    candidates."""
+    """A workload and a target, with what its candidates' features are computed from."""
 
     workload_id: int
     target_id: int
@@ -104,8 +103,7 @@ class FeatureLookup:
     def _lower_candidates(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
     ) -> dict[str, bytes | None]:
-        """Lower the candidates in one call or, if it fails, one by one. Return feature rows
-        by key.
+        """Lower the candidates together or, if that fails, one by one; return rows by key.
 
         A row is None if the candidate cannot be lowered or crashes the compiler. A candidate
         whose failure may be the host's fault has no entry; another process tries it again.

@@ -65,8 +65,7 @@ def _compute_round_stats(lookup: FeatureLookup, context: RoundContext) -> RoundS
 
 
 def _models_of_other_families(session: Session, context: RoundContext) -> dict[str, CostModel]:
-    """Return cost models of at most MOST_OTHERS other families; later rounds select
-    others."""
+    """Return at most MOST_OTHERS other families' cost models, others in later rounds."""
     tasks = Tasks(session).list(context.row.job_id)
     own_family = next((task.family for task in tasks if task.id == context.row.task_id), "")
     families = sorted({task.family for task in tasks} - {own_family})
@@ -84,8 +83,7 @@ def _models_of_other_families(session: Session, context: RoundContext) -> dict[s
 
 
 def _correct_pair_share(batch: Batch, scores: Vector) -> float | None:
-    """Return the share of pairs ranked as their times are; None for too few or equal
-    times."""
+    """Return the share of pairs ranked as their times are; None if too few or equal."""
     if len(batch) < FEWEST:
         return None
     labels = -np.log(np.array([trial.latency_us for trial, _ in batch], dtype=np.float64)).astype(np.float32)

@@ -90,8 +90,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
 
 
 def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
-    """Store, on a round's first claim, which cost model and searcher state all its attempts
-    use."""
+    """Store, on a round's first claim, the cost model and searcher state of all attempts."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)

@@ -74,7 +74,7 @@ def create_untrained_model(
     class, others and jobs with `dataset=off` on none."""
     kind: type[CostModel] = resolve("cost_model", options.cost_model)
     if issubclass(kind, (TransferModel, ManyDomains)) and options.dataset != OFF:
-        for head in bases_for(session, op, target_id):
+        for head in own_bases(session, op, target_id) or _nearest_bases(session, op, target_id):
             if kind.can_extend(resolve("cost_model", head.name.name)):
                 return kind.from_base(model_of(CostModels(session).get(head.id))), head.name
     return kind.made_for(machine), None
@@ -115,12 +115,6 @@ def select_ranking_model(session: Session, row: Round, family: str, options: Job
     return base.id
 
 
-def bases_for(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """Return the target's base models that this worker can use, or else the nearest
-    target's."""
-    return own_bases(session, op, target_id) or _nearest_bases(session, op, target_id)
-
-
 def own_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
     """Return the target's own base models that this worker can use, the newest first."""
     return _usable(CostModels(session).bases(op, target_id))
@@ -138,8 +132,7 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
 
 
 def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
-    """Return the base models whose class loads here and reads the view of their
-    training."""
+    """Return the base models whose class loads here and reads the view of its training."""
     usable = []
     for head in bases:
         name = head.name.name

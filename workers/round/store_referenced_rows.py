@@ -26,8 +26,7 @@ SPACE: Final = "post-order-apply/1"  # name and version: another version's sketc
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The measuring context and device of a result; both None if it never reached a
-    device."""
+    """The measuring context and device of a result; None if it reached no device."""
 
     context_id: int | None
     device_id: int | None

@@ -136,8 +136,7 @@ def _fit(
 
 
 def _load_data(session: Session, job: Job, refit: _Refit) -> _Data:
-    """Sample the labels of all the family's measurements, and load only the sampled
-    rows."""
+    """Sample the labels of the family's measurements; load only the sampled rows."""
     outlines = Trials(session, job).read_family_columns(refit.family, refit.target_id)
     outcomes = [Outcome.read(word) for word in outlines["outcome"]]
     numbers: dict[tuple[int, int | None], int] = {}  # latencies compare within one of these

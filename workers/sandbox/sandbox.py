@@ -94,8 +94,7 @@ def enter_sandbox(spec: SandboxSpec) -> str:
 
 
 def allowed_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables on the allow-list: no keys, no credentials, no addresses of
-    services."""
+    """Return the variables on the allow-list: no keys, credentials or service addresses."""
     return {
         name: value
         for name, value in environ.items()

@@ -40,8 +40,7 @@ def probe_sandbox_support(mode: str) -> str:
 
 
 def require_sandbox_mode(report: str, mode: str) -> str:
-    """Return `report`, which describes the sandbox. Raises NoSandbox unless it satisfies
-    `mode`."""
+    """Return the sandbox's description. Raises NoSandbox unless it satisfies `mode`."""
     if mode == REQUIRE and report != WHOLE:
         raise NoSandbox(
             f"the sandbox of this host is {report}; all of it is required by MALLORN_SANDBOX=require, "

@@ -2,8 +2,7 @@
 EPERM.
 
 Each entry is a call's name, its number on x86_64 and its number on aarch64 (-1 if it has no
-such call). The lists hold calls to refuse, grouped by what they affect; options allow some
-of them.
+such call). The lists hold calls to refuse, by what they affect; options allow some.
 """
 
 import ctypes
@@ -136,8 +135,7 @@ def _answer_if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]
 def _filter_one_call(
     number: int, rules: Iterable[Instruction], argument: int = _FIRST_ARGUMENT
 ) -> Iterator[Instruction]:
-    """Yield a system call's filter: `rules` on one argument, and a refusal if none
-    applies."""
+    """Yield a system call's filter: `rules` on one argument, else a refusal."""
     steps = [(_LOAD, 0, 0, argument), *rules, (_ANSWER, 0, 0, _REFUSE)]
     yield (_IF_EQUAL, 0, len(steps), number)
     yield from steps

@@ -25,8 +25,7 @@ def prctl(option: int, *args: object) -> int:
 
 
 def renounce_privileges() -> None:
-    """Drop all capabilities for good, also those of programs started later. Raises
-    OSError."""
+    """Drop all capabilities for good, also of later programs. Raises OSError."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     number = _CAPSET.get(platform.machine())
     if number is not None:

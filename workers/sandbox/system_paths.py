@@ -33,8 +33,7 @@ _ACCELERATORS: Final = {
 
 
 def system_paths() -> Iterator[tuple[Path, int]]:
-    """Yield the paths of the system, this Python and our code, each with its Landlock
-    rights."""
+    """Yield the paths of the system, this Python and our code, with their Landlock rights."""
     for path in (*_PROGRAMS, sys.prefix, sys.base_prefix, sys.exec_prefix):
         yield Path(path), RUN
     for path in _FACTS:
@@ -67,8 +66,7 @@ def system_paths() -> Iterator[tuple[Path, int]]:
 
 
 def accelerator_paths(kind: str) -> Iterator[tuple[str, int]]:
-    """Yield the paths, with rights, by which a session uses its target's GPU; none for a
-    CPU."""
+    """Yield the paths, with rights, by which a session uses its target's GPU, if any."""
     for pattern in _ACCELERATORS.get(kind, ()):
         yield from ((path, USE) for path in glob(f"/dev/{pattern}"))
     if kind == "cuda":  # CUDA's driver names its threads there

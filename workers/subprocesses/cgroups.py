@@ -15,8 +15,7 @@ USED: Final = ("memory.current", "memory.usage_in_bytes")
 
 
 def cgroup_folders(controller: str) -> list[Path]:
-    """Return the folders of this process's cgroups of a controller, nearest first; [] if
-    unmounted."""
+    """Return this process's cgroup folders of a controller, nearest first; [] if unmounted."""
     with suppress(OSError):
         lines = [line.split(":", 2) for line in GROUPS.read_text().splitlines()]
         groups = [("cgroup", path) for _, names, path in lines if controller in names.split(",")]

@@ -120,8 +120,7 @@ def start_process(
 
 
 class Child:
-    """Runs `MODULE` in its own process and process group. A subclass declares the methods
-    it serves.
+    """Runs `MODULE` in its own process group. A subclass declares the methods it serves.
 
     The process is sandboxed (mallorn.workers.sandbox): it may write only to the folder `room`, read
     `room` and system folders, and use `others` with the rights given. If `room` is None, it

@@ -1,5 +1,4 @@
-"""Stops a worker within seconds without losing work: kills its children and starts no
-others.
+"""Stops a worker within seconds without losing work: kills children and starts none.
 
 This is the only process-wide state of a worker: a process stops once and owns all its
 children.

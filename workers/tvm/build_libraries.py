@@ -84,17 +84,13 @@ class Watch:
     def run_after_pass(self, module: Any, info: Any) -> None:
         if str(info.name) != UNROLLED:
             return
+        stores: list[None] = []
+        tvm_ffi.structural_walk(module, (BufferStore, lambda _: stores.append(None)), order="pre")
         try:
-            self._sizes.check_size(count_stores(module))
+            self._sizes.check_size(len(stores))
         except BodyTooLarge as refusal:
             self.refused = refusal
             raise
-
-
-def count_stores(module: Any) -> int:
-    stores: list[None] = []
-    tvm_ffi.structural_walk(module, (BufferStore, lambda _: stores.append(None)), order="pre")
-    return len(stores)
 
 
 def compile_module(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:

@@ -36,7 +36,6 @@ _batches: dict[str, Iterator[list[Row]]] = {}
 
 
 def open_dataset(directory: str) -> OpenedDataset:
-    """Check that an exported dataset can be read to its end, and open it for `next_rows`."""
     reader = open_export(Path(directory))
     _batches.clear()
     _open["reader"] = reader
@@ -44,8 +43,6 @@ def open_dataset(directory: str) -> OpenedDataset:
 
 
 def next_rows(table: str, size: int) -> DatasetRows | None:
-    """Return the valid rows of a table's next batch, and the reason for each invalid row by
-    its key. Return None after the last batch."""
     if table not in _batches:
         (schema,) = [item for item in TABLES if item.name == table]
         _batches[table] = _open["reader"].batches(schema, size)

@@ -168,15 +168,6 @@ def compile_model(
     dynamic: Dynamic | None = None,
     manifest: Manifest | None = None,
 ) -> Compiled:
-    """Run the recipe's graph passes, apply the schedules, embed the weights and write the
-    library `out_so`.
-
-    With `dynamic`, the model is compiled for each size to tune, into one library whose
-    `main` takes any size in the range. The library's metadata are from the `manifest`. The
-    result tells how many tasks have a schedule.
-    Raises InvalidModel, NotFound, InvalidRequest; for CUDA also KernelRefused and, if no
-    compiler is installed, HostFault.
-    """
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
     steps_after = [step_json(step) for step in steps.after]
@@ -217,10 +208,7 @@ def compile_model(
 
 
 def list_applied_tasks(mod: Any, tasks: Sequence[str]) -> list[str]:
-    """Return those tasks whose functions in the module carry TVM's mark of a schedule.
-
-    `MetaScheduleApplyDatabase` marks the functions that it replaces with those of a record.
-    """
+    """Return the tasks whose functions carry the mark of `MetaScheduleApplyDatabase`."""
     scheduled_names = {
         var.name_hint.replace(PREPACKED, "")
         for var, function in mod.functions_items()
@@ -232,7 +220,6 @@ def list_applied_tasks(mod: Any, tasks: Sequence[str]) -> list[str]:
 def import_ahead(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> None:
-    """Import a model into the cache, unless it is too large. Raises InvalidModel."""
     if not is_large(os.path.getsize(model_path)):
         import_networks(model_path, target, recipe, input_shapes, dynamic)
 
@@ -267,7 +254,6 @@ def import_networks(
 
 
 def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
-    """Compile a model as stock TVM does, to compare speed and outputs with tuned models."""
     started_sec = time.monotonic()
     tvm_target = as_tvm_target(target)
     with collect_device_code(tvm_target):

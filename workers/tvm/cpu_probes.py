@@ -83,8 +83,6 @@ def build_probes(target: str, folder: str) -> list[Probe]:
 
 
 def build_one_probe(target: str, folder: str) -> Probe:
-    """Write a library with a single probe, and return the probe. It does float32
-    multiply-adds on one core, in the target's widest vectors."""
     probe, text = next(_products(target))
     _export([(probe, text)], target, Path(folder, probe.library))
     return probe
@@ -201,8 +199,7 @@ ATTRS
 
 
 def _memory_probes(target: str) -> Iterator[Sourced]:
-    """Yield probes of one core's bandwidth by size, of all cores', and of a parallel
-    loop's cost."""
+    """Yield probes of a core's bandwidth by size, of all cores', and of a parallel loop."""
     lanes, cores = vector_lanes(target), _cores(target)
     share = min(max(SHARED_BYTES // cores, SHARE_BYTES), MOST_BYTES // cores) >> 12 << 12
     for size in SIZES:

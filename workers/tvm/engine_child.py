@@ -57,8 +57,6 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
 
 
 def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
-    """Load a model in onnxruntime with `threads` threads, or with one per core if that is
-    faster. Raises Unavailable if onnxruntime is not installed."""
     if find_spec("onnxruntime") is None:
         raise Unavailable("onnxruntime is not installed", hint="pip install onnxruntime")
     import onnxruntime

@@ -42,7 +42,6 @@ def explain_kernels(
     input_shapes: Shapes,
     dynamic: Dynamic | None,
 ) -> dict[str, list[str]]:
-    """Compile a model's kernels; return remarks by name. Raises as `compile_model` does."""
     steps_after = [step_json(step) for step in recipe_of(recipe).after]
     tvm_target = as_tvm_target(target)
     ranges = None if dynamic is None else dynamic.model_dump(mode="json")

@@ -47,8 +47,6 @@ def count_operations(mod: Any) -> float:
 
 
 def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-    """Import a model, run the graph passes that precede tuning, and return its tasks.
-    Canonical block names let a trace fit every task with the same key."""
     network = load_network(model_path, input_shapes, as_tvm_target(target))
     with name_unsized_node_in_errors(model_path, input_shapes):
         return extract_network_tasks(network, target, recipe)

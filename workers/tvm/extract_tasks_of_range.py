@@ -50,11 +50,6 @@ Run = Callable[[Mapping[str, Array]], list[Array]]
 def extract_range(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
 ) -> Extraction:
-    """Import a model at each point (sizes to tune) of a range, and return all points' tasks.
-
-    Tasks of smaller points get larger weights, so that all points count the same. Raises
-    InvalidModel if the range is invalid, or if the model cannot run at sizes between points.
-    """
     model = read_model(model_path)
     dtypes = {spec["name"]: spec["dtype"] for spec in stock.input_specs(model, {})}
     inputs = dispatch_by_shape.named_dims(model, input_shapes)

@@ -97,10 +97,9 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
         if shapes:
             declared = _describe_inputs(model.graph, shapes)
             hint = f"choose an --input-shape that fits the shapes that the model declares: {declared}"
-        raise InvalidModel(
-            f"TVM cannot import {failing_node_name(error) or 'the model'}: {describe_tvm_error(error)}",
-            hint=hint,
-        ) from error
+        node_name = next(iter(getattr(error, "__notes__", ())), "the model")  # of the node that failed
+        message = f"TVM cannot import {node_name}: {describe_tvm_error(error)}"
+        raise InvalidModel(message, hint=hint) from error
     params, result = mod["main"].params, mod["main"].ret_ty
     results = result.fields if isinstance(result, tvm.relax.TupleType) else [result]
     return ImportedModel(
@@ -208,11 +207,6 @@ def name_nodes_in_errors() -> Iterator[None]:
         yield
     finally:
         importer._convert_operator = original
-
-
-def failing_node_name(error: BaseException) -> str:
-    """Return the node that an error's first note names; empty without notes."""
-    return next(iter(getattr(error, "__notes__", ())), "")
 
 
 def unsized_node(model: ModelProto) -> NodeProto | None:

@@ -27,8 +27,6 @@ _EXTRACTOR: Final = PerStoreFeature()
 
 
 def compute_lowered_features(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-    """Return one set of features (a view) of each candidate, as bytes of little-endian
-    float32 numbers, or None if the candidate is invalid."""
     describe: Callable[[str, str, Any], Matrix] = resolve("lowered_features", view)
     schedules = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
     return [

@@ -1,5 +1,4 @@
-"""Main module of the child process that imports and compiles models, reads schedules, and
-reports passes."""
+"""Main module of the child process that imports and compiles models and reads schedules."""
 
 from pathlib import Path
 from typing import Final
@@ -44,9 +43,6 @@ from mallorn.workers.tvm.tuning_database import apply_trace, write_database
 def report_passes(
     model_path: str, target: str, recipe: str, input_shapes: Shapes, without: list[str], dump_dir: str | None
 ) -> RecipeReport:
-    """Run the recipe's passes that precede tuning, except those in `without`, and report on
-    each. Write the module after each phase to `dump_dir`, if given, as TVMScript. Raises
-    InvalidModel, InvalidRequest; UnknownName if `without` names no pass."""
     phases = BEFORE_SCHEDULES[recipe]
     valid_names = {row.name for row in pass_table()} | {step.name for phase in phases for step in phase.steps}
     if unknown := sorted({*without} - valid_names):
@@ -84,15 +80,12 @@ def report_passes(
 def make_inputs(
     model_path: str, inputs_npz: str, seed: int, input_shapes: Shapes, input_ranges: Ranges
 ) -> list[str]:
-    """Write a random array per input of a model, by its name, and return the names in order.
-    Integers are drawn from `input_ranges`; inputs without a range get zeros and ones."""
     arrays = stock.random_inputs(read_model(model_path), input_shapes, input_ranges, seed)
     np.savez(inputs_npz, **arrays)
     return list(arrays)
 
 
 def scripts(tir: str, trace: str) -> Scripts:
-    """Return a program before and after a full trace, and the trace, as TVMScript."""
     mod = parse_module(tir)
     schedule = apply_trace(mod, trace)
     # With int64 as default: `T.int64(4)` for every 4 would hide the loops.

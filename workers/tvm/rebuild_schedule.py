@@ -125,7 +125,6 @@ def map_choices_to_decisions(insts: Sequence[Any], decisions: Sequence[int]) -> 
 
 
 def validate(tir: str, target: str, candidates: Sequence[tuple[str, Sequence[int]]]) -> list[bool]:
-    """Return whether each candidate (a sketch's trace and decisions) can be rebuilt."""
     return [_is_valid(tir, target, trace, tuple(decisions)) for trace, decisions in candidates]
 
 
@@ -135,7 +134,6 @@ def _is_valid(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> 
 
 
 def full_trace(tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
-    """Return the trace with decisions and postprocessing as JSON, or None if invalid."""
     schedule = rebuild(tir, target, trace, decisions)
     if schedule is None:
         return None

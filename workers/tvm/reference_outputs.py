@@ -82,7 +82,6 @@ def replace_special_instructions(mod: Any) -> Any:
 
 
 def build_whole_program(tir: str, trace: str, target: str, out_so: str) -> None:
-    """Apply a full trace and build the program, whose weights keep their original layout."""
     _build(apply_trace(parse_module(tir), trace).mod, target, out_so)
 
 

@@ -36,13 +36,10 @@ class _WorkloadLine(NamedTuple):
 
 
 def read_schedule_directory(directory: str, target: str) -> RestoredLog:
-    """Read all records for `target` in a schedule directory, and report bad lines."""
     return _read(directory, target, 0, None)
 
 
 def read_metaschedule_log(directory: str, start: int, count: int) -> RestoredLog:
-    """Read `count` records of a stock MetaSchedule log from line `start` on. Bad lines of
-    its workload file are reported only if `start` is 0."""
     return _read(directory, None, start, count)
 
 

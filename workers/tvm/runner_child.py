@@ -72,8 +72,6 @@ def identity(
     hold: bool = False,
     like: DeviceClass | None = None,
 ) -> Endpoint:
-    """Open a session with a device of class `like`, unless one is open, and return the
-    device's endpoint. With `hold`, also reserve its host for timings."""
     _classes[tracker, target] = like
     current = _devices.get((tracker, target))
     if current is not None and not (current.is_of_class(like) and current.is_session_alive()):
@@ -125,8 +123,6 @@ def time_candidate(
 def time_probes(
     tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
 ) -> list[Slice]:
-    """Return the shortest run of each of a library's probes, since other load only makes
-    runs longer. Return an empty list if a probe fails."""
     device = _device(tracker, target)
     library = probes[0].library
     slices: list[Slice] = []
@@ -252,7 +248,6 @@ def _run_on_device(
 
 
 def release_devices() -> None:
-    """Close the sessions with all devices, so that other workers can use the devices."""
     _models.clear()
     while _devices:
         _devices.popitem()[1].close()

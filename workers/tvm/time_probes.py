@@ -32,7 +32,6 @@ def shortest(time_runs: Callable[[int], Sequence[Slice]]) -> Slice:
 
 
 def time_probes_here(folder: str, probes: Sequence[Probe]) -> list[Slice]:
-    """Return for each of a library's probes the shortest run on this host."""
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     import tvm
     import tvm_ffi

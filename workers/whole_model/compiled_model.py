@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -16,7 +16,6 @@ from mallorn.core.values.machine import Machine
 from mallorn.core.values.manifest import Manifest
 from mallorn.graphc.export.export_checks import LARGEST_ERROR_16_BITS, largest_allowed_error
 from mallorn.workers.host.host_lock import HostLock
-from mallorn.workers.host.load_meter import LoadMeter
 from mallorn.workers.interfaces.model_compiler import (
     Compiled,
     Extraction,
@@ -29,8 +28,8 @@ from mallorn.workers.interfaces.whole_model_engine import Engine, LoadedEngine
 from mallorn.workers.sandbox.landlock import READ
 from mallorn.workers.subprocesses.pending_call import PendingCall
 from mallorn.workers.tvm.graph_recipes import precision_of
-from mallorn.workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
-from mallorn.workers.whole_model.interleaved_timing import KernelRacer, Meter
+from mallorn.workers.whole_model.device_engine import DeviceEngine, DevicePool
+from mallorn.workers.whole_model.interleaved_timing import KernelRacer
 
 # The graph recipe's faster erf and exp cause far smaller errors, a wrong schedule far larger ones.
 # An export's script has another limit: it compares only with onnxruntime, which sums in another order.
@@ -177,8 +176,7 @@ class WholeModel:
         )
 
     def _own_folder(self, kind: str) -> Path | None:
-        """Create and return the only folder that these engines may write; None without
-        a sandbox."""
+        """Create and return the only folder that these engines may write, if sandboxed."""
         if self.room is None:
             return None
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)
@@ -202,11 +200,6 @@ class WholeModel:
         if library is None:
             return engine.load_onnxruntime.begin(str(self.path), str(self.inputs_file), self.threads)
         return engine.load_library.begin(str(library), self.target.text, str(self.inputs_file))
-
-    def create_load_meter(self, own_pids: Callable[[], Sequence[int]]) -> Meter:
-        """Return a meter of other programs' load on the host where TVM's engines run. On
-        this host, processes in `own_pids` do not count."""
-        return DeviceMeter(self.device_pool) if self.device_pool is not None else LoadMeter(own_pids)
 
     def release_device(self) -> None:
         if self.device_pool is not None and self.device_pool.runner.alive:

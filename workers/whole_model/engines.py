@@ -9,11 +9,14 @@ from mallorn.core.values.finish_report import ModelLatency
 from mallorn.graphc.export.export_checks import is_relax_file, overflow_note
 from mallorn.results import speedup
 from mallorn.workers.host.host_memory import is_large
+from mallorn.workers.host.load_meter import LoadMeter
 from mallorn.workers.subprocesses.errors import ChildError, retry_after_crash
 from mallorn.workers.whole_model.compiled_model import ONNXRUNTIME, Loading, ModelEngine, WholeModel
+from mallorn.workers.whole_model.device_engine import DeviceMeter
 from mallorn.workers.whole_model.interleaved_timing import (
     PASSES,
     FairRace,
+    Meter,
     time_interleaved,
     time_kernels_interleaved,
     time_undisturbed,
@@ -115,7 +118,9 @@ class Engines:
         disturbances, or an empty result if no engine is left. If an engine fails, it is
         dropped and the rest are timed again. `is_alone` is False if this service does other
         work meanwhile, which is reported as a disturbance."""
-        meter = self._model.create_load_meter(lambda: [e.pid for e in self._engines.values() if e.pid])
+        pool = self._model.device_pool
+        own_meter = LoadMeter(lambda: [e.pid for e in self._engines.values() if e.pid])
+        meter: Meter = own_meter if pool is None else DeviceMeter(pool)
         while self._engines:
             try:
                 return time_undisturbed(self._engines, meter, is_alone)

@@ -55,8 +55,7 @@ class DeviceUse(Value):
 
     @classmethod
     def of_rounds(cls, rounds: Iterable[tuple[RoundStats, float, float]]) -> Self | None:
-        """Return the use of devices by rounds with their start and end; None if no device
-        reported any."""
+        """Return devices' use by rounds with start and end; None if none reported any."""
         spans = [(stats, start, end) for stats, start, end in rounds if stats.device_sec]
         if not spans:
             return None

@@ -1,7 +1,7 @@
 """Events of a job: one class per kind of event, distinguished by `kind`."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, Union
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -209,30 +209,10 @@ class CancelledEvent(JobEvent):
     trials: int | None = None
 
 
-KnownEvent = (
-    SubmittedEvent
-    | ImportedEvent
-    | FamilyChangedEvent
-    | RoundPlannedEvent
-    | MeasuredEvent
-    | RoundClosedEvent
-    | RoundReturnedEvent
-    | RoundPoisonedEvent
-    | StageReturnedEvent
-    | WarningEvent
-    | FinishingEvent
-    | CheckedEvent
-    | ExportedEvent
-    | DoneEvent
-    | BenchStartedEvent
-    | BenchedEvent
-    | FailedEvent
-    | PausedEvent
-    | ResumedEvent
-    | CancelledEvent
-)
-KINDS: Final = frozenset(str(each.model_fields["kind"].default) for each in get_args(KnownEvent))
-EVENT: Final[TypeAdapter[KnownEvent]] = TypeAdapter(Annotated[KnownEvent, Field(discriminator="kind")])
+_CLASSES: Final = JobEvent.__subclasses__()  # those above
+_UNION: Any = Annotated[Union[*_CLASSES], Field(discriminator="kind")]
+KINDS: Final = frozenset(str(each.model_fields["kind"].default) for each in _CLASSES)
+EVENT: Final[TypeAdapter[JobEvent]] = TypeAdapter(_UNION)
 
 
 class OtherEvent(JobEvent):
@@ -247,7 +227,7 @@ class OtherEvent(JobEvent):
         return {"kind": self.kind, **self.data}
 
 
-def read_event(kind: str, payload: Mapping[str, object]) -> KnownEvent | OtherEvent:
+def read_event(kind: str, payload: Mapping[str, object]) -> JobEvent:
     """Parse a stored event; an unknown or invalid one becomes an OtherEvent."""
     try:
         return EVENT.validate_python({**payload, "kind": kind})

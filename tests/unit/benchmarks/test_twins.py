@@ -19,8 +19,8 @@ def test_a_twin_differs_from_its_searcher_in_one_switch(name: str, location: str
     assert issubclass(twin, own)
     switched = {"unlearned": "learning", "forgetful": "keeping"}[switch]
     fields = vars(own()) | {switched: False}
-    fields.pop("_lessons", None)
-    assert {key: value for key, value in vars(twin()).items() if key != "_lessons"} == fields
+    fields.pop("stored_parameters", None)
+    assert {key: value for key, value in vars(twin()).items() if key != "stored_parameters"} == fields
 
 
 class TestMedoids(BatchSamplerTestCase):

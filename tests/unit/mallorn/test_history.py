@@ -2,8 +2,7 @@
 
 from mallorn.results.best_so_far_curve import (
     CurvePoint,
-    best_total_at_seconds,
-    best_total_at_trials,
+    best_total,
     best_us_by_task,
     curve,
 )
@@ -54,8 +53,8 @@ def test_a_job_without_times_has_no_curve() -> None:
 
 def test_the_curve_is_read_at_trials_and_seconds() -> None:
     points = curve(ROUNDS, TASKS, 1000.0)
-    assert [best_total_at_trials(points, trials) for trials in (31, 32, 79, 500)] == [None, 28.0, 20.0, 18.0]
-    assert [best_total_at_seconds(points, sec) for sec in (19.0, 35.0, 99.0)] == [None, 20.0, 18.0]
+    assert [best_total(points, trials) for trials in (31, 32, 79, 500)] == [None, 28.0, 20.0, 18.0]
+    assert [best_total(points, sec=sec) for sec in (19.0, 35.0, 99.0)] == [None, 20.0, 18.0]
 
 
 def test_what_a_job_reached_is_untouched_by_what_others_found_later() -> None:

@@ -1,15 +1,10 @@
 """Stopping rules that end once a candidate's time is known well enough (as in AdaTune)."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from mallorn.core.job_options import EvaluatorOptions
-from mallorn.workers.measure.stopping.slice_precision import (
-    BEHIND,
-    FEWEST,
-    TIGHT,
-    is_known_slower,
-    next_slice_options,
-)
+from mallorn.workers.measure.stopping.slice_precision import BEHIND, next_slice_options
 from mallorn.workers.measure.stopping.stopping_rule import StoppingRule
 
 
@@ -18,19 +13,12 @@ class Adaptive(StoppingRule):
     the job asks for, or until the 95 % confidence interval of the mean is narrow and above
     the task's best time. Without a best time, the job's timing options apply unchanged."""
 
-    def __init__(self, tight: float = TIGHT, fewest: int = FEWEST) -> None:
-        self.tight = tight
-        self.fewest = fewest
-        self.behind: float | None = None
+    behind: ClassVar[float | None] = None
 
     def next_timing(
         self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
     ) -> EvaluatorOptions | None:
-        if best_us is None:
-            return None if run_us else evaluator
-        if run_us and is_known_slower(run_us, best_us, self.tight, self.fewest, self.behind):
-            return None
-        return next_slice_options(evaluator, run_us, _options)
+        return next_slice_options(evaluator, run_us, best_us, self.behind, _options)
 
 
 class Racing(Adaptive):
@@ -38,9 +26,7 @@ class Racing(Adaptive):
     above the best time: for a cost model, 10 % error in the time of a hopeless candidate
     does no harm."""
 
-    def __init__(self, tight: float = TIGHT, fewest: int = FEWEST, behind: float = BEHIND) -> None:
-        super().__init__(tight, fewest)
-        self.behind = behind
+    behind = BEHIND
 
 
 def _options(number: int, repeat: int, min_repeat_ms: int) -> EvaluatorOptions:

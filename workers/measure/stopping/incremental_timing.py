@@ -121,8 +121,7 @@ class CandidateTimes:
         }
 
     def _accepted_pieces(self) -> Sequence[Piece]:
-        """Return the undisturbed mean times if these are enough, otherwise all mean
-        times."""
+        """Return the undisturbed mean times if these are enough, else all mean times."""
         quiet = [mean for mean in self._means if not is_disturbed(mean.disturbed)]
         return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
 
@@ -145,8 +144,7 @@ def take_timing(
 
 
 class _PartialMean:
-    """The pieces (series of runs) timed so far for one of a timing's `repeat` mean
-    times."""
+    """The pieces (series of runs) timed so far for one of a timing's mean times."""
 
     def __init__(self, options: Evaluator, rough_sec: float) -> None:
         self._fewest, self._wanted_sec = options.number, options.min_repeat_ms / 1e3

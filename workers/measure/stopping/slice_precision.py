@@ -77,13 +77,7 @@ def remove_outliers(run_us: Sequence[float]) -> list[float]:
     return [us for us in run_us if abs(us - middle_us) <= OUTLYING * typical_us]
 
 
-def is_known_slower(
-    run_us: Sequence[float],
-    best_us: float,
-    tight: float = TIGHT,
-    fewest: int = FEWEST,
-    behind: float | None = None,
-) -> bool:
+def is_known_slower(run_us: Sequence[float], best_us: float, behind: float | None) -> bool:
     """Return whether the times of slices prove that the candidate is slower than `best_us`:
     their confidence interval is narrow and above `best_us` or, with `behind`, its lower end
     is more than `behind` times `best_us`."""
@@ -91,12 +85,23 @@ def is_known_slower(
     low_us = run_us[0] / DISTURBED if len(run_us) == 1 else interval_us.low_us
     if behind is not None and low_us > behind * best_us:
         return True
-    return len(run_us) >= fewest and interval_us.relative <= tight and interval_us.low_us > best_us
+    return len(run_us) >= FEWEST and interval_us.relative <= TIGHT and interval_us.low_us > best_us
 
 
-def next_slice_options(evaluator: T, run_us: Sequence[float], make: Callable[[int, int, int], T]) -> T | None:
-    """Return the options of the slice (series of runs) to time after those in `run_us`;
-    None if they make up a full timing. `make` builds options from runs, repeats and ms."""
+def next_slice_options(
+    evaluator: T,
+    run_us: Sequence[float],
+    best_us: float | None,
+    behind: float | None,
+    make: Callable[[int, int, int], T],
+) -> T | None:
+    """Return the options of the slice (series of runs) to time after those in `run_us`; None
+    if they make up a full timing, or prove that the candidate is slower than `best_us`. A
+    full timing if that is None. `make` builds options from runs, repeats and ms."""
+    if best_us is None:
+        return None if run_us else evaluator
+    if run_us and is_known_slower(run_us, best_us, behind):
+        return None
     total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
     count = min(max(SLICES, evaluator.repeat), total_ms // SHORTEST_MS)
     if count < max(2, evaluator.repeat):

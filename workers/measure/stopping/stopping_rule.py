@@ -33,8 +33,7 @@ def time_until_rule_stops(
     time_once: Callable[[EvaluatorOptions], Sequence[float]],
     best_us: float | None = None,
 ) -> list[float]:
-    """Time a candidate until the rule wants no more; return its run times
-    (microseconds)."""
+    """Time a candidate until the rule wants no more; return its times in microseconds."""
     run_us: list[float] = []
     while (timing := rule.next_timing(evaluator, run_us, best_us)) is not None:
         run_us.extend(time_once(timing))
