@@ -129,8 +129,7 @@ def rollback(
     *,
     address: Address,
 ) -> None:
-    """Make new rounds use an earlier version and training continue from it; later
-    versions are kept."""
+    """Make new rounds use an earlier version and training continue from it; later versions are kept."""
     with client(*address) as api:
         version = _find_version(api, model, target)
         if not model.isdecimal() and "@" not in model:  # the version before the active one

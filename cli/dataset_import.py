@@ -62,8 +62,7 @@ def import_datasets(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Add measurements of other datasets, and records of other tuners. A repeated
-    import adds nothing."""
+    """Add measurements of other datasets, and records of other tuners. A repeated import adds nothing."""
     for path in paths:
         if not path.exists():
             raise NotFound(f"there is no file or directory {path}", hint="mallorn dataset import --help")

@@ -386,8 +386,7 @@ def rm(
     *,
     place: Place,
 ) -> None:
-    """Delete jobs that have ended, with their logs and exported files. Their
-    measurements are kept."""
+    """Delete jobs that have ended, with their logs and exported files. Their measurements are kept."""
     subject, words = ("the exported files of ", "--export ") if export else ("", "")
     note = (
         "the job stays: mallorn show" if export else "what it measured stays: mallorn dataset records --job"

@@ -212,8 +212,7 @@ def audit(
     *,
     place: Place,
 ) -> None:
-    """List requests that changed something or tried to, newest first. An admin sees
-    those of all owners."""
+    """List requests that changed something or tried to, newest first. An admin sees those of all owners."""
     with open_reader(*place) as api:
         rows = list(itertools.islice(api.audit(page_size=min(limit, 500)), limit))
     print_rows(rows, AUDIT_COLUMNS, as_json, "nobody has changed anything yet")

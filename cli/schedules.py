@@ -250,8 +250,7 @@ def export(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the best known record of every workload into a folder that git and stock
-    TVM can read."""
+    """Write the best known record of every workload into a folder that git and stock TVM can read."""
     parsed_target = None if target is None else parse_target(target)
     with require_packages("worker"):
         from mallorn.research.shared_schedules.export_best_records import export_schedules

@@ -114,8 +114,7 @@ class Jobs(Repository):
         return job, False
 
     def claim_stage(self, job_id: str, state: JobState, worker: str, lease_sec: float) -> LeaseToken | None:
-        """Lease the stage of a job; None if the job is not in `state` or another worker
-        holds it."""
+        """Lease a job's stage; None if the job is not in `state` or the stage is leased."""
         self.lock_job(job_id)
         if self.session.scalar(select(Job.id).where(Job.id == job_id, Job.state == state)) is None:
             return None
@@ -151,8 +150,7 @@ class Jobs(Repository):
         return self.session.scalars(query.limit(LATEST)).all()
 
     def read_event_marks(self, job_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
-        """Return the number of events and the state of each job by id, without deleted
-        jobs."""
+        """Return, by job id, each job's number of events and its state, without deleted jobs."""
         conditions = self.is_among(Job.id, job_ids), Job.deleted_at.is_(None)
         rows = self.session.execute(select(Job.id, Job.event_count, Job.state).where(*conditions))
         return {job_id: (count, state) for job_id, count, state in rows}
@@ -305,8 +303,7 @@ class Jobs(Repository):
         self.execute_and_count(update(Job).where(Job.id == job_id).values(report))
 
     def bind_context(self, job_id: str, context_id: int) -> int:
-        """Bind a job to a measuring context unless it has one; return the id of its
-        context."""
+        """Bind a job to a measuring context unless it has one; return its context's id."""
         unbound = Job.id == job_id, Job.context_id.is_(None)
         self.execute_and_count(update(Job).where(*unbound).values(context_id=context_id))
         return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
@@ -317,8 +314,7 @@ class Jobs(Repository):
         self.execute_and_count(update(Job).where(*importing).values(target_id=target_id))
 
     def bind_machine(self, job_id: str, machine: Machine) -> None:
-        """Bind a job to the machine for which its candidates are proposed, unless it has
-        one."""
+        """Bind a job to the machine for which candidates are proposed, unless it has one."""
         unbound = Job.id == job_id, Job.machine.is_(None)
         self.execute_and_count(update(Job).where(*unbound).values(machine=machine))
 
@@ -389,8 +385,7 @@ class JobsWaitingForDevice(Repository):
         )
 
     def waiting_since(self, job: Job) -> float:
-        """Return the later of the job's last event and the last contact with a suitable
-        device."""
+        """Return the later of the job's last event and a suitable device's last contact."""
         events = select(func.max(Event.created_at)).where(Event.job_id == job.id)
         last_seen = select(func.max(Device.last_seen)).where(Device.target_id == job.target_id)
         if job.context_id is not None:

@@ -70,8 +70,7 @@ class Loss:
 
 
 class Leases(Repository):
-    """The table of leases. A transaction that locks a lease and a job must lock the job
-    first."""
+    """Leases of work. A transaction that locks a lease and a job must lock the job first."""
 
     def add_or_reopen_work(self, item: WorkItem, job_id: str) -> None:
         """Add work, or reopen it without holder and losses; its message is sent now."""

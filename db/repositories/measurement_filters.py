@@ -3,17 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import (
-    ColumnElement,
-    ScalarSelect,
-    and_,
-    exists,
-    func,
-    literal_column,
-    not_,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, literal_column, not_, or_, select
 from sqlalchemy.orm import aliased
 
 from mallorn.core.job_options import JobOptions

@@ -14,8 +14,7 @@ class Targets(Repository):
     """Canonical targets, each stored once."""
 
     def ensure(self, target: Target) -> TargetRow:
-        """Return the row of a target, inserted if new and locked against deletion until the
-        commit."""
+        """Return a target's row, inserted if new, and locked against deletion until the commit."""
         row = select(TargetRow).where(TargetRow.key == target.key).with_for_update(read=True, key_share=True)
         if (existing := self.session.scalars(row).one_or_none()) is not None:
             return existing

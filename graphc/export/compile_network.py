@@ -30,11 +30,7 @@ from mallorn.graphc.core.pass_registry import Step
 from mallorn.graphc.export import cross_linking, embed_weights, export_checks
 from mallorn.graphc.export.code_generation import compilation_context, target_without_gather
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
-from mallorn.graphc.export.library_metadata import (
-    metadata_source,
-    required_cpu_features,
-    target_architecture,
-)
+from mallorn.graphc.export.library_metadata import metadata_source, required_cpu_features, target_architecture
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file

@@ -1,5 +1,4 @@
-"""Pretrain base models: a cost model per operator and target, on rows selected by TCL if
-there are many."""
+"""Pretrain base models, one per operator and target, on rows selected by TCL if many."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
