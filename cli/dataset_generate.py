@@ -1,10 +1,10 @@
 """The command that measures random tasks like those of real networks, on idle devices."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -25,40 +25,14 @@ if TYPE_CHECKING:
 PRIORITY: Final = -1000  # after all other jobs
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTask:
-    """A task that `--dry-run` lists: its job's number, kind, shape and candidate count."""
-
-    job: int
-    kind: str
-    shape: str
-    candidates: int
-
-
-@dataclass(frozen=True, slots=True)
-class SubmittedJob:
-    """A submitted job: its searcher, tasks and trials."""
-
-    id: str
-    name: str
-    search: str
-    tasks: int
-    trials: int
-
-
-TASK_COLUMNS: Final = (
-    Column[ListedTask]("JOB", lambda task: task.job),
-    Column[ListedTask]("KIND", lambda task: task.kind),
-    Column[ListedTask]("SHAPE", lambda task: task.shape),
-    Column[ListedTask]("CANDIDATES", lambda task: task.candidates),
-)
-JOB_COLUMNS: Final = (
-    Column[SubmittedJob]("JOB", lambda job: job.id),
-    Column[SubmittedJob]("NAME", lambda job: job.name),
-    Column[SubmittedJob]("SEARCH", lambda job: job.search),
-    Column[SubmittedJob]("TASKS", lambda job: job.tasks),
-    Column[SubmittedJob]("TRIALS", lambda job: job.trials),
-)
+# Columns of the tasks that `--dry-run` lists, and of submitted jobs.
+TASK_COLUMNS: Final = [
+    Column[Any](name.upper(), itemgetter(name)) for name in ("job", "kind", "shape", "candidates")
+]
+JOB_COLUMNS: Final = [
+    Column[Any]("JOB", itemgetter("id")),
+    *(Column[Any](name.upper(), itemgetter(name)) for name in ("name", "search", "tasks", "trials")),
+]
 
 
 @expand_option_groups
@@ -103,7 +77,12 @@ def generate(
     batches = [random_tasks[start : start + per_job] for start in range(0, len(random_tasks), per_job)]
     if dry_run:
         listed_tasks = [
-            ListedTask(number, task.kind, " ".join(f"{name}={size}" for name, size in task.shape), candidates)
+            {
+                "job": number,
+                "kind": task.kind,
+                "shape": " ".join(f"{name}={size}" for name, size in task.shape),
+                "candidates": candidates,
+            }
             for number, batch in enumerate(batches)
             for task in batch
         ]
@@ -117,16 +96,15 @@ def generate(
         jobs: list[Job] = []
         for number, batch in enumerate(batches):
             jobs += _submit(stack, batch, number, shares, target, seed)
-        statuses = [job.status for job in jobs]
         rows = [
-            SubmittedJob(
-                id=status.id,
-                name=status.name,
-                search=status.options.search,
-                tasks=(status.trials or 0) // (status.options.task_trials or 1),
-                trials=status.trials or 0,
-            )
-            for status in statuses
+            {
+                "id": status.id,
+                "name": status.name,
+                "search": status.options.search,
+                "tasks": (status.trials or 0) // (status.options.task_trials or 1),
+                "trials": status.trials or 0,
+            }
+            for status in (job.status for job in jobs)
         ]
         print_rows(rows, JOB_COLUMNS, as_json, "")
         info = None if stack.data is None else stack.data.read_stack()

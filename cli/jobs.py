@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
 import typer
 
+from mallorn.cli.dataset_options import to_seconds
 from mallorn.cli.find_client_and_job import (
     FIRST_STEP,
     check_active_job_has_service,
@@ -171,8 +172,8 @@ def jobs(
             name=name,
             labels=label or (),
             model=model,
-            created_after=_to_seconds(since),
-            created_before=_to_seconds(end_time),
+            created_after=to_seconds(since),
+            created_before=to_seconds(end_time),
         )
         handles = list(islice(matching_jobs, limit))
     if as_json:
@@ -185,10 +186,6 @@ def jobs(
     if any(job.status.labels for job in handles):
         columns = (*columns[:-1], LABEL_COLUMN, columns[-1])
     print_rows([job.status for job in handles], columns, False, "no such jobs" if is_filtered else empty)
-
-
-def _to_seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
 
 
 @expand_option_groups
