@@ -115,10 +115,7 @@ class CostModels(Repository):
         return [_base(family, row) for row in rows]
 
     def list_bases_of_other_targets(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
-        """Return the active base models for an operator on other targets.
-
-        Those with most training rows come first.
-        """
+        """Return an operator's active bases of other targets, most training rows first."""
         family = base_family(op)
         facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.name, *facts, TargetRow.text

@@ -167,10 +167,7 @@ class Jobs(Repository):
         return [(report, took_sec) for report, took_sec in rows if report and took_sec]
 
     def find(self, text: str, owner: str | None) -> Job:
-        """Return the job with id `text`, or the only one whose id starts with `text`.
-
-        Raises NotFound if there is none, and Conflict if there are several.
-        """
+        """Return the only job whose id starts with `text`; raises NotFound or Conflict."""
         has_prefix = Job.id.startswith(text, autoescape=True)
         query = select(Job).where(has_prefix, is_owned_by(owner), Job.deleted_at.is_(None))
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
@@ -331,10 +328,7 @@ class JobLabels(Repository):
         return labels
 
     def change(self, job_id: str, changes: Mapping[str, str | None]) -> None:
-        """Set labels of a job, and remove those whose new value is None.
-
-        Raises InvalidRequest if the job would have more than MOST_LABELS.
-        """
+        """Set labels, remove those that are None; raises InvalidRequest above MOST_LABELS."""
         Jobs(self.session).lock_job(job_id)
         in_changes = JobLabel.job_id == job_id, JobLabel.key.in_(changes)
         self.execute_and_count(delete(JobLabel).where(*in_changes))

@@ -71,10 +71,7 @@ class Models(Repository):
         return [(row.id, row.owner) for row in self.session.execute(query)]
 
     def find_id(self, text: str) -> str:
-        """Return the id of any owner's model with this id or name.
-
-        Raises NotFound if there is none, Conflict if there are several.
-        """
+        """Return the id of the only model with this id or name; raises NotFound or Conflict."""
         query = select(Model.id).where(or_(Model.id == text, Model.name == text)).distinct()
         ids = self.session.scalars(query.order_by(Model.id)).all()
         if not ids:
@@ -108,10 +105,7 @@ class Repairs(Repository):
     """Records lost files. Deletes no measurement, schedule or cost-model version."""
 
     def record_lost_model(self, model_id: str) -> Sequence[str]:
-        """Warn jobs that their model's file is lost; return their ids.
-
-        Also delete the model's rows of owners whose jobs do not use it.
-        """
+        """Warn jobs of a lost model and return their ids; delete its rows without jobs."""
         for owner in self.session.scalars(select(Model.owner).where(Model.id == model_id)).all():
             with suppress(Conflict):
                 Models(self.session).delete(model_id, owner)
