@@ -104,10 +104,7 @@ def import_export(
             count = foreign_rows.add(
                 [
                     _to_measurement_columns(row, foreign_rows)
-                    | {
-                        "workload_id": workload_ids[row["workload"]],
-                        "sketch_id": sketch_ids[row["sketch"]],
-                    }
+                    | {"workload_id": workload_ids[row["workload"]], "sketch_id": sketch_ids[row["sketch"]]}
                     for row in good_rows
                 ]
             )

@@ -6,10 +6,9 @@ from typing import Final, TypeVar
 
 from sqlalchemy import insert, select, update
 
-from mallorn.core.errors import NotFound
 from mallorn.core.values.event import JobEvent, WarningEvent, read_event
 from mallorn.core.values.job import JobWarning
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Repository, found
 from mallorn.db.tables import Event, Job
 
 EventType = TypeVar("EventType", bound=JobEvent)
@@ -25,9 +24,8 @@ class Events(Repository):
     def append(self, job_id: str, event: JobEvent) -> int:
         """Append an event to a job's log; return its number. Raises NotFound without a job."""
         statement = update(Job).where(Job.id == job_id).values(event_count=Job.event_count + 1)
-        seq: int | None = self.session.scalar(statement.returning(Job.event_count))
-        if seq is None:
-            raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
+        count: int | None = self.session.scalar(statement.returning(Job.event_count))
+        seq = found(count, f"job {job_id}", "mallorn jobs")
         self.session.execute(
             insert(Event).values(job_id=job_id, seq=seq, kind=event.kind, payload=event.payload())
         )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, case, delete, func, or_, select, true, tuple_, update
 
-from mallorn.core.errors import Conflict, InvalidRequest, NotFound
+from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.labels import MOST_LABELS
 from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, WRITE, ZERO_SHOT, Cause, JobState, WorkKind
@@ -15,7 +15,7 @@ from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
 from mallorn.db.database_clock import now
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, is_owned_by, reason_columns
+from mallorn.db.repositories.base import Repository, found, is_owned_by, reason_columns
 from mallorn.db.repositories.devices import has_machine_key, machine_key_of
 from mallorn.db.repositories.job_progress import count_by_outcome
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
@@ -132,15 +132,12 @@ class Jobs(Repository):
         # Workers must still find a job that was deleted during their work; owners must not.
         is_visible = true() if owner is None else Job.deleted_at.is_(None)
         query = select(Job).where(Job.id == job_id, is_owned_by(owner), is_visible)
-        job = self.session.scalars(query).one_or_none()
-        if job is None:
-            raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
-        return job
+        return found(self.session.scalars(query).one_or_none(), f"job {job_id}", "mallorn jobs")
 
     def check_owner_had_job(self, job_id: str, owner: str | None) -> None:
         """Raise NotFound unless the owner has or had this job, even if it is deleted."""
-        if self.session.scalar(select(Job.id).where(Job.id == job_id, is_owned_by(owner))) is None:
-            raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
+        query = select(Job.id).where(Job.id == job_id, is_owned_by(owner))
+        found(self.session.scalar(query), f"job {job_id}", "mallorn jobs")
 
     def list_earlier_imports(self, job: Job) -> Sequence[Job]:
         """Return an owner's newest other jobs with this model and target, once imported."""

@@ -7,13 +7,12 @@ from typing import Final
 from sqlalchemy import ColumnElement, Row, Select, exists, func, select, tuple_
 from sqlalchemy.orm import aliased, defer
 
-from mallorn.core.errors import NotFound
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, is_owned_by
+from mallorn.db.repositories.base import Repository, equalities, found, is_owned_by
 from mallorn.db.repositories.measurement_filters import is_not_refuted, is_shared
 from mallorn.db.repositories.measuring_contexts import is_inside_model
 from mallorn.db.repositories.trials import select_trials, trial_of
@@ -72,8 +71,7 @@ class Schedules(Repository):
         """
         query = _select_named_schedules(owner).options(defer(Schedule.trace), defer(Schedule.run_us))
         query = query.order_by(*PLACE).limit(check_limit(limit) + 1)
-        keys = (Workload.key, workload), (TargetRow.key, target)
-        query = query.where(*(column == value for column, value in keys if value is not None))
+        query = query.where(*equalities((Workload.key, TargetRow.key), (workload, target)))
         if workload_ids is not None:
             query = query.where(self.is_among(Schedule.workload_id, workload_ids))
         if not beaten:
@@ -97,9 +95,8 @@ class Schedules(Repository):
     def get(self, schedule_id: int, owner: str | None) -> WholeSchedule:
         """Return a schedule that an owner's job promoted. Raises NotFound if there is none."""
         query = _select_named_schedules(owner).where(Schedule.id == schedule_id)
-        row = self.session.execute(query).one_or_none()
-        if row is None:
-            raise NotFound(f"there is no schedule {schedule_id}", hint="mallorn schedules")
+        result = self.session.execute(query).one_or_none()
+        row = found(result, f"schedule {schedule_id}", "mallorn schedules")
         schedule: Schedule = row[0]
         fields = _verified(row).model_dump() | {"run_us": unpack_times(schedule.run_us)}
         return WholeSchedule(trace=unpack_text(schedule.trace), **fields)

@@ -10,7 +10,7 @@ from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.db.database_clock import now
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Repository, found
 from mallorn.db.repositories.cost_models import CostModelVersions
 from mallorn.db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from mallorn.db.repositories.jobs import Jobs
@@ -34,10 +34,7 @@ class Models(Repository):
     def get(self, model_id: str, owner: str | None) -> Model:
         """Return a model. Raises NotFound, also for another owner's model."""
         query = select(Model).where(Model.id == model_id, _owned(owner)).order_by(Model.created_at).limit(1)
-        model = self.session.scalars(query).one_or_none()
-        if model is None:
-            raise NotFound(f"there is no model {model_id}", hint="mallorn models")
-        return model
+        return found(self.session.scalars(query).one_or_none(), f"model {model_id}", "mallorn models")
 
     def lock_model(self, model_id: str) -> None:
         """Lock a model until commit, so that others cannot store, use or delete it."""

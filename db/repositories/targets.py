@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import delete, exists, select
 
-from mallorn.core.errors import NotFound
 from mallorn.core.targets import Target
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Repository, found
 from mallorn.db.tables import Base, TargetRow
 
 
@@ -25,10 +24,7 @@ class Targets(Repository):
 
     def get(self, target_id: int) -> TargetRow:
         """Return the target with this id. Raises NotFound if there is none."""
-        row = self.session.get(TargetRow, target_id)
-        if row is None:
-            raise NotFound(f"there is no target {target_id}")
-        return row
+        return found(self.session.get(TargetRow, target_id), f"target {target_id}")
 
     def list(self) -> Sequence[TargetRow]:
         return self.session.scalars(select(TargetRow).order_by(TargetRow.id)).all()
