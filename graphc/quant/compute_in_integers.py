@@ -98,17 +98,8 @@ def plan_dequantize(call: Any, g: Graph) -> Build:
 MOVES = frozenset(
     f"relax.{name}"
     for name in (
-        "reshape",
-        "permute_dims",
-        "strided_slice",
-        "squeeze",
-        "expand_dims",
-        "flatten",
-        "broadcast_to",
-        "take",
-        "nn.max_pool1d",
-        "nn.max_pool2d",
-        "nn.max_pool3d",
+        *("broadcast_to", "expand_dims", "flatten", "permute_dims", "reshape", "squeeze", "strided_slice"),
+        *("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "take"),
     )
 )
 
