@@ -1,23 +1,21 @@
 """The command that measures random tasks like those of real networks, on idle devices."""
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import SeedOption, TargetOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
-from mallorn.cli.terminal.output import JsonOption, Place, print_note, print_rows
+from mallorn.cli.terminal.output import JsonOption, Place, key_columns, print_note, print_rows
 from mallorn.cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
 from mallorn.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
-from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
     from mallorn.research.generate.task_rule_file import Drawn
@@ -26,13 +24,8 @@ PRIORITY: Final = -1000  # after all other jobs
 
 
 # Columns of the tasks that `--dry-run` lists, and of submitted jobs.
-TASK_COLUMNS: Final = [
-    Column[Any](name.upper(), itemgetter(name)) for name in ("job", "kind", "shape", "candidates")
-]
-JOB_COLUMNS: Final = [
-    Column[Any]("JOB", itemgetter("id")),
-    *(Column[Any](name.upper(), itemgetter(name)) for name in ("name", "search", "tasks", "trials")),
-]
+TASK_COLUMNS: Final = key_columns(job="JOB", kind="KIND", shape="SHAPE", candidates="CANDIDATES")
+JOB_COLUMNS: Final = key_columns(id="JOB", name="NAME", search="SEARCH", tasks="TASKS", trials="TRIALS")
 
 
 @expand_option_groups

@@ -87,8 +87,7 @@ def import_datasets(
                 import_logs(database, path, tally)
     tally.print_problems()
     if as_json:
-        print_json({name: getattr(tally, name) for name in ImportTally.__slots__})
-        return
+        return print_json({name: getattr(tally, name) for name in ImportTally.__slots__})
     counts = {**tally.skipped, "bad lines": tally.bad_lines}
     words = ", ".join(f"{count:,} {cause}" for cause, count in counts.items() if count) or "none"
     stdout().print(f"{tally.added:,} added, {tally.known:,} known already; skipped: {words}")

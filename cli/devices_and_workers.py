@@ -85,8 +85,7 @@ def withdraw(
             confirm_or_exit(f"Take back {counts}?", f"mallorn devices withdraw {device} --yes", yes)
         result = api.withdraw_device(device, to_seconds(since))
     if as_json:
-        print_json(result)
-        return
+        return print_json(result)
     print_note(f"taken back: {describe_withdrawn(result)}")
     if result.jobs:
         print_note(f"exports stay as they are; anew without it   mallorn resume {result.jobs[0]} --trials 64")

@@ -125,8 +125,7 @@ def submit(
         model_id = upload_with_bar(api, str(upload))
         job = api.tune(model_id, *effort, job_name, priority, labels=labels, **options)
     if as_json:
-        print_json(job.body)
-        return
+        return print_json(job.body)
     stdout().print(job.id)
     print_note(f"submitted; follow it with   mallorn watch {job.id}")
 
@@ -177,8 +176,7 @@ def jobs(
         )
         handles = list(islice(matching_jobs, limit))
     if as_json:
-        print_json([job.body for job in handles])
-        return
+        return print_json([job.body for job in handles])
     is_filtered = any((name, label, model, owner, since, end_time, len(state or ()) > 1))
     kind = state[0] if state else ("archived" if archived else None)
     empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
@@ -198,8 +196,7 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
             rows = [] if as_json else handle.tasks()
     status, report = handle.status, handle.status.finish_report
     if as_json:
-        print_json(handle.body)
-        return
+        return print_json(handle.body)
     progress = status.progress
     estimate = f"{format_latency(progress.estimated_us)}, the sum over its tasks"
     facts: dict[str, Cell] = {

@@ -5,8 +5,9 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, cast
 
 import typer
 from pydantic import BaseModel
@@ -142,6 +143,11 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], as_json: bool, e
         stdout().print(table(rows, columns))
     else:
         print_note(empty)
+
+
+def key_columns(**headings: str) -> list[Column[Any]]:
+    """Return a column for each of these keys of rows that are dictionaries."""
+    return [Column[Any](heading, itemgetter(key)) for key, heading in headings.items()]
 
 
 SHORT: Final = 20  # columns of texts up to this length are not wrapped
