@@ -1,6 +1,7 @@
 """Commands that transfer candidates as files to devices that no worker can reach."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -46,18 +47,15 @@ def batch_next(
         raise InvalidRequest(f"{limit!r} is not a size", hint="--limit 60M")
     if not out.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no folder {str(out.absolute().parent)!r}", hint="-o FILE")
-    runtime = _runtime(data)
-    from mallorn.services.control.plan_job import plan_job
-    from mallorn.services.control.wait_for_device import USUAL
-    from mallorn.workers.detached.pack_batch import Packing
+    with closing(_runtime(data)) as runtime:
+        from mallorn.services.control.plan_job import plan_job
+        from mallorn.services.control.wait_for_device import USUAL
+        from mallorn.workers.detached.pack_batch import Packing
 
-    def plan(session: "Session", job_id: str) -> object:
-        return plan_job(session, job_id, 1, (), USUAL, is_carried_in_files=True)
+        def plan(session: "Session", job_id: str) -> object:
+            return plan_job(session, job_id, 1, (), USUAL, is_carried_in_files=True)
 
-    try:
         batch = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
-    finally:
-        runtime.close()
     if as_json:
         print_json({"batch": batch.id, "file": str(out), "runs": len(batch.keys)})
     else:
@@ -73,14 +71,11 @@ def take(
     as_json: JsonOption = False,
 ) -> None:
     """Import the results of a batch; results that are already known are skipped."""
-    runtime = _runtime(data)
-    from mallorn.workers.detached.batch_record import read_results
-    from mallorn.workers.detached.commit_batch_results import commit_batch_results
+    with closing(_runtime(data)) as runtime:
+        from mallorn.workers.detached.batch_record import read_results
+        from mallorn.workers.detached.commit_batch_results import commit_batch_results
 
-    try:
         result = commit_batch_results(runtime, read_results(results))
-    finally:
-        runtime.close()
     if as_json:
         print_json({"job": result.job_id, "new": result.new, "left": result.left, "refused": result.refused})
         return
@@ -98,13 +93,10 @@ def drop(
     data: DataOption = None,
 ) -> None:
     """Give up a batch whose results will not come; its candidates are planned again."""
-    runtime = _runtime(data)
-    from mallorn.workers.detached.commit_batch_results import drop_batch
+    with closing(_runtime(data)) as runtime:
+        from mallorn.workers.detached.commit_batch_results import drop_batch
 
-    try:
         dropped = drop_batch(runtime, name)
-    finally:
-        runtime.close()
     print_note(f"batch {dropped.id} is dropped: mallorn batch next {dropped.job_id} -o FILE")
 
 

@@ -75,8 +75,7 @@ def show(
     with open_reader(*place) as api:
         version = _find_version(api, model, target)
     if as_json:
-        print_json(version)
-        return
+        return print_json(version)
     facts: dict[str, Cell] = {
         "id": version.id,
         "active": _active(version),
@@ -109,8 +108,7 @@ def activate(
 
 def _say_active(version: CostModelVersion, as_json: bool) -> None:
     if as_json:
-        print_json(version)
-        return
+        return print_json(version)
     stdout().print(version.full_name, markup=False)
     print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
 
@@ -129,8 +127,7 @@ def rollback(
     *,
     address: Address,
 ) -> None:
-    """Make new rounds use an earlier version and training continue from it; later
-    versions are kept."""
+    """Make new rounds use an earlier version and training continue from it; later versions are kept."""
     with client(*address) as api:
         version = _find_version(api, model, target)
         if not model.isdecimal() and "@" not in model:  # the version before the active one

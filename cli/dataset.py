@@ -162,8 +162,7 @@ def export(
         with bar("writing") as progress:
             report = write(database, snapshot_row, out, progress)
     if as_json:
-        print_json(report)
-        return
+        return print_json(report)
     stdout().print(report["directory"], markup=False)
     counts = ", ".join(f"{report[kind]:,} {kind}" for kind in ("measurements", "workloads", "sketches"))
     print_note(
@@ -186,8 +185,7 @@ SHOWN: Final = 20  # rows of a table; --json prints all
 def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
     """Print the counts as one JSON document, or as one table per kind of count."""
     if as_json:
-        print_json(statistics)
-        return
+        return print_json(statistics)
     if not statistics.measurements and not statistics.foreign_records:
         print_note("no measurements yet; make some with   mallorn tune model.onnx")
         return

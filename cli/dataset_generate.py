@@ -1,7 +1,6 @@
 """The command that measures random tasks like those of real networks, on idle devices."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,13 +10,12 @@ import typer
 from mallorn.cli.run_service_part import require_packages
 from mallorn.cli.terminal.job_options import SeedOption, TargetOption
 from mallorn.cli.terminal.option_groups import expand_option_groups
-from mallorn.cli.terminal.output import JsonOption, Place, print_note, print_rows
+from mallorn.cli.terminal.output import JsonOption, Place, key_columns, print_note, print_rows
 from mallorn.cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
 from mallorn.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
-from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
     from mallorn.research.generate.task_rule_file import Drawn
@@ -25,40 +23,9 @@ if TYPE_CHECKING:
 PRIORITY: Final = -1000  # after all other jobs
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTask:
-    """A task that `--dry-run` lists: its job's number, kind, shape and candidate count."""
-
-    job: int
-    kind: str
-    shape: str
-    candidates: int
-
-
-@dataclass(frozen=True, slots=True)
-class SubmittedJob:
-    """A submitted job: its searcher, tasks and trials."""
-
-    id: str
-    name: str
-    search: str
-    tasks: int
-    trials: int
-
-
-TASK_COLUMNS: Final = (
-    Column[ListedTask]("JOB", lambda task: task.job),
-    Column[ListedTask]("KIND", lambda task: task.kind),
-    Column[ListedTask]("SHAPE", lambda task: task.shape),
-    Column[ListedTask]("CANDIDATES", lambda task: task.candidates),
-)
-JOB_COLUMNS: Final = (
-    Column[SubmittedJob]("JOB", lambda job: job.id),
-    Column[SubmittedJob]("NAME", lambda job: job.name),
-    Column[SubmittedJob]("SEARCH", lambda job: job.search),
-    Column[SubmittedJob]("TASKS", lambda job: job.tasks),
-    Column[SubmittedJob]("TRIALS", lambda job: job.trials),
-)
+# Columns of the tasks that `--dry-run` lists, and of submitted jobs.
+TASK_COLUMNS: Final = key_columns(job="JOB", kind="KIND", shape="SHAPE", candidates="CANDIDATES")
+JOB_COLUMNS: Final = key_columns(id="JOB", name="NAME", search="SEARCH", tasks="TASKS", trials="TRIALS")
 
 
 @expand_option_groups
@@ -103,7 +70,12 @@ def generate(
     batches = [random_tasks[start : start + per_job] for start in range(0, len(random_tasks), per_job)]
     if dry_run:
         listed_tasks = [
-            ListedTask(number, task.kind, " ".join(f"{name}={size}" for name, size in task.shape), candidates)
+            {
+                "job": number,
+                "kind": task.kind,
+                "shape": " ".join(f"{name}={size}" for name, size in task.shape),
+                "candidates": candidates,
+            }
             for number, batch in enumerate(batches)
             for task in batch
         ]
@@ -117,16 +89,15 @@ def generate(
         jobs: list[Job] = []
         for number, batch in enumerate(batches):
             jobs += _submit(stack, batch, number, shares, target, seed)
-        statuses = [job.status for job in jobs]
         rows = [
-            SubmittedJob(
-                id=status.id,
-                name=status.name,
-                search=status.options.search,
-                tasks=(status.trials or 0) // (status.options.task_trials or 1),
-                trials=status.trials or 0,
-            )
-            for status in statuses
+            {
+                "id": status.id,
+                "name": status.name,
+                "search": status.options.search,
+                "tasks": (status.trials or 0) // (status.options.task_trials or 1),
+                "trials": status.trials or 0,
+            }
+            for status in (job.status for job in jobs)
         ]
         print_rows(rows, JOB_COLUMNS, as_json, "")
         info = None if stack.data is None else stack.data.read_stack()

@@ -62,8 +62,7 @@ def import_datasets(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Add measurements of other datasets, and records of other tuners. A repeated
-    import adds nothing."""
+    """Add measurements of other datasets, and records of other tuners. A repeated import adds nothing."""
     for path in paths:
         if not path.exists():
             raise NotFound(f"there is no file or directory {path}", hint="mallorn dataset import --help")
@@ -88,8 +87,7 @@ def import_datasets(
                 import_logs(database, path, tally)
     tally.print_problems()
     if as_json:
-        print_json({name: getattr(tally, name) for name in ImportTally.__slots__})
-        return
+        return print_json({name: getattr(tally, name) for name in ImportTally.__slots__})
     counts = {**tally.skipped, "bad lines": tally.bad_lines}
     words = ", ".join(f"{count:,} {cause}" for cause, count in counts.items() if count) or "none"
     stdout().print(f"{tally.added:,} added, {tally.known:,} known already; skipped: {words}")

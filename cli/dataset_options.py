@@ -100,10 +100,10 @@ def to_selection(database: "Database", rows: RowFilter) -> "Selection":
         target=None if rows.target is None else parse_target(rows.target).text,
         op=rows.op,
         model=model,
-        since=_seconds(rows.since),
-        until=_seconds(rows.until),
+        since=to_seconds(rows.since),
+        until=to_seconds(rows.until),
     )
 
 
-def _seconds(day: datetime | None) -> float | None:
-    return None if day is None else day.replace(tzinfo=UTC).timestamp()
+def to_seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.replace(tzinfo=UTC).timestamp()

@@ -1,11 +1,11 @@
 """`mallorn devices` and `workers`: list them, and withdraw a device's measurements."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Final
 
 import typer
 
-from mallorn.cli.dataset_options import DAY
+from mallorn.cli.dataset_options import DAY, to_seconds
 from mallorn.cli.terminal.option_groups import command_group, expand_option_groups
 from mallorn.cli.terminal.output import (
     Address,
@@ -79,15 +79,13 @@ def withdraw(
     address: Address,
 ) -> None:
     """Withdraw a device's measurements, and the schedules and cost models based on them."""
-    from_sec = None if since is None else since.replace(tzinfo=UTC).timestamp()
     with client(*address) as api:
         if not yes:
-            counts = describe_withdrawn(api.withdraw_device(device, from_sec, dry_run=True))
+            counts = describe_withdrawn(api.withdraw_device(device, to_seconds(since), dry_run=True))
             confirm_or_exit(f"Take back {counts}?", f"mallorn devices withdraw {device} --yes", yes)
-        result = api.withdraw_device(device, from_sec)
+        result = api.withdraw_device(device, to_seconds(since))
     if as_json:
-        print_json(result)
-        return
+        return print_json(result)
     print_note(f"taken back: {describe_withdrawn(result)}")
     if result.jobs:
         print_note(f"exports stay as they are; anew without it   mallorn resume {result.jobs[0]} --trials 64")

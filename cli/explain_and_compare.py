@@ -62,8 +62,7 @@ def explain(
     log = task_rounds[-last:] if last else task_rounds
     summary = summarise(status, tasks, rounds)
     if as_json:
-        print_json({"job": handle.id, "rounds": log, "summary": summary})
-        return
+        return print_json({"job": handle.id, "rounds": log, "summary": summary})
     if not rounds:
         next_step = f"look at it with   mallorn show {status.id}"
         if status.state is JobState.PAUSED:
@@ -104,8 +103,7 @@ def compare(
             [Side.of(job.status, job.tasks(), list(job.rounds())) for job in map(api.job, jobs)]
         )
     if as_json:
-        print_json(comparison)
-        return
+        return print_json(comparison)
     stdout().print(table(_comparison_lines(comparison), _columns(comparison, "JOB")))
     stdout().print()
     weights = [next(weight for weight in task.weight if weight is not None) for task in comparison.tasks]

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
 import typer
 
+from mallorn.cli.dataset_options import to_seconds
 from mallorn.cli.find_client_and_job import (
     FIRST_STEP,
     check_active_job_has_service,
@@ -124,8 +125,7 @@ def submit(
         model_id = upload_with_bar(api, str(upload))
         job = api.tune(model_id, *effort, job_name, priority, labels=labels, **options)
     if as_json:
-        print_json(job.body)
-        return
+        return print_json(job.body)
     stdout().print(job.id)
     print_note(f"submitted; follow it with   mallorn watch {job.id}")
 
@@ -171,13 +171,12 @@ def jobs(
             name=name,
             labels=label or (),
             model=model,
-            created_after=_to_seconds(since),
-            created_before=_to_seconds(end_time),
+            created_after=to_seconds(since),
+            created_before=to_seconds(end_time),
         )
         handles = list(islice(matching_jobs, limit))
     if as_json:
-        print_json([job.body for job in handles])
-        return
+        return print_json([job.body for job in handles])
     is_filtered = any((name, label, model, owner, since, end_time, len(state or ()) > 1))
     kind = state[0] if state else ("archived" if archived else None)
     empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
@@ -185,10 +184,6 @@ def jobs(
     if any(job.status.labels for job in handles):
         columns = (*columns[:-1], LABEL_COLUMN, columns[-1])
     print_rows([job.status for job in handles], columns, False, "no such jobs" if is_filtered else empty)
-
-
-def _to_seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
 
 
 @expand_option_groups
@@ -201,8 +196,7 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
             rows = [] if as_json else handle.tasks()
     status, report = handle.status, handle.status.finish_report
     if as_json:
-        print_json(handle.body)
-        return
+        return print_json(handle.body)
     progress = status.progress
     estimate = f"{format_latency(progress.estimated_us)}, the sum over its tasks"
     facts: dict[str, Cell] = {
@@ -386,8 +380,7 @@ def rm(
     *,
     place: Place,
 ) -> None:
-    """Delete jobs that have ended, with their logs and exported files. Their
-    measurements are kept."""
+    """Delete jobs that have ended, with their logs and exported files. Their measurements are kept."""
     subject, words = ("the exported files of ", "--export ") if export else ("", "")
     note = (
         "the job stays: mallorn show" if export else "what it measured stays: mallorn dataset records --job"

@@ -125,8 +125,7 @@ def _since(at_sec: float | None) -> str | None:
 
 def _print_new_key(key: NewApiKey, as_json: bool) -> None:
     if as_json:
-        print_json(key)
-        return
+        return print_json(key)
     stdout().print(key.key, markup=False)
     print_note(f"key {key.id} of {key.owner}, may {', '.join(key.scopes)}; it is not shown again")
     print_note("to use it: export MALLORN_API_KEY=...   (the service answers nobody without a key)")
@@ -212,8 +211,7 @@ def audit(
     *,
     place: Place,
 ) -> None:
-    """List requests that changed something or tried to, newest first. An admin sees
-    those of all owners."""
+    """List requests that changed something or tried to, newest first. An admin sees those of all owners."""
     with open_reader(*place) as api:
         rows = list(itertools.islice(api.audit(page_size=min(limit, 500)), limit))
     print_rows(rows, AUDIT_COLUMNS, as_json, "nobody has changed anything yet")

@@ -75,8 +75,7 @@ def quantize(
         print_note(f"rounding the weights of {model} to {weights} bits")
         result = write_narrow_weights(model, data, output, weights, group)
     if as_json:
-        print_json({"model": str(output), **asdict(result)})
-        return
+        return print_json({"model": str(output), **asdict(result)})
     stdout().print(f"{output}: {result.bytes / 1e6:.1f} MB, from {result.float_bytes / 1e6:.1f}")
     for name, error in result.errors.items():
         stdout().print(

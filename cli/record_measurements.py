@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from mallorn.cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
-from mallorn.cli.terminal.output import JsonOption, print_note, print_rows
+from mallorn.cli.terminal.output import JsonOption, key_columns, print_note, print_rows
 from mallorn.cli.terminal.progress_bars import upload_with_bar
 from mallorn.cli.wait_until_tuned import SEARCHERS, interrupt_on_signals, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
@@ -18,33 +17,14 @@ from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
 from mallorn.local_service import Connected, connected_stack, resolve_requested_target, wait_for_device
 from mallorn.onnx_export import find_model_file
-from mallorn.wording.format_values import Column
 
 ROUND_SIZE: Final = 16
 #: More tasks than any model has, so that only the budget of each task ends a job.
 MOST_TASKS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenTask:
-    """Numbers and times of one task that was written to a recording."""
-
-    name: str
-    op: str
-    sketches: int
-    candidates: int
-    failures: int
-    best_us: float | None
-
-
-COLUMNS: Final = (
-    Column[WrittenTask]("NAME", lambda task: task.name),
-    Column[WrittenTask]("OPERATOR", lambda task: task.op),
-    Column[WrittenTask]("SKETCHES", lambda task: task.sketches),
-    Column[WrittenTask]("CANDIDATES", lambda task: task.candidates),
-    Column[WrittenTask]("FAILURES", lambda task: task.failures),
-    Column[WrittenTask]("BEST (us)", lambda task: task.best_us),
-)
+_COUNTS: Final = {"sketches": "SKETCHES", "candidates": "CANDIDATES", "failures": "FAILURES"}
+COLUMNS: Final = key_columns(name="NAME", op="OPERATOR", **_COUNTS, best_us="BEST (us)")
 
 
 def record(
@@ -96,12 +76,12 @@ def record(
     recorded_tasks, hosts = collect_recorded_tasks(directories, candidates)
     chosen_tasks = recorded_tasks if tasks is None else select_every_operator(recorded_tasks, tasks)
     write_tasks(out, chosen_tasks, {"hosts": hosts, "mallorn": VERSION, "written_at": int(time.time())})
-    rows = [
-        WrittenTask(task.name, task.op, len(task.sketches), len(task.trials), task.failures, task.optimum_us)
-        for task in chosen_tasks
-    ]
+    rows = []
+    for task in chosen_tasks:
+        counts = {"sketches": len(task.sketches), "candidates": len(task.trials), "failures": task.failures}
+        rows.append({"name": task.name, "op": task.op, **counts, "best_us": task.optimum_us})
     print_rows(rows, COLUMNS, as_json, "")
-    print_note(f"{sum(row.candidates for row in rows)} candidates of {len(rows)} tasks in {out}")
+    print_note(f"{sum(len(task.trials) for task in chosen_tasks)} candidates of {len(rows)} tasks in {out}")
 
 
 def _measure(

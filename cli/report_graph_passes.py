@@ -64,8 +64,7 @@ def passes(
                 str(dump.absolute()) if dump else None,
             )
     if as_json:
-        print_json(report)
-        return
+        return print_json(report)
     stdout().print(table(report.passes, REPORT_COLUMNS))
     print_note(f"left: {copies_text(report.copies)}")
     if dump is not None:

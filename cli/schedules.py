@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
@@ -21,6 +20,7 @@ from mallorn.cli.terminal.output import (
     JobArgument,
     JsonOption,
     Place,
+    key_columns,
     print_json,
     print_note,
     print_rows,
@@ -47,10 +47,9 @@ SCHEDULE_COLUMNS: Final = (
     Column[VerifiedSchedule]("WORKLOAD", lambda row: row.workload, cut=True),
     Column[VerifiedSchedule]("TARGET", lambda row: row.target, cut=True),
 )
-CHANGE_COLUMNS, PRUNED_COLUMNS = (
-    [Column[Any](name.replace("_", " ").upper(), itemgetter(name)) for name in names]
-    for names in (("change", "name", "before_us", "after_us", "target"), ("name", "target", "line", "reason"))
-)
+_TIMES: Final = {"before_us": "BEFORE US", "after_us": "AFTER US"}
+CHANGE_COLUMNS: Final = key_columns(change="CHANGE", name="NAME", **_TIMES, target="TARGET")
+PRUNED_COLUMNS: Final = key_columns(name="NAME", target="TARGET", line="LINE", reason="REASON")
 
 
 class GetUnlessNamed(TyperGroup):
@@ -91,8 +90,7 @@ def schedules(
         handle.schedules(directory)
     files = sorted(str(path) for path in directory.rglob("*") if path.is_file())
     if as_json:
-        print_json({"directory": str(directory), "files": files})
-        return
+        return print_json({"directory": str(directory), "files": files})
     stdout().print(str(directory))
     print_note(
         f"{len(files)} files; apply them with   mallorn compile MODEL --schedules {directory} -o model.so"
@@ -122,8 +120,7 @@ def fetch(
             check_target(directory, handle.status.target, force)
             handle.fetch(directory)
     if as_json:
-        print_json({"directory": str(directory), "library": (directory / LIBRARY).is_file()})
-        return
+        return print_json({"directory": str(directory), "library": (directory / LIBRARY).is_file()})
     stdout().print(str(directory / LIBRARY if library else directory))
     print_library(handle.status.report, directory / LIBRARY)
 
@@ -157,8 +154,7 @@ def find(
                 for task in handle.tasks()
             }
     if as_json:
-        print_json(lookups if job else lookups[""])
-        return
+        return print_json(lookups if job else lookups[""])
     for name, lookup in lookups.items():
         if job:
             stdout().print(f"{name}: {'found' if lookup.found else 'not found'}", markup=False)
@@ -250,8 +246,7 @@ def export(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the best known record of every workload into a folder that git and stock
-    TVM can read."""
+    """Write the best known record of every workload into a folder that git and stock TVM can read."""
     parsed_target = None if target is None else parse_target(target)
     with require_packages("worker"):
         from mallorn.research.shared_schedules.export_best_records import export_schedules
@@ -274,8 +269,7 @@ def export(
         for export in exports
     ]
     if as_json:
-        print_json(rows)
-        return
+        return print_json(rows)
     for row in rows:
         omitted = f", {row['left_out']} left out: they do not rebuild here" if row["left_out"] else ""
         stdout().print(f"{row['directory']}: {row['records']} records{omitted}")

@@ -93,10 +93,7 @@ def device(
 
 
 def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:
-    """Start this program once per GPU; exit with the highest exit code when all have ended.
-
-    The started programs end with this process.
-    """
+    """Start this program once per GPU, to end with it; exit with the highest exit code."""
     # The environment holds the fleet's key, which sessions of this user must not read.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     devices: dict[int, Gpu] = {}

@@ -156,8 +156,7 @@ def pretrain(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a base model per operator and target; it proposes first rounds, and other
-    models build on it."""
+    """Fit a base model per operator and target; it proposes first rounds, and other models build on it."""
     check_name("cost_model", model)
     target_of = None if home is None else parse_target(home)
     if source is not None and (snapshot or target or op):

@@ -118,8 +118,7 @@ def resume(
     *,
     place: Place,
 ) -> None:
-    """Continue a job where it stopped; nothing is measured again. For a done job, fetch
-    its schedules."""
+    """Continue a job where it stopped; nothing is measured again. For a done job, fetch its schedules."""
     with interrupt_on_signals(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or default_directory(_stem(handle))

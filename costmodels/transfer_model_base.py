@@ -70,10 +70,7 @@ def name_of(model: CostModel) -> str:
 
 
 class ManyDomains(CostModel):
-    """A model with one output head per domain (a target or class of hosts).
-
-    `fit` treats all rows as one domain.
-    """
+    """A model with an output head per domain (target or class of hosts); `fit` uses one."""
 
     @abstractmethod
     def fit_domains(

@@ -72,8 +72,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
 
 
 def parse_url(url: str) -> URL:
-    """Return the URL with its driver. Raises InvalidRequest unless it is Postgres or a
-    SQLite file."""
+    """Return the URL with its driver. Raises InvalidRequest unless Postgres or a SQLite file."""
     try:
         address = make_url(url)
     except (ArgumentError, ValueError):  # SQLAlchemy raises ValueError if the port is not a number
@@ -161,8 +160,7 @@ def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL mode; retry while another process switches the same new file, as SQLite
-    does not wait."""
+    """Switch to WAL mode; SQLite does not wait for another process that does it, so retry."""
     deadline_sec = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:

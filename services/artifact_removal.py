@@ -3,13 +3,7 @@
 import time
 from posixpath import dirname
 
-from mallorn.core.artifact_uris import (
-    batch_uri,
-    job_exports_uri,
-    model_uri,
-    open_store,
-    parts_uri,
-)
+from mallorn.core.artifact_uris import batch_uri, job_exports_uri, model_uri, open_store, parts_uri
 from mallorn.db.repositories.archive_and_delete_jobs import Removals
 from mallorn.db.repositories.stored_files import Models
 from mallorn.db.session import Database

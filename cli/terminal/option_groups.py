@@ -22,8 +22,7 @@ class ListUnlessNamed(TyperGroup):
 
 
 def command_group(help_text: str, kind: type[TyperGroup] = ListUnlessNamed) -> typer.Typer:
-    """Return a group to which commands are added; of the plain kind, it shows its help
-    by itself."""
+    """Return a group of commands; the plain kind (TyperGroup) shows its help by itself."""
     group = typer.Typer(cls=kind, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     group.callback(help=help_text, no_args_is_help=kind is TyperGroup)(lambda: None)
     return group

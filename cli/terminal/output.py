@@ -5,8 +5,9 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, cast
 
 import typer
 from pydantic import BaseModel
@@ -84,10 +85,7 @@ def stderr() -> Console:
 
 
 def client(url: str | None, api_key: str | None, data: Path | None = None) -> "Client":
-    """Return a client of the coordinator at `url`, else of the service on a data directory.
-
-    Raises Unavailable if `data` is given and no service runs on it.
-    """
+    """Return a client of the coordinator at `url`, else of the service that runs on `data`."""
     from mallorn.client import Client  # parts of the service do not need its imports
 
     directory = DataDir((data or Settings().data_dir).expanduser().absolute())
@@ -145,6 +143,11 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], as_json: bool, e
         stdout().print(table(rows, columns))
     else:
         print_note(empty)
+
+
+def key_columns(**headings: str) -> list[Column[Any]]:
+    """Return a column for each of these keys of rows that are dictionaries."""
+    return [Column[Any](heading, itemgetter(key)) for key, heading in headings.items()]
 
 
 SHORT: Final = 20  # columns of texts up to this length are not wrapped

@@ -52,8 +52,7 @@ def read_bases_list(folder: Path) -> Shipped | None:
 
 
 def has_bundled_models(url: str, folder: Path = FOLDER) -> bool:
-    """Return whether a database holds the bundled base models. Raises MallornError without
-    bases.json."""
+    """Return whether a database has the bundled models. Raises MallornError without bases.json."""
     try:
         return _has_all_bases(url, _require_bases_list(folder))
     except (OSError, ValueError):

@@ -155,8 +155,7 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
 
 
 def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None:
-    """Read all measurements. Raises InvalidRequest for damaged pages, missing references
-    and invalid texts."""
+    """Raise InvalidRequest for damaged pages, missing references and invalid texts."""
     targets: set[str | None] = set()
     evaluators: set[str | None] = set()
     for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):

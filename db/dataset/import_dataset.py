@@ -76,10 +76,7 @@ def import_dataset(database: Database, directory: Path, progress: Progress = ign
 def import_export(
     database: Database, export: CheckedExport, progress: Progress = ignore_progress
 ) -> Imported:
-    """Import the rows of a checked export that are not stored yet.
-
-    Faulty rows, and rows whose workload or sketch the export refuses, are skipped.
-    """
+    """Import the new rows of a checked export, except faulty and refused ones."""
     workload_ids: dict[str, int] = {}
     sketch_ids: dict[str, int] = {}
     for batch in export.batches(WORKLOAD_TABLE, TEXTS):
@@ -107,10 +104,7 @@ def import_export(
             count = foreign_rows.add(
                 [
                     _to_measurement_columns(row, foreign_rows)
-                    | {
-                        "workload_id": workload_ids[row["workload"]],
-                        "sketch_id": sketch_ids[row["sketch"]],
-                    }
+                    | {"workload_id": workload_ids[row["workload"]], "sketch_id": sketch_ids[row["sketch"]]}
                     for row in good_rows
                 ]
             )

@@ -92,8 +92,7 @@ BEGINS: Final = {
 
 
 def apply_owner_action(database: Database, action: OwnerAction, owner: str) -> OwnerStatus:
-    """Sign out, ban, readmit or erase an owner, in several transactions; return its
-    status."""
+    """Sign out, ban, readmit or erase an owner, in several transactions."""
     with database.transaction() as session:
         BEGINS[action](Owners(session), owner)
         query = select(BannedOwner.at).where(BannedOwner.owner_digest == hash_secret(owner))
@@ -115,8 +114,7 @@ def _repeat_until_done(database: Database, step: Callable[[Owners], bool]) -> No
 
 class Usage(Repository):
     def lock_owner_usage(self, owner: str) -> None:
-        """Lock an owner's usage until the transaction ends, so that no other request counts
-        it."""
+        """Lock an owner's usage until the transaction ends, so that no request counts it."""
         super().lock_name(f"usage of {owner}")
 
     def count_active_jobs(self, owner: str) -> int:
@@ -278,8 +276,7 @@ class SignIns(Repository):
     def create(
         self, owner: str, scopes: Sequence[Scope], seconds: float, key_digest: str | None = None
     ) -> str:
-        """Sign in and return a new cookie; delete expired sign-ins, and the owner's oldest
-        over the limit."""
+        """Return a new cookie; delete expired sign-ins, and the owner's oldest ones."""
         self.execute_and_count(delete(SignIn).where(SignIn.expires_at < now()))
         newest = select(SignIn.digest).where(SignIn.owner == owner).order_by(SignIn.created_at.desc())
         older = newest.offset(MOST_OF_OWNER - 1).subquery()
@@ -330,8 +327,7 @@ class Audit(Repository):
         return page(entries, limit, lambda entry: (entry.id,))
 
     def delete_old_entries(self, days: float, limit: int) -> int:
-        """Delete up to `limit` entries older than `days` days, oldest first; return how
-        many."""
+        """Delete up to `limit` entries older than `days` days, oldest first; return the count."""
         old = select(AuditRow.id).where(AuditRow.at < seconds_from_now(-days * 86400))
         old = old.order_by(AuditRow.at).limit(limit)
         return self.execute_and_count(delete(AuditRow).where(AuditRow.id.in_(old)))

@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, CursorResult, Executable, Select, any_, func, literal, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from mallorn.core.errors import NotFound
 from mallorn.core.states import Cause
 from mallorn.db.database_clock import now
 from mallorn.db.tables import Base, Job
 
+Found = TypeVar("Found")
 ERROR_CHARS = 600  # a row stores this much of the end of an error message
 
 
@@ -69,6 +71,18 @@ def seconds_from_now(seconds: float) -> ColumnElement[float]:
 def reason_columns(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
     """Return the columns that explain a job's state: a text, and its cause for programs."""
     return {"reason": reason, "cause": cause, "cause_detail": detail}
+
+
+def found(row: Found | None, what: str, hint: str = "") -> Found:
+    """Return the row, or raise NotFound if there is none."""
+    if row is None:
+        raise NotFound(f"there is no {what}", hint=hint)
+    return row
+
+
+def equalities(columns: Sequence[Any], values: Sequence[object]) -> list[ColumnElement[bool]]:
+    """Return the SQL conditions that columns have these values; None fits every value."""
+    return [column == value for column, value in zip(columns, values, strict=True) if value is not None]
 
 
 def is_owned_by(owner: str | None) -> ColumnElement[bool]:

@@ -40,10 +40,7 @@ class LoopTicks(Repository):
         self.execute_and_count(update(Tick).where(Tick.name == name).values(done_at=now()))
 
     def running_since(self, name: str) -> float:
-        """Return the time since which a loop has run without a gap, 0 if it never ran.
-
-        If it has stopped, this is the current time.
-        """
+        """Return since when a loop runs without a gap: 0 for never, now if it stopped."""
         has_stopped = Tick.begun_at < seconds_from_now(-GAP_SEC)
         since = select(case((has_stopped, now()), else_=Tick.since)).where(Tick.name == name)
         return self.session.scalar(since) or 0.0

@@ -8,10 +8,9 @@ from sqlalchemy import ColumnElement, Row, Select, func, insert, or_, select, tr
 from sqlalchemy.orm import aliased
 
 from mallorn.core.cost_model_name import PRIVATE, CostModelName, base_family, private_family_prefix
-from mallorn.core.errors import NotFound
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Repository, equalities, found
 from mallorn.db.tables import CostModelRow, TargetRow
 
 
@@ -75,8 +74,7 @@ class CostModels(Repository):
         return self.session.scalars(statement.returning(CostModelRow)).one()
 
     def lock_target(self, target_id: int) -> None:
-        """Lock a target's cost models until the transaction ends; SQLite locks the entire
-        database."""
+        """Lock a target's cost models until the transaction ends; on SQLite the database."""
         lock = select(TargetRow.id).where(TargetRow.id == target_id).with_for_update(key_share=True)
         self.session.execute(lock).all()
 
@@ -108,25 +106,27 @@ class CostModels(Repository):
 
     def bases(self, op: str, target_id: int) -> Sequence[BaseHead]:
         """Return an operator's and target's active base models, newest first."""
-        family = base_family(op)
-        facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
-        columns = CostModelRow.id, CostModelRow.name, *facts
-        conditions = CostModelRow.family == family, CostModelRow.target_id == target_id, CostModelRow.active
-        rows = self.session.execute(select(*columns).where(*conditions).order_by(CostModelRow.id.desc()))
-        return [_base(family, row) for row in rows]
+        bases = self._list_bases(op, CostModelRow.target_id == target_id, CostModelRow.id.desc())
+        return [base.head for base in bases]
 
     def list_bases_of_other_targets(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
-        """Return the active base models for an operator on other targets.
+        """Return an operator's active bases of other targets, most training rows first."""
+        order = CostModelRow.rows.desc(), CostModelRow.id.desc()
+        return self._list_bases(op, CostModelRow.target_id != target_id, *order)
 
-        Those with most training rows come first.
-        """
-        family = base_family(op)
-        facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
-        columns = CostModelRow.id, CostModelRow.name, *facts, TargetRow.text
-        conditions = CostModelRow.family == family, CostModelRow.target_id != target_id, CostModelRow.active
-        query = select(*columns).join(TargetRow, TargetRow.id == CostModelRow.target_id).where(*conditions)
-        rows = self.session.execute(query.order_by(CostModelRow.rows.desc(), CostModelRow.id.desc()))
-        return [BaseElsewhere(_base(family, row), row.text) for row in rows]
+    def _list_bases(
+        self, op: str, condition: ColumnElement[bool], *order: ColumnElement[Any]
+    ) -> list[BaseElsewhere]:
+        own = CostModelRow
+        columns = own.id, own.family, own.name, own.version, own.rows, own.metrics
+        query = select(*columns, TargetRow.text).join(TargetRow, TargetRow.id == own.target_id)
+        query = query.where(own.family == base_family(op), own.active, condition).order_by(*order)
+        bases: list[BaseElsewhere] = []
+        for row in self.session.execute(query):
+            name = CostModelName(row.family, row.name, row.version)
+            head = BaseHead(row.id, name, row.rows, str(row.metrics.get("view", "")))
+            bases.append(BaseElsewhere(head, row.text))
+        return bases
 
     def has_trained_on(self, snapshot: str) -> bool:
         query = select(CostModelRow.id).where(CostModelRow.snapshot == snapshot).limit(1)
@@ -134,11 +134,6 @@ class CostModels(Repository):
 
     def get(self, cost_model_id: int) -> CostModelRow:
         return self.session.get_one(CostModelRow, cost_model_id)
-
-
-def _base(family: str, row: Row[*tuple[Any, ...]]) -> BaseHead:
-    name = CostModelName(family, row.name, row.version)
-    return BaseHead(row.id, name, row.rows, str(row.metrics.get("view", "")))
 
 
 def _same_model_conditions(family: str, target_id: int, name: str) -> tuple[ColumnElement[bool], ...]:
@@ -161,16 +156,9 @@ class CostModelVersions(Repository):
         limit: int = 50,
     ) -> Page[CostModelVersion]:
         """Return a page of versions, newest first, without other owners' private ones."""
-        filters: list[tuple[Any, Any]] = [
-            (CostModelRow.family, family),
-            (TargetRow.key, target),
-            (CostModelRow.name, name),
-            (CostModelRow.version, version),
-            (CostModelRow.active, active),
-        ]
-        conditions: list[ColumnElement[bool]] = [
-            column == value for column, value in filters if value is not None
-        ]
+        row = CostModelRow
+        columns = row.family, TargetRow.key, row.name, row.version, row.active
+        conditions = equalities(columns, (family, target, name, version, active))
         if cursor is not None:
             conditions.append(CostModelRow.id < decode_cursor(cursor, int)[0])
         query = _versions().where(*conditions, _is_visible_to(owner))
@@ -182,9 +170,7 @@ class CostModelVersions(Repository):
         """Return a version. Raises NotFound if there is none that this owner may see."""
         query = _versions().where(CostModelRow.id == version_id, _is_visible_to(owner))
         row = self.session.execute(query).one_or_none()
-        if row is None:
-            raise NotFound(f"there is no cost model {version_id}", hint="mallorn costmodels list")
-        return _version(row)
+        return _version(found(row, f"cost model {version_id}", "mallorn costmodels list"))
 
     def activate(self, version_id: int, owner: str | None = None) -> CostModelVersion:
         """Make this version active for new rounds and training.

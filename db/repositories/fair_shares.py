@@ -15,10 +15,7 @@ from mallorn.db.tables import Job, Round, Task
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A tuning job that may get its target's next turn, and the fields that decide it.
-
-    `able` is whether a round of some task of the job can start now.
-    """
+    """A tuning job that may get its target's next turn; `able` if a round can start now."""
 
     id: str
     owner: str
@@ -46,10 +43,7 @@ class FairShares(Repository):
         self.execute_and_count(update_query)
 
     def seconds_left(self, job_id: str) -> float | None:
-        """Return the seconds a job may still tune, so that it ends by its deadline.
-
-        Return None if it has no deadline or was exported.
-        """
+        """Return the seconds until a job must end; None without a deadline or if exported."""
         return self.session.scalar(select(_seconds_left()).where(Job.id == job_id))
 
     def list_jobs_to_plan(self, per_target: int) -> Sequence[str]:

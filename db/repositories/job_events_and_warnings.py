@@ -6,10 +6,9 @@ from typing import Final, TypeVar
 
 from sqlalchemy import insert, select, update
 
-from mallorn.core.errors import NotFound
 from mallorn.core.values.event import JobEvent, WarningEvent, read_event
 from mallorn.core.values.job import JobWarning
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Repository, found
 from mallorn.db.tables import Event, Job
 
 EventType = TypeVar("EventType", bound=JobEvent)
@@ -23,26 +22,22 @@ class Events(Repository):
     """
 
     def append(self, job_id: str, event: JobEvent) -> int:
-        """Append an event to a job's log and return its number. Raises NotFound if there is
-        no job."""
+        """Append an event to a job's log; return its number. Raises NotFound without a job."""
         statement = update(Job).where(Job.id == job_id).values(event_count=Job.event_count + 1)
-        seq: int | None = self.session.scalar(statement.returning(Job.event_count))
-        if seq is None:
-            raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
+        count: int | None = self.session.scalar(statement.returning(Job.event_count))
+        seq = found(count, f"job {job_id}", "mallorn jobs")
         self.session.execute(
             insert(Event).values(job_id=job_id, seq=seq, kind=event.kind, payload=event.payload())
         )
         return seq
 
     def after(self, job_id: str, seq: int, limit: int = 100) -> list[Event]:
-        """Return up to `limit` events after number `seq`, in order; 0 starts from the first
-        event."""
+        """Return up to `limit` events after number `seq`, in order; numbers start at 1."""
         query = select(Event).where(Event.job_id == job_id, Event.seq > seq).order_by(Event.seq).limit(limit)
         return list(self.session.scalars(query))
 
     def newest(self, job_id: str, kind: type[EventType]) -> EventType | None:
-        """Return the last event of a kind, or None if there is none that this version can
-        read."""
+        """Return the last event of a kind; None if this version can read none."""
         return self.find_newest_by_job([job_id], kind).get(job_id)
 
     def is_last(self, job_id: str, kind: type[JobEvent], *rivals: type[JobEvent]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, case, delete, func, or_, select, true, tuple_, update
 
-from mallorn.core.errors import Conflict, InvalidRequest, NotFound
+from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.labels import MOST_LABELS
 from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, WRITE, ZERO_SHOT, Cause, JobState, WorkKind
@@ -15,7 +15,7 @@ from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
 from mallorn.db.database_clock import now
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, is_owned_by, reason_columns
+from mallorn.db.repositories.base import Repository, found, is_owned_by, reason_columns
 from mallorn.db.repositories.devices import has_machine_key, machine_key_of
 from mallorn.db.repositories.job_progress import count_by_outcome
 from mallorn.db.repositories.leases import Leases, LeaseToken, WorkItem, is_still_held
@@ -114,8 +114,7 @@ class Jobs(Repository):
         return job, False
 
     def claim_stage(self, job_id: str, state: JobState, worker: str, lease_sec: float) -> LeaseToken | None:
-        """Lease the stage of a job; None if the job is not in `state` or another worker
-        holds it."""
+        """Lease a job's stage; None if the job is not in `state` or the stage is leased."""
         self.lock_job(job_id)
         if self.session.scalar(select(Job.id).where(Job.id == job_id, Job.state == state)) is None:
             return None
@@ -133,15 +132,12 @@ class Jobs(Repository):
         # Workers must still find a job that was deleted during their work; owners must not.
         is_visible = true() if owner is None else Job.deleted_at.is_(None)
         query = select(Job).where(Job.id == job_id, is_owned_by(owner), is_visible)
-        job = self.session.scalars(query).one_or_none()
-        if job is None:
-            raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
-        return job
+        return found(self.session.scalars(query).one_or_none(), f"job {job_id}", "mallorn jobs")
 
     def check_owner_had_job(self, job_id: str, owner: str | None) -> None:
         """Raise NotFound unless the owner has or had this job, even if it is deleted."""
-        if self.session.scalar(select(Job.id).where(Job.id == job_id, is_owned_by(owner))) is None:
-            raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
+        query = select(Job.id).where(Job.id == job_id, is_owned_by(owner))
+        found(self.session.scalar(query), f"job {job_id}", "mallorn jobs")
 
     def list_earlier_imports(self, job: Job) -> Sequence[Job]:
         """Return an owner's newest other jobs with this model and target, once imported."""
@@ -151,8 +147,7 @@ class Jobs(Repository):
         return self.session.scalars(query.limit(LATEST)).all()
 
     def read_event_marks(self, job_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
-        """Return the number of events and the state of each job by id, without deleted
-        jobs."""
+        """Return, by job id, each job's number of events and its state, without deleted jobs."""
         conditions = self.is_among(Job.id, job_ids), Job.deleted_at.is_(None)
         rows = self.session.execute(select(Job.id, Job.event_count, Job.state).where(*conditions))
         return {job_id: (count, state) for job_id, count, state in rows}
@@ -169,10 +164,7 @@ class Jobs(Repository):
         return [(report, took_sec) for report, took_sec in rows if report and took_sec]
 
     def find(self, text: str, owner: str | None) -> Job:
-        """Return the job with id `text`, or the only one whose id starts with `text`.
-
-        Raises NotFound if there is none, and Conflict if there are several.
-        """
+        """Return the only job whose id starts with `text`; raises NotFound or Conflict."""
         has_prefix = Job.id.startswith(text, autoescape=True)
         query = select(Job).where(has_prefix, is_owned_by(owner), Job.deleted_at.is_(None))
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
@@ -305,8 +297,7 @@ class Jobs(Repository):
         self.execute_and_count(update(Job).where(Job.id == job_id).values(report))
 
     def bind_context(self, job_id: str, context_id: int) -> int:
-        """Bind a job to a measuring context unless it has one; return the id of its
-        context."""
+        """Bind a job to a measuring context unless it has one; return its context's id."""
         unbound = Job.id == job_id, Job.context_id.is_(None)
         self.execute_and_count(update(Job).where(*unbound).values(context_id=context_id))
         return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
@@ -317,8 +308,7 @@ class Jobs(Repository):
         self.execute_and_count(update(Job).where(*importing).values(target_id=target_id))
 
     def bind_machine(self, job_id: str, machine: Machine) -> None:
-        """Bind a job to the machine for which its candidates are proposed, unless it has
-        one."""
+        """Bind a job to the machine for which candidates are proposed, unless it has one."""
         unbound = Job.id == job_id, Job.machine.is_(None)
         self.execute_and_count(update(Job).where(*unbound).values(machine=machine))
 
@@ -335,10 +325,7 @@ class JobLabels(Repository):
         return labels
 
     def change(self, job_id: str, changes: Mapping[str, str | None]) -> None:
-        """Set labels of a job, and remove those whose new value is None.
-
-        Raises InvalidRequest if the job would have more than MOST_LABELS.
-        """
+        """Set labels, remove those that are None; raises InvalidRequest above MOST_LABELS."""
         Jobs(self.session).lock_job(job_id)
         in_changes = JobLabel.job_id == job_id, JobLabel.key.in_(changes)
         self.execute_and_count(delete(JobLabel).where(*in_changes))
@@ -389,8 +376,7 @@ class JobsWaitingForDevice(Repository):
         )
 
     def waiting_since(self, job: Job) -> float:
-        """Return the later of the job's last event and the last contact with a suitable
-        device."""
+        """Return the later of the job's last event and a suitable device's last contact."""
         events = select(func.max(Event.created_at)).where(Event.job_id == job.id)
         last_seen = select(func.max(Device.last_seen)).where(Device.target_id == job.target_id)
         if job.context_id is not None:

@@ -70,8 +70,7 @@ class Loss:
 
 
 class Leases(Repository):
-    """The table of leases. A transaction that locks a lease and a job must lock the job
-    first."""
+    """Leases of work. A transaction that locks a lease and a job must lock the job first."""
 
     def add_or_reopen_work(self, item: WorkItem, job_id: str) -> None:
         """Add work, or reopen it without holder and losses; its message is sent now."""
@@ -100,17 +99,11 @@ class Leases(Repository):
         return self._change(hold, until=seconds_from_now(lease_sec))
 
     def return_work(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
-        """Free unfinished work without counting a loss; a sweep sends its message again.
-
-        Return False if this lease no longer holds it.
-        """
+        """Free unfinished work without counting a loss; return whether this lease held it."""
         return self._change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
 
     def leave_to_other_hosts(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
-        """Free work that the hosts of workers `left_by` cannot do, without counting a loss.
-
-        Return False if this lease no longer holds it.
-        """
+        """Free work that hosts of `left_by` cannot do; return whether this lease held it."""
         return self._change(hold, left_by=[*left_by], **FREED)
 
     def end(self, hold: LeaseToken) -> bool:
@@ -138,10 +131,7 @@ class Leases(Repository):
         return self.session.scalars(jobs).all()
 
     def free_expired_work(self, job_id: str | None) -> Sequence[Loss]:
-        """Free a job's work whose lease expired, and count a death of each holder.
-
-        `job_id` None stands for work that belongs to no job.
-        """
+        """Free a job's expired work (None: that of no job); count a death of each holder."""
         self.lock_jobs(select(Job.id).where(Job.id == job_id))
         is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
         return self._free_and_count_losses(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)

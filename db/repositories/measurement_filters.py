@@ -3,17 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import (
-    ColumnElement,
-    ScalarSelect,
-    and_,
-    exists,
-    func,
-    literal_column,
-    not_,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, literal_column, not_, or_, select
 from sqlalchemy.orm import aliased
 
 from mallorn.core.job_options import JobOptions
@@ -79,10 +69,7 @@ def is_eligible() -> ColumnElement[bool]:
 
 
 def is_bound_only() -> ColumnElement[bool]:
-    """Return the condition for rows measured here with an upper bound instead of a time.
-
-    Candidates that ever gave a wrong result are excluded.
-    """
+    """Return the condition for upper bounds measured here, of candidates never found wrong."""
     return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted())
 
 

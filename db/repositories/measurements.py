@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
@@ -16,7 +16,7 @@ from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.values.trial import Trial
 from mallorn.db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
 from mallorn.db.paging import Page, check_limit, decode_cursor, page
-from mallorn.db.repositories.base import Repository, is_owned_by
+from mallorn.db.repositories.base import Repository, equalities, is_owned_by
 from mallorn.db.repositories.leases import LeaseToken, Token, WorkItem, is_still_held
 from mallorn.db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
 from mallorn.db.repositories.measuring_contexts import Contexts
@@ -89,10 +89,7 @@ class Measurements(Repository):
             self.mark_as_bounds(share, *conditions)
 
     def mark_as_bounds(self, share: float | None, *conditions: ColumnElement[bool]) -> int:
-        """Turn times into upper bounds; return how many rows this changed.
-
-        `share` is the share of the time that was disturbed, None if unknown.
-        """
+        """Turn times into upper bounds; a `share` (None: unknown) of each was disturbed."""
         bound = {"bound_us": Measurement.latency_us, "latency_us": None, "disturbed": share}
         rows = update(Measurement).where(*conditions, Measurement.latency_us.is_not(None))
         return self.execute_and_count(rows.values(bound))
@@ -156,11 +153,7 @@ class ForeignRows(Repository):
             if measured_on is not None:
                 context_id = Contexts(self.session).ensure(target_id, **measured_on.model_dump()).id
             source_id = Sources(self.session).ensure(dataset)
-            self._references[key] = {
-                "source_id": source_id,
-                "target_id": target_id,
-                "context_id": context_id,
-            }
+            self._references[key] = {"source_id": source_id, "target_id": target_id, "context_id": context_id}
         return self._references[key]
 
     def add(self, rows: Sequence[Mapping[str, object]]) -> int:
@@ -207,13 +200,8 @@ class Records(Repository):
         )
         if owner is not None:
             query = query.where(Measurement.job_id.in_(select(Job.id).where(is_owned_by(owner))))
-        filters: list[tuple[Any, object]] = [
-            (Measurement.job_id, job_id),
-            (Measurement.outcome, outcome),
-            (Workload.key, workload),
-            (TargetRow.key, target),
-        ]
-        query = query.where(*(column == value for column, value in filters if value is not None))
+        columns = Measurement.job_id, Measurement.outcome, Workload.key, TargetRow.key
+        query = query.where(*equalities(columns, (job_id, outcome, workload, target)))
         if cursor is not None:
             query = query.where(Measurement.id < decode_cursor(cursor, int)[0])
         records = [

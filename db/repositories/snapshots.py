@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, class_mapper
 
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.db.columnar_rows import Columns
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Repository, found
 from mallorn.db.repositories.measurement_filters import is_shared
 from mallorn.db.tables import (
     Context,
@@ -41,10 +41,7 @@ class Snapshots(Repository):
 
     def get(self, name: str) -> Snapshot:
         """Return the snapshot with this name. Raises NotFound if there is none."""
-        snapshot = self.find(name)
-        if snapshot is None:
-            raise NotFound(f"there is no snapshot {name}", hint="mallorn dataset snapshot   (lists them)")
-        return snapshot
+        return found(self.find(name), f"snapshot {name}", "mallorn dataset snapshot   (lists them)")
 
     def list(self) -> Sequence[Snapshot]:
         return self.session.scalars(select(Snapshot).order_by(Snapshot.id.desc())).all()
@@ -138,8 +135,7 @@ class SnapshotRows(Repository):
         return {context.id: context for context in self.session.scalars(select(Context))}
 
     def check(self, selection: Selection) -> None:
-        """Raise NotFound for a target, operator or model that does not exist, most likely a
-        typing error."""
+        """Raise NotFound for an unknown target, operator or model, most likely misspelt."""
         for column, value in _filters(selection):
             if self.session.scalar(select(column).where(column == value).limit(1)) is None:
                 raise NotFound(f"the dataset has no rows of {value}", hint="mallorn dataset stats")

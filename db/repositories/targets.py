@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import delete, exists, select
 
-from mallorn.core.errors import NotFound
 from mallorn.core.targets import Target
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Repository, found
 from mallorn.db.tables import Base, TargetRow
 
 
@@ -14,8 +13,7 @@ class Targets(Repository):
     """Canonical targets, each stored once."""
 
     def ensure(self, target: Target) -> TargetRow:
-        """Return the row of a target, inserted if new and locked against deletion until the
-        commit."""
+        """Return a target's row, inserted if new, and locked against deletion until the commit."""
         row = select(TargetRow).where(TargetRow.key == target.key).with_for_update(read=True, key_share=True)
         if (existing := self.session.scalars(row).one_or_none()) is not None:
             return existing
@@ -26,10 +24,7 @@ class Targets(Repository):
 
     def get(self, target_id: int) -> TargetRow:
         """Return the target with this id. Raises NotFound if there is none."""
-        row = self.session.get(TargetRow, target_id)
-        if row is None:
-            raise NotFound(f"there is no target {target_id}")
-        return row
+        return found(self.session.get(TargetRow, target_id), f"target {target_id}")
 
     def list(self) -> Sequence[TargetRow]:
         return self.session.scalars(select(TargetRow).order_by(TargetRow.id)).all()

@@ -256,8 +256,7 @@ class MeasuredTasks(Repository):
         ]
 
     def trials(self, task: MeasuredTask) -> Sequence[Trial]:
-        """Return a task's trials, oldest first; those without device are of all
-        contexts."""
+        """Return a task's trials, oldest first; without device, those of all contexts."""
         same_task = Measurement.workload_id == task.workload_id, Measurement.target_id == task.target_id
         is_in_context = or_(Measurement.context_id == task.context_id, Measurement.context_id.is_(None))
         query = (

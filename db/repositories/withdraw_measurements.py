@@ -10,11 +10,10 @@ from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
 from sqlalchemy.orm import aliased
 
 from mallorn.core.cost_model_name import base_family
-from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.fleet import Withdrawn
-from mallorn.db.repositories.base import Repository
+from mallorn.db.repositories.base import Repository, found
 from mallorn.db.repositories.cost_models import CostModels
 from mallorn.db.repositories.dataset_statistics import COUNTS, Counts
 from mallorn.db.repositories.measurements import Measurements
@@ -36,10 +35,7 @@ class Withdrawals(Repository):
     """
 
     def count(self, name: str, since: float | None = None) -> Withdrawn:
-        """Return the numbers of rows that `withdraw` would change.
-
-        Raises NotFound if there is no such device.
-        """
+        """Return how many rows `withdraw` would change; raises NotFound without the device."""
         from_device = self._is_measured_by(name, since)
         rows = self.session.scalar(select(func.count()).select_from(Measurement).where(from_device)) or 0
         is_based_on_them = Schedule.measurement_id.in_(_ids(from_device))
@@ -65,15 +61,11 @@ class Withdrawals(Repository):
         for target_id in self.session.scalars(targets).all():
             CostModels(self.session).lock_target(target_id)  # so that no training runs meanwhile
         withdrawn = self.count(name, since)
-        models = update(CostModelRow).where(
-            self.is_among(CostModelRow.id, self._cost_models_trained_on(from_device))
-        )
-        self.execute_and_count(models.values(active=False))
+        self._deactivate_models_trained_on(from_device)
         self.execute_and_count(delete(Schedule).where(Schedule.measurement_id.in_(_ids(from_device))))
         jobs = select(Measurement.job_id).where(from_device).distinct()
-        self.execute_and_count(
-            delete(FinishStep).where(FinishStep.job_id.in_(jobs))
-        )  # their finish decides again
+        decisions = delete(FinishStep).where(FinishStep.job_id.in_(jobs))
+        self.execute_and_count(decisions)  # their finish decides again
         error = Measurement.outcome + ": " + func.coalesce(Measurement.error, "")
         values = {"outcome": Outcome.WITHDRAWN, "latency_us": None, "bound_us": None, "error": error}
         last_id = 0
@@ -88,16 +80,16 @@ class Withdrawals(Repository):
 
     def turn_into_bounds(self, condition: ColumnElement[bool], share: float) -> int:
         """Turn these rows' times into upper bounds; deactivate models trained on them."""
-        models = update(CostModelRow).where(
-            self.is_among(CostModelRow.id, self._cost_models_trained_on(condition))
-        )
-        self.execute_and_count(models.values(active=False))
+        self._deactivate_models_trained_on(condition)
         return Measurements(self.session).mark_as_bounds(share, condition)
 
+    def _deactivate_models_trained_on(self, condition: ColumnElement[bool]) -> None:
+        is_trained = self.is_among(CostModelRow.id, self._cost_models_trained_on(condition))
+        self.execute_and_count(update(CostModelRow).where(is_trained).values(active=False))
+
     def _is_measured_by(self, name: str, since: float | None) -> ColumnElement[bool]:
-        device_id = self.session.scalar(select(Device.id).where(Device.name == name))
-        if device_id is None:
-            raise NotFound(f"there is no device {name}", hint="mallorn devices")
+        query = select(Device.id).where(Device.name == name)
+        device_id = found(self.session.scalar(query), f"device {name}", "mallorn devices")
         from_device = Measurement.device_id == device_id, Measurement.outcome.not_in(_NOT_FROM_DEVICE)
         recent = () if since is None else (Measurement.created_at >= since,)
         return and_(*from_device, *recent)

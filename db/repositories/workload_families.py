@@ -38,10 +38,7 @@ class RankedRound:
 
 
 class WorkloadFamilies(Repository):
-    """Families: sets of workloads with a common cost model, on a target.
-
-    Jobs that group workloads in the same way share families.
-    """
+    """Families of workloads with a common cost model, shared by jobs that group alike."""
 
     def workloads_without_family(self, job_id: str) -> set[int]:
         workloads = select(Task.workload_id).where(Task.job_id == job_id, Task.family == "")

@@ -242,8 +242,7 @@ class SourceDataset(Base):
 
 
 class Snapshot(Base):
-    """An immutable set of measurements: those with ids up to `upto` that `filter`
-    selects."""
+    """An immutable set of measurements: ids up to `upto` that `filter` selects."""
 
     __tablename__ = "snapshots"
 

@@ -181,8 +181,7 @@ class Round(Base):
 
 
 class StageRun(Base):
-    """A time span that a worker spent on something other than a round, for the fleet
-    timeline only."""
+    """A time span in which a worker ran something other than a round, for the timeline."""
 
     __tablename__ = "stage_runs"
     __table_args__ = (Index("ix_stage_runs_started", "started_at"),)

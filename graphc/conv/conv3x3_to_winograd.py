@@ -182,20 +182,8 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
         top, left = map(int, list(attrs.padding)[:2])
         _, out_height, out_width, out_channels = sizes_of(call)
         has_pairs = channels % PAIR == 0 and out_channels % LANES == 0
-        plan = choose_winograd_plan(
-            Shape(
-                batch=batch,
-                height=height,
-                width=width,
-                channels=channels,
-                top=top,
-                left=left,
-                out_height=out_height,
-                out_width=out_width,
-                out_channels=out_channels,
-                dtype=self.precision if has_pairs else "float32",
-            )
-        )
+        sizes = batch, height, width, channels, top, left, out_height, out_width, out_channels
+        plan = choose_winograd_plan(Shape(*sizes, self.precision if has_pairs else "float32"))
         if plan is None:
             raise Leave("copying the tiles would take longer than it saves")
         return plan

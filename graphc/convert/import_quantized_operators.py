@@ -194,16 +194,14 @@ def _broadcastable(zero: Any, is_column: bool) -> Any:
     return steps.reshape(() if zero.size == 1 else zero.shape)
 
 
-def _convert_quantize_or_dequantize(
-    kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any
-) -> Any:
+def _convert_quantize_or_dequantize(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QuantizeLinear or DequantizeLinear; with a block size, by `dequantize`."""
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
         return convert_block_dequantize_linear(builder, inputs, node.attrs, params)
     data, scale, zero = first_inputs(inputs, 3)
     scale, zero = node.squeeze_to_scalar(scale), None if zero is None else node.squeeze_to_scalar(zero)
-    node.attrs.setdefault("axis", axis)
+    node.attrs.setdefault("axis", 1)
     if not scale.ty.ndim:
         node.attrs["axis"] = 0
     elif zero is None:
@@ -228,10 +226,9 @@ def _clip_to_uint8(node: Node, value: Any) -> Any:
     return node.emit(relax.op.astype(node.emit(relax.op.clip(value, 0, 255)), "uint8"))
 
 
-def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _conv(node: Node, *inputs: Any) -> Any:
     """Convert QLinearConv; the scale of its integer bias is data scale * weight scale."""
-    node = Node(builder, attrs, params)
-    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = first_inputs(inputs, 9)
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = inputs
     factors = [node.dequantize(x, x_scale, x_zero), node.dequantize(w, w_scale, w_zero)]
     if bias is not None:
         factors.append(node.dequantize(bias, relax.const(_product(node, x_scale, w_scale)), None))
@@ -247,10 +244,9 @@ def _product(node: Node, *scales: Any) -> Any:
     return (scale.reshape(()) if scale.size == 1 else scale).astype("float32")
 
 
-def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _matmul(node: Node, *inputs: Any) -> Any:
     """Convert QLinearMatMul with one scale per tensor, or one per column of the weights."""
-    node = Node(builder, attrs, params)
-    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = first_inputs(inputs, 8)
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
     left, right = node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, _last_axis(b))
     return node.quantize(node.emit(relax.op.matmul(left, right)), y_scale, y_zero)
 
@@ -259,11 +255,10 @@ def _last_axis(value: Any) -> int:
     return int(value.ty.ndim) - 1
 
 
-def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _gemm(node: Node, *inputs: Any) -> Any:
     """Convert QGemm; if it has no scale for the output, its result stays float."""
-    node = Node(builder, attrs, params)
-    a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = first_inputs(inputs, 9)
-    alpha, across = float(attrs.get("alpha", 1.0)), int(not attrs.get("transB", 0))
+    a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = inputs
+    alpha, across = float(node.attrs.get("alpha", 1.0)), int(not node.attrs.get("transB", 0))
     factors = [node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, across)]
     if c is not None:
         scale = _product(node, a_scale, b_scale) * np.float32(alpha)
@@ -272,33 +267,26 @@ def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     return result if y_scale is None else node.quantize(result, y_scale, y_zero)
 
 
-def _convert_unary_qlinear(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _unary(kind: str, node: Node, *inputs: Any) -> Any:
     """Convert a unary QLinear operator; the float operator `kind` reads dequantized data."""
-    node = Node(builder, attrs, params)
     node.attrs.pop("opset", None)
-    x, x_scale, x_zero, y_scale, y_zero = first_inputs(inputs, 5)
+    x, x_scale, x_zero, y_scale, y_zero = inputs
     return node.quantize(node.convert(kind, [node.dequantize(x, x_scale, x_zero)]), y_scale, y_zero)
 
 
-def _convert_binary_qlinear(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    node = Node(builder, attrs, params)
-    parameters = first_inputs(inputs, 8)
-    factors = node.dequantize(*parameters[:3]), node.dequantize(*parameters[3:6])
-    return node.quantize(node.convert(kind, factors), *parameters[6:])
+def _binary(kind: str, node: Node, *inputs: Any) -> Any:
+    factors = node.dequantize(*inputs[:3]), node.dequantize(*inputs[3:6])
+    return node.quantize(node.convert(kind, factors), *inputs[6:])
 
 
-def _concat(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    node = Node(builder, attrs, params)
-    scale, zero, *triples = first_inputs(inputs, len(inputs))
+def _concat(node: Node, scale: Any, zero: Any, *triples: Any) -> Any:
     parts = [node.dequantize(*triples[start : start + 3]) for start in range(0, len(triples), 3)]
     return node.quantize(node.convert("Concat", parts), scale, zero)
 
 
-def _where(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    node = Node(builder, attrs, params)
-    condition, *parameters = first_inputs(inputs, 9)
-    factors = condition, node.dequantize(*parameters[:3]), node.dequantize(*parameters[3:6])
-    return node.quantize(node.convert("Where", factors), *parameters[6:])
+def _where(node: Node, condition: Any, *inputs: Any) -> Any:
+    factors = condition, node.dequantize(*inputs[:3]), node.dequantize(*inputs[3:6])
+    return node.quantize(node.convert("Where", factors), *inputs[6:])
 
 
 def _integer_matmul(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
@@ -306,10 +294,8 @@ def _integer_matmul(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any
     return node.emit(relax.op.matmul(left, right, out_dtype="int32"))
 
 
-def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _conv_integer(node: Node, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
     """Convert ConvInteger in int32, since TVM's convolution sums in its operands' type."""
-    node = Node(builder, attrs, params)
-    x, w, x_zero, w_zero = first_inputs(inputs, 4)
     if w_zero is not None and w_zero.ty.ndim and int(w_zero.ty.shape[0]) != 1:
         # One zero point per output: reshape them so that they broadcast along outputs.
         shape, zeros = (-1, *[1] * _last_axis(w)), node.array(w_zero)
@@ -321,10 +307,9 @@ def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     return node.convert("Conv", [node.emit(relax.op.astype(factor, "int32")) for factor in factors])
 
 
-def _convert_matmul_integer_to_float(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _integer_matmul_to_float(node: Node, *inputs: Any) -> Any:
     """Convert MatMulIntegerToFloat: an int32 matmul, then scales and an optional bias."""
-    a, b, a_scale, b_scale, a_zero, b_zero, bias = first_inputs(inputs, 7)
-    node = Node(builder, attrs, params)
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = inputs
     return _scale_integer_sums(node, _integer_matmul(node, a, b, a_zero, b_zero), a_scale, b_scale, bias)
 
 
@@ -334,18 +319,15 @@ def _scale_integer_sums(node: Node, sums: Any, a_scale: Any, b_scale: Any, bias:
     return result if bias is None else node.emit(relax.op.add(result, bias))
 
 
-def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _dynamic_matmul(node: Node, a: Any, b: Any, b_scale: Any, b_zero: Any, bias: Any) -> Any:
     """Convert DynamicQuantizeMatMul, which quantises the data by its range at run time."""
-    a, b, b_scale, b_zero, bias = first_inputs(inputs, 5)
-    node = Node(builder, attrs, params)
     data, a_scale, a_zero = _quantize_by_range(node, a)
     return _scale_integer_sums(node, _integer_matmul(node, data, b, a_zero, b_zero), a_scale, b_scale, bias)
 
 
-def _attention(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+def _attention(node: Node, *inputs: Any) -> Any:
     """Convert QAttention: dequantize its input and weights, then convert float Attention."""
-    x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = first_inputs(inputs, 9)
-    node = Node(builder, attrs, params)
+    x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = inputs
     for name in ("unidirectional", "do_rotary", "past_present_share_buffer"):
         if node.attrs.get(name) == 0:
             del node.attrs[name]
@@ -353,31 +335,34 @@ def _attention(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     return node.convert("Attention", [*factors, bias, mask, past])
 
 
+def _with_node(convert: Callable[..., Any], count: int | None = None) -> Callable[..., Any]:
+    """Return a converter that calls `convert` with a Node and its first `count` inputs (or all)."""
+    return lambda builder, inputs, attrs, params: convert(
+        Node(builder, attrs, params), *first_inputs(inputs, count or len(inputs))
+    )
+
+
 CONVERTERS: Mapping[str, Callable[[Any, Any, Any, Any], Any]] = {
-    "QuantizeLinear": partial(_convert_quantize_or_dequantize, "QuantizeLinear", 1),
-    "DequantizeLinear": partial(_convert_quantize_or_dequantize, "DequantizeLinear", 1),
-    "DynamicQuantizeLinear": lambda builder, inputs, *others: relax.Tuple(
-        list(_quantize_by_range(Node(builder, *others), inputs[0]))
-    ),
-    "QLinearConv": _conv,
-    "QLinearMatMul": _matmul,
-    "QGemm": _gemm,
-    "QLinearConcat": _concat,
-    "QLinearWhere": _where,
-    "QLinearAdd": partial(_convert_binary_qlinear, "Add"),
-    "QLinearMul": partial(_convert_binary_qlinear, "Mul"),
-    "QLinearSigmoid": partial(_convert_unary_qlinear, "Sigmoid"),
-    "QLinearLeakyRelu": partial(_convert_unary_qlinear, "LeakyRelu"),
-    "QLinearSoftmax": partial(_convert_unary_qlinear, "Softmax"),
-    "QLinearAveragePool": partial(_convert_unary_qlinear, "AveragePool"),
-    "QLinearGlobalAveragePool": partial(_convert_unary_qlinear, "GlobalAveragePool"),
-    "MatMulInteger": lambda builder, inputs, *others: _integer_matmul(
-        Node(builder, *others), *first_inputs(inputs, 4)
-    ),
-    "ConvInteger": _conv_integer,
-    "MatMulIntegerToFloat": _convert_matmul_integer_to_float,
-    "DynamicQuantizeMatMul": _dynamic_matmul,
-    "QAttention": _attention,
+    "QuantizeLinear": partial(_convert_quantize_or_dequantize, "QuantizeLinear"),
+    "DequantizeLinear": partial(_convert_quantize_or_dequantize, "DequantizeLinear"),
+    "DynamicQuantizeLinear": _with_node(lambda node, data: relax.Tuple(_quantize_by_range(node, data)), 1),
+    "QLinearConv": _with_node(_conv, 9),
+    "QLinearMatMul": _with_node(_matmul, 8),
+    "QGemm": _with_node(_gemm, 9),
+    "QLinearConcat": _with_node(_concat),
+    "QLinearWhere": _with_node(_where, 9),
+    "QLinearAdd": _with_node(partial(_binary, "Add"), 8),
+    "QLinearMul": _with_node(partial(_binary, "Mul"), 8),
+    "QLinearSigmoid": _with_node(partial(_unary, "Sigmoid"), 5),
+    "QLinearLeakyRelu": _with_node(partial(_unary, "LeakyRelu"), 5),
+    "QLinearSoftmax": _with_node(partial(_unary, "Softmax"), 5),
+    "QLinearAveragePool": _with_node(partial(_unary, "AveragePool"), 5),
+    "QLinearGlobalAveragePool": _with_node(partial(_unary, "GlobalAveragePool"), 5),
+    "MatMulInteger": _with_node(_integer_matmul, 4),
+    "ConvInteger": _with_node(_conv_integer, 4),
+    "MatMulIntegerToFloat": _with_node(_integer_matmul_to_float, 7),
+    "DynamicQuantizeMatMul": _with_node(_dynamic_matmul, 5),
+    "QAttention": _with_node(_attention, 9),
     "MatMulNBits": _matmul_nbits,
     "GatherBlockQuantized": _convert_gather_block_quantized,
 }

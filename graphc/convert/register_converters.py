@@ -83,8 +83,7 @@ def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
 
 
 def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
-    """Return a converter that applies a binary operator to all inputs from left to
-    right."""
+    """Return a converter that applies a binary operator to all inputs in order."""
 
     def convert(builder: Any, inputs: Any, _: Any, __: Any) -> Any:
         return reduce(lambda left, right: builder.normalize(operator(left, right)), inputs)

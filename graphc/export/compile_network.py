@@ -30,11 +30,7 @@ from mallorn.graphc.core.pass_registry import Step
 from mallorn.graphc.export import cross_linking, embed_weights, export_checks
 from mallorn.graphc.export.code_generation import compilation_context, target_without_gather
 from mallorn.graphc.export.compare_with_onnxruntime import errors_against_onnxruntime
-from mallorn.graphc.export.library_metadata import (
-    metadata_source,
-    required_cpu_features,
-    target_architecture,
-)
+from mallorn.graphc.export.library_metadata import metadata_source, required_cpu_features, target_architecture
 from mallorn.graphc.fold import share_equal_constants
 from mallorn.graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from mallorn.graphc.onnx import read_with_weights_on_disk as onnx_file
@@ -221,10 +217,7 @@ def apply_schedules(
 
 
 def export_library(executable: Any, library: str, target: Any, metadata: Mapping[str, object]) -> None:
-    """Write the library with its metadata to a file; on CPUs with its own thread pool.
-
-    Raises Refused if it is for another CPU and cannot be linked here.
-    """
+    """Write the library and its metadata; raises Refused if it cannot be linked for its CPU."""
     cross = cross_linking.cross_compiler(target)
     with thread_pool_source() as pool, TemporaryDirectory() as folder:
         (description := Path(folder, "metadata.c")).write_text(metadata_source(metadata))

@@ -30,8 +30,7 @@ def cross_compiler(target: Any) -> list[str]:
         )
     if find_spec(ZIG) is None:
         raise export_checks.Refused(
-            f"to link a library for {architecture} on {host}, a linker for it is needed",
-            f"pip install {ZIG}",
+            f"to link a library for {architecture} on {host}, a linker for it is needed", f"pip install {ZIG}"
         )
     return [sys.executable, "-m", ZIG, "cc", "-target", f"{architecture}-linux-gnu.{GLIBC}"]
 

@@ -21,10 +21,7 @@ class ElfMachine(NamedTuple):
 
 _ALLOCATED, _X86_64_LARGE = 0x2, 0x10000000
 # Large-data sections are placed after all others. Only 64-bit, little-endian architectures.
-MACHINES = {
-    "x86_64": ElfMachine(62, b".lrodata", _X86_64_LARGE),
-    "aarch64": ElfMachine(183, b".rodata"),
-}
+MACHINES = {"x86_64": ElfMachine(62, b".lrodata", _X86_64_LARGE), "aarch64": ElfMachine(183, b".rodata")}
 ALIGNMENT = 64
 _HEADER, _SECTION_HEADER = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")

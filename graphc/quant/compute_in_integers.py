@@ -98,26 +98,14 @@ def plan_dequantize(call: Any, g: Graph) -> Build:
 MOVES = frozenset(
     f"relax.{name}"
     for name in (
-        "reshape",
-        "permute_dims",
-        "strided_slice",
-        "squeeze",
-        "expand_dims",
-        "flatten",
-        "broadcast_to",
-        "take",
-        "nn.max_pool1d",
-        "nn.max_pool2d",
-        "nn.max_pool3d",
+        *("broadcast_to", "expand_dims", "flatten", "permute_dims", "reshape", "squeeze", "strided_slice"),
+        *("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "take"),
     )
 )
 
 
 def plan_data_movement(call: Any, g: Graph) -> Build:
-    """Return a function that reshapes, slices or pools bytes instead of decoded numbers.
-
-    Raises Leave if the data is not decoded from bytes with one scale.
-    """
+    """Return a function that moves or pools bytes; raises Leave unless these have one scale."""
     value = call.args[0]
     bytes_ = find_unsigned_source(value, g)
     if bytes_ is not None:

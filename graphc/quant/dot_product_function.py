@@ -120,27 +120,18 @@ def build_dot_function(instruction: DotInstruction, sums: Sums) -> Any:
     *sizes, outputs = sums.result
     rows = [f"i{axis}" for axis in range(len(sizes))]
     axes = [*rows, "jo", "ji", *sums.window_axes, "ko", "ki"]
-    steps = sums.inputs // instruction.terms
-    vectors = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) // instruction.lanes
-    extents = [
-        *sizes,
-        vectors,
-        instruction.lanes,
-        *sums.kernel[: len(sums.window_axes)],
-        steps,
-        instruction.terms,
-    ]
+    lanes, steps = instruction.lanes, (sums.inputs // instruction.terms, instruction.terms)
+    vectors = graph_rewriting.round_up_to_vectors(outputs, lanes) // lanes
+    extents = [*sizes, vectors, lanes, *sums.kernel[: len(sums.window_axes)], *steps]
     kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window_axes) + 2)
     values = [f"v{axis}" for axis in axes]
     place = [f"v{axis}" for axis in sums.window_axes or rows[: len(sums.kernel)]]
     x = f"x[{', '.join(sums.read)}]"
     w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
-    is_full = outputs % instruction.lanes == 0
-    every = graph_rewriting.numbers((*sizes, graph_rewriting.round_up_to_vectors(outputs, instruction.lanes)))
-    z = f"{'y' if is_full else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {instruction.lanes} + vji]"
-    packed_sizes = graph_rewriting.numbers(
-        (vectors, *sums.kernel, steps, instruction.lanes, instruction.terms)
-    )
+    is_full = outputs % lanes == 0
+    every = graph_rewriting.numbers((*sizes, vectors * lanes))
+    z = f"{'y' if is_full else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {lanes} + vji]"
+    packed_sizes = graph_rewriting.numbers((vectors, *sums.kernel, steps[0], lanes, instruction.terms))
     return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(

@@ -42,6 +42,16 @@ class BlockQuantizedWeights:
     axis: int  # the axis along which blocks lie
 
     @property
+    def bits(self) -> int:
+        return 4 if self.data.max(initial=0) < FEW else 8
+
+    @property
+    def common_zero(self) -> int | None:
+        """The zero point of all weights; None if blocks differ."""
+        first = self.zero.flat[0]
+        return int(first) if (self.zero == first).all() else None
+
+    @property
     def transposed(self) -> "BlockQuantizedWeights":
         return BlockQuantizedWeights(self.data.T, self.scale.T, self.zero.T, 1 - self.axis)
 
@@ -211,15 +221,14 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
         block = min(_LONG, round_up_to_vectors(block, _STEP))
     if block % _STEP or (stored_blocks > 1 and stored_block % block):
         raise Leave("the size of the blocks does not suit the instruction")
-    first_zero = weights.zero.flat[0]
     product = BlockQuantizedMatmul(
         instruction,
         rows=sizes_of(call)[:-1],
         outputs=outputs,
         blocks=-(-inputs // block),
         block=int(block),
-        bits=4 if weights.data.max(initial=0) < FEW else 8,
-        zero=int(first_zero) if (weights.zero == first_zero).all() else None,
+        bits=weights.bits,
+        zero=weights.common_zero,
     )
     return KeptWeights(weights, product)
 
@@ -237,25 +246,15 @@ class DecodedProduct:
     factors: str  # data type of both factors
 
     @property
-    def bits(self) -> int:
-        return 4 if self.weights.data.max(initial=0) < FEW else 8
-
-    @property
     def per_word(self) -> int:
-        return _WORD // self.bits
-
-    @property
-    def zero(self) -> int | None:
-        """The zero point of all weights; None if blocks differ."""
-        first = self.weights.zero.flat[0]
-        return int(first) if (self.weights.zero == first).all() else None
+        return _WORD // self.weights.bits
 
     def packed(self) -> Any:
         """Return the weights as 32-bit words: a row per output, the first weight in the lowest bits."""
         rows = self.weights.data.T
         padding = -rows.shape[1] % self.per_word
         split = np.pad(rows, [(0, 0), (0, padding)]).reshape(len(rows), -1, self.per_word)
-        shifts = np.arange(self.per_word, dtype="uint32") * np.uint32(self.bits)
+        shifts = np.arange(self.per_word, dtype="uint32") * np.uint32(self.weights.bits)
         return np.bitwise_or.reduce(split.astype("uint32") << shifts, axis=-1)
 
     def scales(self) -> Any:
@@ -265,9 +264,6 @@ class DecodedProduct:
             halves = scales.astype("float16")
         return halves if np.array_equal(halves.astype(WIDE), scales) else scales
 
-    def zeros(self) -> Any:
-        return np.ascontiguousarray(self.weights.zero.T)
-
 
 def product_function(product: DecodedProduct, scale_type: str) -> Any:
     """Build the tensor function of a product; TVM can fuse element-wise operators after it."""
@@ -276,11 +272,9 @@ def product_function(product: DecodedProduct, scale_type: str) -> Any:
     axes = [f"i{axis}" for axis in range(len(product.rows))]
     row, loops = ", ".join(f"v{axis}" for axis in axes), ", ".join([*axes, "j", "k"])
     per_word, block = product.per_word, inputs // blocks
-    by_block, zero = numbers((outputs, blocks)), product.zero
-    shift = f'T.Cast("uint32", vk % {per_word}) * T.uint32({product.bits})'
-    code = (
-        f"T.bitwise_and(T.shift_right(q[vj, vk // {per_word}], {shift}), T.uint32({(1 << product.bits) - 1}))"
-    )
+    by_block, zero, bits = numbers((outputs, blocks)), product.weights.common_zero, product.weights.bits
+    shift = f'T.Cast("uint32", vk % {per_word}) * T.uint32({bits})'
+    code = f"T.bitwise_and(T.shift_right(q[vj, vk // {per_word}], {shift}), T.uint32({(1 << bits) - 1}))"
     origin = f"T.float32({zero})" if zero is not None else f'T.Cast("float32", z[vj, vk // {block}])'
     scale = f"s[vj, vk // {block}]" if scale_type == WIDE else f'T.Cast("float32", s[vj, vk // {block}])'
     number = f'(T.Cast("float32", {code}) - {origin}) * {scale}'
@@ -342,6 +336,8 @@ class DecodeWeightsInProducts(KeepBlockQuantizedWeights):
         data = call.args[0] if facts.factors == WIDE else relax.op.astype(call.args[0], facts.factors)
         scales = facts.scales()
         function = product_function(facts, str(scales.dtype))
-        constants = [facts.packed(), scales, *([] if facts.zero is not None else [facts.zeros()])]
+        constants = [facts.packed(), scales]
+        if facts.weights.common_zero is None:
+            constants.append(np.ascontiguousarray(facts.weights.zero.T))
         arguments = [data, *map(g.constant, constants)]
-        return g.call_function(f"int{facts.bits}_weights", function, arguments, call.ty)
+        return g.call_function(f"int{facts.weights.bits}_weights", function, arguments, call.ty)

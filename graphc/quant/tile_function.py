@@ -154,14 +154,8 @@ def build_function(tiled: TiledSums, name: str) -> Any:
     values = [f"v{axis}" for axis in axes]
     is_full = tiled.computed_shape == sums.result
     data, result, all_sums = map(graph_rewriting.numbers, (sums.data, sums.result, tiled.computed_shape))
-    packed_sizes = (
-        tiled.computed_shape[-1] // dot.lanes,
-        *sums.kernel,
-        sums.inputs // dot.terms,
-        dot.lanes,
-        dot.terms,
-    )
-    weights = graph_rewriting.numbers(packed_sizes)
+    beside_vectors = (*sums.kernel, sums.inputs // dot.terms, dot.lanes, dot.terms)
+    weights = graph_rewriting.numbers((tiled.computed_shape[-1] // dot.lanes, *beside_vectors))
     target, shape = "y" if is_full else "z", _block_shape(tiled)
     row_axis = len(tiled.sums.result) - 2
     row_axes = [f"vi{axis}" for axis in range(row_axis)]
@@ -185,7 +179,7 @@ def main(
     for {", ".join(axes)} in T.grid({graph_rewriting.numbers(tiled.outer_loop_extents)}):
         with T.sblock("tiles"):
             {", ".join(values)} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
-            T.reads(x[{_all(sums.data)}], w[{_part("vj", FACTORS)}, {_all(packed_sizes[1:])}])
+            T.reads(x[{_all(sums.data)}], w[{_part("vj", FACTORS)}, {_all(beside_vectors)}])
             T.writes({region})
             T.sblock_attr({{
                 "{graph_rewriting.RULE}": "{RULE}",
@@ -222,14 +216,9 @@ def _arguments(tiled: TiledSums) -> str:
         if tiled.spans_two_image_rows
         else ("t[0, 0]", f"t[{tiled.first_tile_rows}, 0]")
     )
-    numbers = (
-        row,
-        place,
-        tiled.runs_per_window,
-        tiled.run_length // tiled.elements_per_multiply,
-        tiled.elements_per_multiply * tiled.element_bytes,
-    )
-    sizes = [f"T.int64({number})" for number in numbers]
+    at_once = tiled.elements_per_multiply
+    steps, wide = tiled.run_length // at_once, at_once * tiled.element_bytes
+    sizes = [f"T.int64({number})" for number in (row, place, tiled.runs_per_window, steps, wide)]
     x, w, t = (
         ", ".join(f"T.address_of({element})" for element in elements) for elements in (data, weights, results)
     )

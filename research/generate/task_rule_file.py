@@ -1,5 +1,4 @@
-"""Reads TOML rule files (kinds of tasks, shapes of real networks), and draws random tasks
-by their rules."""
+"""Read rule files (kinds of tasks, shapes of real networks), and draw random tasks."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -129,8 +128,7 @@ class Drawn:
 
     @property
     def name(self) -> str:
-        """The task as text: its kind and all dimensions, such as `dense rows=1
-        inner=64`."""
+        """The task's kind and dimensions as text, such as `dense rows=1 inner=64`."""
         return f"{self.kind} " + " ".join(f"{name}={size}" for name, size in self.shape)
 
 

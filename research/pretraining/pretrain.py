@@ -1,5 +1,4 @@
-"""Pretrain base models: a cost model per operator and target, on rows selected by TCL if
-there are many."""
+"""Pretrain base models, one per operator and target, on rows selected by TCL if many."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -91,7 +90,22 @@ def pretrain(
             yield PretrainedBase(op, target, _workloads(tasks), count, None, CostModelMetrics())
             continue
         base, metrics = fitted
-        name = _store(database, training_data, model, op, target, count, metrics, base.save())
+        with database.transaction() as session:
+            target_id = Targets(session).ensure(parse_target(target)).id
+            head = CostModels(session).head(base_family(op), target_id, model)
+            new = NewCostModel(
+                family=base_family(op),
+                target_id=target_id,
+                name=model,
+                seen_upto=training_data.upto,
+                rows=count,
+                metrics=metrics.model_dump(exclude_unset=True) | {"view": current_feature_view(model)},
+                blob=base.save(),
+                parent_id=head.id if head else None,
+                snapshot=training_data.snapshot,
+            )
+            row = CostModels(session).add(new, active=is_worth_it(metrics))
+            name = CostModelName(row.family, row.name, row.version)
         yield PretrainedBase(op, target, _workloads(tasks), count, name, metrics, is_worth_it(metrics))
     progress(len(bases), len(bases))
 
@@ -161,36 +175,6 @@ def _train(model: CostModel, rows: Rows, target: str) -> CostModel:
     return model
 
 
-def _store(
-    database: Database,
-    training_data: TrainingData,
-    model: str,
-    op: str,
-    target: str,
-    rows: int,
-    metrics: CostModelMetrics,
-    blob: bytes,
-) -> CostModelName:
-    with database.transaction() as session:
-        target_id = Targets(session).ensure(parse_target(target)).id
-        head = CostModels(session).head(base_family(op), target_id, model)
-        row = CostModels(session).add(
-            NewCostModel(
-                family=base_family(op),
-                target_id=target_id,
-                name=model,
-                seen_upto=training_data.upto,
-                rows=rows,
-                metrics=metrics.model_dump(exclude_unset=True) | {"view": current_feature_view(model)},
-                blob=blob,
-                parent_id=head.id if head else None,
-                snapshot=training_data.snapshot,
-            ),
-            active=is_worth_it(metrics),
-        )
-        return CostModelName(row.family, row.name, row.version)
-
-
 def _workloads(tasks: Sequence[TaskData]) -> int:
     return len({task.workload for task in tasks})
 
@@ -233,10 +217,8 @@ def select_uncertain_diverse_rows(
         remaining = np.setdiff1d(np.arange(len(rows)), selection)
         remaining = rng.permutation(remaining)[: max(LOOKED_AT, count_after - count_before)]
         # Disagreement of boosters that are fit to different bootstraps of the selected rows.
-        data, weight = (
-            make_quantile_matrix(rows[selection], labels[selection]),
-            weight_fast_rows(labels[selection]),
-        )
+        data = make_quantile_matrix(rows[selection], labels[selection])
+        weight = weight_fast_rows(labels[selection])
         committee = [
             train_booster(data, counts * weight, rng)
             for counts in bootstrap_counts(rng, len(selection), COMMITTEE)

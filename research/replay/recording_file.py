@@ -31,6 +31,9 @@ except ModuleNotFoundError:
 
 FACTS: Final = b"mallorn.facts"
 TASK: Final = ("workload", "target", "context")  # columns that identify a task
+# Fields of tasks and of trials that a recording stores as they are.
+TASK_FIELDS: Final = ("workload", "name", "op", "structure", "flops", "target")
+TRIAL_FIELDS: Final = ("latency_us", "build_ms", "origin", "error")
 Row = dict[str, Any]  # keyed by the names of SCHEMA
 SCHEMA: Final = pa.schema(
     [
@@ -83,17 +86,8 @@ def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, o
     """Write tasks to a recording atomically, and `facts` about the hosts to its metadata."""
     rows: list[Row] = []
     for task in tasks:
-        task_columns = {
-            "workload": task.workload,
-            "name": task.name,
-            "op": task.op,
-            "structure": task.structure,
-            "flops": task.flops,
-            "args": compact_json(task.args),
-            "descriptors": task.descriptors,
-            "target": task.target,
-            "context": compact_json(task.context),
-        }
+        task_columns = {name: getattr(task, name) for name in (*TASK_FIELDS, "descriptors")}
+        task_columns |= {name: compact_json(getattr(task, name)) for name in ("args", "context")}
         sketch_columns = {
             sketch.key: {
                 "ordinal": sketch.ordinal,
@@ -109,11 +103,8 @@ def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, o
                 **sketch_columns[trial.candidate.sketch],
                 "decisions": trial.candidate.decisions,
                 "outcome": str(trial.outcome),
-                "latency_us": trial.latency_us,
                 "run_us": trial.run_us,
-                "build_ms": trial.build_ms,
-                "origin": trial.origin,
-                "error": trial.error,
+                **{name: getattr(trial, name) for name in TRIAL_FIELDS},
             }
             for trial in task.trials
         ]
@@ -168,25 +159,17 @@ def _task(rows: Sequence[Row]) -> RecordedTask:
             f"{len(bad['decisions'])} decisions for {sketches[bad['sketch']].decision_count} choices"
         )
     return RecordedTask(
-        workload=first["workload"],
-        name=first["name"],
-        op=first["op"],
-        structure=first["structure"],
-        flops=first["flops"],
+        **{name: first[name] for name in TASK_FIELDS},
         args=_object(first["args"]),
         descriptors=tuple(first["descriptors"]),
-        target=first["target"],
         context=_object(first["context"]),
         sketches=tuple(sketches.values()),
         trials=tuple(
             Trial(
                 candidate=Candidate(row["sketch"], tuple(row["decisions"])),
                 outcome=Outcome(row["outcome"]),
-                latency_us=row["latency_us"],
                 run_us=tuple(row["run_us"]),
-                build_ms=row["build_ms"],
-                origin=row["origin"],
-                error=row["error"],
+                **{name: row[name] for name in TRIAL_FIELDS},
             )
             for row in rows
         ),

@@ -1,7 +1,4 @@
-"""Celery tasks of the queue `control`: planning of jobs, and periodic work.
-
-Additional arguments in messages of newer versions (`_newer`) are ignored.
-"""
+"""Celery tasks of the queue `control`; they ignore arguments of newer versions (`_newer`)."""
 
 import logging
 import uuid

@@ -1,7 +1,4 @@
-"""The periodic work of control.
-
-It resends lost messages, takes back the work of dead workers, and deletes expired data.
-"""
+"""Resend lost messages, take back the work of dead workers, and delete expired data."""
 
 from contextlib import suppress
 from typing import Final

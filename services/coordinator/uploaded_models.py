@@ -37,10 +37,7 @@ BODY: Final = {"required": True, "content": {"application/octet-stream": {"schem
 
 @router.put("", openapi_extra={"requestBody": BODY})
 async def upload_model(
-    request: Request,
-    parts: PartsDep,
-    owner: OwnerDep,
-    name: NameQuery = "",
+    request: Request, parts: PartsDep, owner: OwnerDep, name: NameQuery = ""
 ) -> UploadedModel:
     """Upload a model as the raw request body; equal bytes get the same id."""
     upload = parts.store.upload(parts.settings.max_model_bytes)

@@ -51,11 +51,7 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
 
 
 def choose_first_round_size(job: JobView, part: float) -> int:
-    """Return the size of a task's first round.
-
-    It is only the share `part` of a usual round if the job has at least as many tasks as
-    slots.
-    """
+    """Return a first round's size: the share `part` if the job has as many tasks as slots."""
     standard = job.round_size or job.usual_size
     tasks = sum(not task.left_out for task in job.tasks)
     share = int(budget_in_candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
@@ -185,10 +181,7 @@ def expected_trials(job: JobView, expected: ExpectedGain) -> int:
 def compute_expected_gain(
     tasks: Sequence[TaskView], forecasts: Sequence[Forecast], retired: Sequence[str], size: int
 ) -> ExpectedGain:
-    """Return the expected gain over all timed tasks.
-
-    A task with a reason in `retired` gets no more rounds, and so its gain is 0.
-    """
+    """Return the expected gain over all timed tasks; that of `retired` tasks is 0."""
     timed_tasks = [task for task in tasks if task.best_us is not None]
     gains = [
         _gains(task, forecast, size)

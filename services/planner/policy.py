@@ -1,7 +1,4 @@
-"""The Policy interface, which chooses the task that gets the next round.
-
-Also describes the reasons for a choice in figures and words, for the decision log.
-"""
+"""The interface of policies, which choose the next task, and the reasons for a choice."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -9,13 +9,7 @@ from contextlib import contextmanager
 from typing import IO, Final, Self
 from uuid import uuid4
 
-from mallorn.core.artifact_uris import (
-    model_uri,
-    open_artifact,
-    open_store,
-    scripts_uri,
-    store_away_error,
-)
+from mallorn.core.artifact_uris import model_uri, open_artifact, open_store, scripts_uri, store_away_error
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.os_errors import explain_os_error
 from mallorn.core.values.dataset import ScheduleScripts

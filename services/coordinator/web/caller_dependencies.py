@@ -50,8 +50,7 @@ def authenticate_request(parts: AppContext, request: Request) -> Caller:
 
 
 def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
-    """Admit the caller. Raises Forbidden if a scope is missing, or what
-    `authenticate_request` raises."""
+    """Admit the caller. Raises Forbidden without a scope, or what `authenticate_request` does."""
     caller = authenticate_request(parts, request)
     caller.require_any_scope(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
     return caller

@@ -1,5 +1,4 @@
-"""Response types (pages and lists), bounds of integers, and descriptions and examples
-for OpenAPI."""
+"""Response types (pages and lists), bounds of integers, and examples for OpenAPI."""
 
 from typing import Annotated, Any, Final, Generic, TypeVar
 
@@ -94,8 +93,7 @@ def add_examples(document: Document) -> None:
 
 
 def _example(schema: Document, name: str, schemas: Document, is_request: bool) -> JsonValue:
-    """Return a value that fits a schema; an object in a request has only required and
-    typical fields."""
+    """Return a value that fits a schema; in a request, with required and typical fields only."""
     typical = TYPICAL.get(name)
     if typical is not None and not (schema.get("type") == "integer" and isinstance(typical, str)):
         return typical
