@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fixtures.pairwise import mark_the_rest
+from tests.fixtures.quick_stacks import use_quick_stacks
 
 SLOWEST = 5  # tests of a stage that are named where it passes its budget
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,6 +35,8 @@ TOLD_BY_OTHERS = (
 )
 for name in TOLD_BY_OTHERS:
     os.environ.pop(name, None)
+
+use_quick_stacks()
 
 # TVM binds a thread that runs compiled code to a processor, and what a later test starts would inherit that.
 PROCESSORS = os.sched_getaffinity(0)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
+
+from mallorn.core.targets import Target
+from mallorn.workers.device.target_support import find_unsupported_reason
 
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 # What a graph computes is the same without LLVM's optimizer, and compiled in a fifth of the time.
@@ -21,6 +25,12 @@ TILES = (
 )
 _FUSING = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR")
 Body = Callable[..., Any]
+
+
+@cache
+def runs(target: str) -> bool:
+    """Whether this processor runs code for a target. A process of its own asks TVM, once per target."""
+    return not find_unsupported_reason(Target(target))
 
 
 def random(*shape: int) -> Any:

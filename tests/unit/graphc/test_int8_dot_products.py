@@ -8,9 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from mallorn.core.targets import Target
 from mallorn.graphc.quant.int8_dot_products import Int8DotProducts
-from mallorn.workers.device.target_support import find_unsupported_reason
 from mallorn.workers.tvm.rebuild_schedule import rebuild
 from mallorn.workers.tvm.reference_outputs import replace_special_instructions
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
@@ -226,7 +224,7 @@ def test_schedules_come_down_to_the_instruction(target: str) -> None:
     library = tvm.tirx.build(schedule.mod, target=as_tvm_target(target))
     word = "vpmaddwd" if "by_pairs" in tir else "vpdpbusd"
     assert word in library.inspect_source("asm")
-    if not find_unsupported_reason(Target(target)):
+    if networks.runs(target):
         data, laid = random_of("uint8", 8, 64), random_of("int8", 2, 16, 16, 4)
         assert_sums(library, data, laid if "dot_int8_16" in tir else laid.reshape(4, 16, 8, 4))
 

@@ -15,14 +15,12 @@ import numpy as np
 import pytest
 import tvm
 
-from mallorn.core.targets import Target
 from mallorn.core.values.machine import assume_typical_cpu
 from mallorn.graphc.quant import tile_function
 from mallorn.graphc.quant.dot_product_function import Sums
 from mallorn.graphc.quant.tile_function import WIDTH, TiledSums, divide_into_tiles
 from mallorn.graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.searchers.roller.rank_candidates import ranked
-from mallorn.workers.device.target_support import find_unsupported_reason
 from mallorn.workers.tvm.loop_nests import nests
 from mallorn.workers.tvm.program_blocks import arguments, blocks_of, operator_of
 from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
@@ -30,7 +28,7 @@ from mallorn.workers.tvm.reference_outputs import reduction_length, replace_spec
 from mallorn.workers.tvm.run_recipe_passes import as_tvm_target
 from mallorn.workers.tvm.sketches import design_space
 from mallorn.workers.tvm.tuning_database import apply_trace
-from tests.unit.graphc.networks import TILES, random_of
+from tests.unit.graphc.networks import TILES, random_of, runs
 
 PLAIN = '{"kind":"llvm","num-cores":1,"opt-level":0}'
 NAMED = '{"kind":"llvm","mcpu":"sapphirerapids","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
@@ -174,7 +172,7 @@ def test_tiles_compute_plain_sums(case: Case, by: TileInstruction) -> None:
     found = product(case, by)
     text = tvm.tirx.build(module(found), as_tvm_target(TILES)).inspect_source("asm")
     assert all(word in text for word in (by.intrinsic, "ldtilecfg", "tilerelease", "syscall"))
-    if not find_unsupported_reason(Target(TILES)):
+    if runs(TILES):
         assert_sums(found, module(found), TILES)
 
 
@@ -237,7 +235,7 @@ def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: str, by: Ti
     assert "T.parallel" in schedule.mod.script()
     for mod in (schedule.mod, apply_trace(module(found), trace).mod):
         assert_sums(found, replace_special_instructions(mod), PLAIN)
-        if not find_unsupported_reason(Target(TILES)):
+        if runs(TILES):
             assert_sums(found, mod, TILES)
 
 

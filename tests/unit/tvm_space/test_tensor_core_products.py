@@ -109,7 +109,7 @@ def some_of(name: str) -> list[Sketch]:
 
 
 def valid(name: str, sketch: Sketch, count: int, arch: str = HERE) -> list[tuple[Candidate, Any]]:
-    drawn = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(0), 48).tolist())
+    drawn = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(0), 16).tolist())
     built = (
         (candidate, rebuild(tir_of(name), arch, sketch.trace, candidate.decisions)) for candidate in drawn
     )

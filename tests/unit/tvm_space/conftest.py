@@ -1,0 +1,7 @@
+"""The intrinsics of CPUs and of CUDA, registered as a worker does it."""
+
+from mallorn.workers.tvm.tensor_intrinsics import load_intrinsics
+
+# Left to an import of TVM's or of a kind of sketch, TVM's parser reads the sources of pytest's whole stack.
+load_intrinsics("llvm")
+load_intrinsics("cuda")
