@@ -9,7 +9,6 @@ from mallorn.core.compute_capability import WARP_SIZE
 from mallorn.core.values.machine import element_bytes, peak_gflops
 from mallorn.costmodels.base import Column
 from mallorn.searchers.roller.gpu.kernel_time import (
-    BANKS_BYTES,
     OVERHEAD_REGISTERS,
     RESULTS_FILLED,
     SECTOR,
@@ -46,26 +45,60 @@ class CudaCoreProduct(SketchModel):
         blocks = choices["rows grid"] * choices["columns grid"] * splits * batch
 
         # Of a step: copies of a tile of each operand, and each warp's loads from these tiles.
-        tile_bytes, sector_bytes, shared_bytes = choices.ones() * 0, choices.ones() * 0, choices.ones() * 0
-        copies, loads, loaded_bytes = choices.ones() * 0, choices.ones() * 0, choices.ones() * 0
-        registers = own[0] * own[1] * sums / _REGISTER_BYTES
+        registers = OVERHEAD_REGISTERS + own[0] * own[1] * sums / _REGISTER_BYTES
+        tile_bytes, sector_bytes, shared_bytes, loaded_bytes = np.zeros((4, len(threads)))
+        copies, loads = np.zeros((2, len(threads)))
         for index, side in enumerate((rows, columns)):
-            size, vector = element_bytes(facts["operands"][index]), facts["vectors"][index]
-            is_row = facts["depth_innermost"][index]
-            unit = int(VECTOR_BYTES / size)
-            read = min(unit, short if is_row else facts["neighbours"][index])
+            operand, vector = element_bytes(facts["operands"][index]), facts["vectors"][index]
+            is_row, neighbours = facts["depth_innermost"][index], facts["neighbours"][index]
+            unit = int(VECTOR_BYTES / operand)
+            read = min(unit, short if is_row else neighbours)
             width = vector // 2 if 1 < vector == read else vector
-            tile = side * deep * size
-            run = (deep if is_row else side) * size  # neighbours in memory
+            tile = side * deep * operand
+            run = (deep if is_row else side) * operand  # bytes that are neighbours in memory
             tile_bytes += tile
-            sector_bytes += tile * _sectors_ratio(run, WARP_SIZE * width * size, vector * size)
-            padding = (unit - deep) % (2 * unit) if is_row else 0
-            shared_bytes += side * (deep + padding) * size
-            copies += tile / size / width / WARP_SIZE
+            sector_bytes += tile * _sectors_ratio(run, width * operand, vector > 1)
+            shared_bytes += tile + (side * ((unit - deep) % (2 * unit)) * operand if is_row else 0)
+            copies += tile / operand / width / WARP_SIZE
             requests = warps * deep * own[index] / read
             loads += requests
-            loaded_bytes += requests * np.maximum(1, read * size / _REGISTER_BYTES) * BANKS_BYTES
-            registers += own[index] * (short if is_row else 1) * size / _REGISTER_BYTES
+            loaded_bytes += requests * max(_REGISTER_BYTES, read * operand) * WARP_SIZE
+            registers += own[index] * (short if is_row else 1) * max(1.0, operand / _REGISTER_BYTES)
 
-        stored_bytes = rows * columns * (sums if is_split else result)
-        ...
+        stored = sums if is_split else result
+        stored_bytes = rows * columns * stored
+        is_aligned = is_split or facts["depth_innermost"][1] or facts["neighbours"][1] > 1
+        stored_bytes *= _sectors_ratio(columns * stored, facts["neighbours"][1] * stored, is_aligned)
+        # Blocks that run at a time share what they load through the L2 cache: blocks of a row follow
+        # each other.
+        at_once = np.minimum(blocks, self.machine.cores)
+        side = np.minimum(choices["columns grid"], at_once)
+        loaded_numbers = blocks / at_once * (side * columns + np.ceil(at_once / side) * rows)
+        widest = max(map(element_bytes, facts["operands"]))
+        through_memory = loaded_numbers * (depth / splits * widest)
+        partial_bytes = 2 * (splits * sums) * results * batch if is_split else 0.0
+        return KernelWork(
+            blocks=blocks,
+            threads=threads,
+            registers=registers,
+            shared_bytes=stages * shared_bytes,
+            steps=steps + 1,
+            bytes_in_flight=sector_bytes * max(1, stages - 1),
+            l2_bytes=steps * sector_bytes + stored_bytes,
+            memory_bytes=np.maximum(self.memory_bytes(), through_memory) + partial_bytes,
+            instructions=steps * (_COPY_INSTRUCTIONS * copies + loads + warps * own[0] * own[1] * deep),
+            shared_traffic=steps * (tile_bytes + loaded_bytes),
+            operations=2 * WARP_SIZE * warps * own[0] * own[1] * steps * deep,
+            peak_gflops=peak_gflops(self.machine, ["float32"]),
+            filling=threads * own[0] * own[1] / RESULTS_FILLED,
+            stages=stages,
+            extra_us=self.machine.fork_us if is_split else 0.0,
+        )
+
+
+def _sectors_ratio(run: Column, lane_bytes: float, is_aligned: bool) -> Column:
+    """Return the bytes of memory sectors that a warp moves for each byte of a tile, whose runs of
+    so many bytes follow each other in memory."""
+    piece = np.minimum(run, lane_bytes * WARP_SIZE)  # of one instruction
+    # On average, a run that begins anywhere touches almost one sector more than its length has.
+    return np.asarray(np.maximum(1, SECTOR / piece) if is_aligned else 1 + (SECTOR - 4) / piece)
