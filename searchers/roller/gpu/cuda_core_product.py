@@ -19,6 +19,7 @@ from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel
 
 _COPY_INSTRUCTIONS: Final = 4  # of a lane per copy, with its addresses and predicate
 _REGISTER_BYTES: Final = 4
+_LONGEST_GATHER: Final = 4  # elements of a vector that TVM can load from anywhere
 
 
 class CudaCoreProduct(SketchModel):
@@ -35,7 +36,7 @@ class CudaCoreProduct(SketchModel):
             for side, length in zip(("rows", "columns"), facts["neighbours"], strict=True)
         ]
         rows, columns = choices["rows threads"] * own[0], choices["columns threads"] * own[1]
-        results = prod(self.extent(side) * n for side, n in zip(("rows", "columns"), facts["neighbours"]))
+        results = self.extent("rows") * self.extent("columns") * prod(facts["neighbours"])
         depth = self.extent("depth") * short
         # The tiles of one product leave some of the program's loops: these repeat it.
         points = prod(self.largest_sum.extents) if self.largest_sum else 0
@@ -48,6 +49,7 @@ class CudaCoreProduct(SketchModel):
         registers = OVERHEAD_REGISTERS + own[0] * own[1] * sums / _REGISTER_BYTES
         tile_bytes, sector_bytes, shared_bytes, loaded_bytes = np.zeros((4, len(threads)))
         copies, loads = np.zeros((2, len(threads)))
+        is_refused = np.zeros(len(threads), dtype=bool)
         for index, side in enumerate((rows, columns)):
             operand, vector = element_bytes(facts["operands"][index]), facts["vectors"][index]
             is_row, neighbours = facts["depth_innermost"][index], facts["neighbours"][index]
@@ -63,12 +65,15 @@ class CudaCoreProduct(SketchModel):
             requests = warps * deep * own[index] / read
             loads += requests
             loaded_bytes += requests * max(_REGISTER_BYTES, read * operand) * WARP_SIZE
+            # TVM writes no valid CUDA for a longer vector that crosses the end of a run.
+            is_refused |= (width > _LONGEST_GATHER) & (run % (width * operand) > 0)
             registers += own[index] * (short if is_row else 1) * max(1.0, operand / _REGISTER_BYTES)
 
         stored = sums if is_split else result
-        stored_bytes = rows * columns * stored
         is_aligned = is_split or facts["depth_innermost"][1] or facts["neighbours"][1] > 1
-        stored_bytes *= _sectors_ratio(columns * stored, facts["neighbours"][1] * stored, is_aligned)
+        lane_bytes = facts["neighbours"][1] * stored
+        stored_bytes = rows * columns * stored
+        stored_bytes *= _sectors_ratio(choices["columns threads"] * lane_bytes, lane_bytes, is_aligned)
         # Blocks that run at a time share what they load through the L2 cache: blocks of a row follow
         # each other.
         at_once = np.minimum(blocks, self.machine.cores)
@@ -76,7 +81,7 @@ class CudaCoreProduct(SketchModel):
         loaded_numbers = blocks / at_once * (side * columns + np.ceil(at_once / side) * rows)
         widest = max(map(element_bytes, facts["operands"]))
         through_memory = loaded_numbers * (depth / splits * widest)
-        partial_bytes = 2 * (splits * sums) * results * batch if is_split else 0.0
+        partial_bytes = splits * (sums * results * batch) if is_split else 0.0
         return KernelWork(
             blocks=blocks,
             threads=threads,
@@ -92,7 +97,10 @@ class CudaCoreProduct(SketchModel):
             peak_gflops=peak_gflops(self.machine, ["float32"]),
             filling=threads * own[0] * own[1] / RESULTS_FILLED,
             stages=stages,
-            extra_us=self.machine.fork_us if is_split else 0.0,
+            is_refused=is_refused,
+            # A second kernel reads the partial sums.
+            extra_us=is_split * self.machine.fork_us
+            + partial_bytes / (self.machine.memory_gbytes_per_sec * 1e3),
         )
 
 

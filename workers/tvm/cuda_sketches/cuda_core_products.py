@@ -83,9 +83,7 @@ def _apply(product: NormalizedProduct, variant: Variant, has_copies: bool) -> An
     sizes, parts = [], []  # of rows and of columns: threads; loops of blocks, groups, threads, neighbours
     for loop, length in zip(sides, neighbours, strict=True):
         loop, neighbour = schedule.split(loop, [None, length])
-        grid, size, groups = _sample(
-            schedule, loop, [0, _THREADS, _MOST_OWN // length], _MOST_OWN // length
-        )
+        grid, size, groups = _sample(schedule, loop, [0, _THREADS, _MOST_OWN // length], _MOST_OWN // length)
         sizes.append(size)
         parts.append((*schedule.split(loop, [grid, groups, size]), neighbour))
     grids, groups, threads, own = zip(*parts, strict=True)
