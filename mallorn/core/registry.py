@@ -82,6 +82,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tensor core product": "mallorn.workers.tvm.cuda_sketches.tensor_core_products:schedules",
         "vector product": "mallorn.workers.tvm.cuda_sketches.vector_products:schedules",
         "row reduction": "mallorn.workers.tvm.cuda_sketches.row_reductions:schedules",
+        "cuda core product": "mallorn.workers.tvm.cuda_sketches.cuda_core_products:schedules",
     },
     "gpu_model": {  # the time of each kind's candidates
         "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
@@ -89,6 +90,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tensor core product": "mallorn.searchers.roller.gpu.tensor_core_product:TensorCoreProduct",
         "vector product": "mallorn.searchers.roller.gpu.thread_sum:SumByThreads",
         "row reduction": "mallorn.searchers.roller.gpu.thread_sum:RowReduction",
+        "cuda core product": "mallorn.searchers.roller.gpu.cuda_core_product:CudaCoreProduct",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",

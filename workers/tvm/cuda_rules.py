@@ -24,6 +24,7 @@ from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 from tvm.tirx.build import split_host_device_mods
 
 from mallorn.core.compute_capability import capability
+from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.graphc.export.code_generation import compilation_context
 from mallorn.graphc.matmul.dlight_int8_matmul import LowerableMatmul
 
@@ -168,12 +169,13 @@ class _KernelLimits:
 
 def threads_per_block(module: Any) -> int:
     """Return the most threads that a block of a scheduled module's kernels has."""
-    extents: dict[str, int] = {}
-
-    def note(loop: Any) -> None:
-        if loop.thread_binding is not None and isinstance(loop.extent, tvm.tirx.IntImm):
-            tag = str(loop.thread_binding.thread_tag)
-            extents[tag] = max(extents.get(tag, 1), int(loop.extent))
-
-    tvm_ffi.structural_walk(module["main"].body, (tvm.tirx.For, note), order="pre")
-    return prod(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
+    body = module["main"].body.block.body
+    threads = []
+    for kernel in body.seq if isinstance(body, tvm.tirx.SeqStmt) else [body]:
+        extents: dict[str, int] = {}
+        for loop in collect_nodes(kernel, tvm.tirx.For):
+            if loop.thread_binding is not None and isinstance(loop.extent, tvm.tirx.IntImm):
+                tag = str(loop.thread_binding.thread_tag)
+                extents[tag] = max(extents.get(tag, 1), int(loop.extent))
+        threads.append(prod(n for tag, n in extents.items() if tag.startswith("threadIdx")))
+    return max(threads)

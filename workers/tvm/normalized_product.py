@@ -18,10 +18,11 @@ from tvm.s_tir.dlight.gpu.matmul import (
     get_reduction_blocks,
     make_iter_fusion_index_map,
 )
-from tvm.tirx import IntImm, IterVar
+from tvm.tirx import FloorDiv, IndexMap, IntImm, IterVar, Var
 from tvm.tirx.analysis import undefined_vars
 
 from mallorn.core.values.machine import element_bytes
+from mallorn.graphc.core.graph_rewriting import collect_nodes
 
 _LARGEST_VECTOR_BYTES: Final = 16
 _MOST_PADDING: Final = 1.07  # of a larger multiple, relative to the smallest one
@@ -33,6 +34,7 @@ _SIDES: Final = (IterKind.kIter_I, IterKind.kIter_J)
 class Operand:
     """An operand of a normalized product, and how its elements lie in memory."""
 
+    index: int  # among the tensors that the block reads
     dtype: str
     is_depth_innermost: bool  # whether neighbours in memory follow each other along the sum
     vector: int  # elements that one aligned load can read
@@ -44,17 +46,21 @@ class NormalizedProduct:
 
     schedule: Schedule
     block: Any
-    operands: tuple[Operand, Operand]
+    operands: tuple[Operand, Operand]  # that with rows, and that with columns
     sums: str  # data type in which the block sums
     result: str  # data type that the program stores
     extents: tuple[int, int, int, int]  # of batch, rows, columns and depth
 
 
-def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> NormalizedProduct | None:
+def normalize(
+    module: Any, paddings: Sequence[Sequence[int]], *, is_swappable: bool = False
+) -> NormalizedProduct | None:
     """Return the program's only product in normal form, or None if there is no such product.
 
     `paddings` lists the multiples, ascending, to which rows, columns and depth may be padded.
-    The largest multiple is used that pads little more than the smallest.
+    The largest multiple is used that pads little more than the smallest. A swappable product
+    has as its columns the side whose results are neighbours in memory; in others, the block's
+    first factor has the rows.
     """
     schedule = Schedule(module, debug_mask="none", error_render_level="none")
     root = get_root_block(schedule)
@@ -63,6 +69,7 @@ def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> NormalizedProdu
     if not reductions or len(outputs) != 1:
         return None
     (block,) = reductions
+    _split_groups(schedule, block)
     original = schedule.get(block)
     if len(original.reads) != 2 or len(original.writes) != 1:
         return None
@@ -73,17 +80,21 @@ def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> NormalizedProdu
         return None
     *operand_traits, result_traits, block_traits = traits
     kinds = [trait.kind for trait in block_traits]
+    innermost_result, _ = _innermost_axis(original, original.writes[0])
+    is_swapped = is_swappable and innermost_result is not None and kinds[innermost_result] is _SIDES[0]
+    sides = _SIDES[::-1] if is_swapped else _SIDES
     operands = []
-    for index, side in enumerate(_SIDES):
+    for side in sides:
+        index = _SIDES.index(side)
         innermost, vector = _innermost_axis(original, original.reads[index])
         is_depth_innermost = innermost is None or kinds[innermost] is not side
         order = [_BATCH, side, _DEPTH] if is_depth_innermost else [_BATCH, _DEPTH, side]
         index_map = make_iter_fusion_index_map(operand_traits[index], order)
         schedule.transform_layout(copies[index], ("write", 0), index_map)
-        operands.append(Operand(str(reindexed.reads[index].source.dtype), is_depth_innermost, vector))
-    result_map = make_iter_fusion_index_map(result_traits, [_BATCH, *_SIDES])
+        operands.append(Operand(index, str(reindexed.reads[index].source.dtype), is_depth_innermost, vector))
+    result_map = make_iter_fusion_index_map(result_traits, [_BATCH, *sides])
     schedule.transform_layout(result_copy, ("read", 0), result_map)
-    block_map = make_iter_fusion_index_map(block_traits, [_BATCH, *_SIDES, _DEPTH])
+    block_map = make_iter_fusion_index_map(block_traits, [_BATCH, *sides, _DEPTH])
     schedule.transform_block_layout(block, block_map)
     extents = [int(schedule.get(loop).extent) for loop in schedule.get_loops(block)]
     multiples = [1]
@@ -101,6 +112,27 @@ def normalize(module: Any, paddings: Sequence[Sequence[int]]) -> NormalizedProdu
         result=str(schedule.get(outputs[0]).writes[0].source.dtype),
         extents=(batch, rows, columns, depth),
     )
+
+
+def _split_groups(schedule: Schedule, block: Any) -> None:
+    """Make the number of a grouped convolution's group an axis of its own, if the block reads an
+    operand at `axis // length`."""
+    axes = list(schedule.get(block).iter_vars)
+    lengths = {
+        hash(quotient.a): int(quotient.b)
+        for read in schedule.get(block).reads
+        for bound in read.region
+        for quotient in collect_nodes(bound.min, FloorDiv)
+        if isinstance(quotient.a, Var) and isinstance(quotient.b, IntImm)
+    }
+    inputs = [Var(f"i{index}", axis.var.ty) for index, axis in enumerate(axes)]
+    outputs: list[Any] = []
+    for axis, var in zip(axes, inputs, strict=True):
+        length = lengths.get(hash(axis.var), 1)
+        is_split = length > 1 and int(axis.dom.extent) % length == 0
+        outputs += [var // length, var % length] if is_split else [var]
+    if len(outputs) > len(inputs):
+        schedule.transform_block_layout(block, IndexMap(inputs, outputs, None))
 
 
 def _innermost_axis(block: Any, read: Any) -> tuple[int | None, int]:

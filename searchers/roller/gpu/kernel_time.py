@@ -54,7 +54,7 @@ class KernelWork:
     filling: Column  # share of those units that the block's independent operations fill
     is_refused: NDArray[np.bool_] | bool = False  # whether no compiler accepts it
     stages: float = 1.0  # steps whose loads are in flight at a time
-    extra_us: float = 0.0  # of further kernels
+    extra_us: Column | float = 0.0  # of further kernels
 
 
 def kernel_us(kernel: KernelWork, machine: Machine, shared_limit: int | None = None) -> Column:

@@ -1,5 +1,6 @@
 """Bytes and products in the models of GPU kernels are those that the emulator counts."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,16 @@ def test_a_product_on_tensor_cores_moves_what_its_model_says() -> None:
         shared_bytes = 128 * sum(cost.actual for cost in report.bank_conflicts.values())
         assert total(kernel, kernel.shared_traffic) == pytest.approx(shared_bytes, rel=0.1)
         assert total(kernel, kernel.operations) == 2 * 16 * 8 * 16 * report.instructions["mma"]
+
+
+def test_a_product_on_cuda_cores_moves_what_its_model_says() -> None:
+    size = (128, 128, 128)
+    for kernel, report in counted(product(*size), "cuda core product", stages=4):
+        assert total(kernel, kernel.l2_bytes) == pytest.approx(sector_bytes(report), rel=0.1)
+        if kernel.threads[0] % 32 == 0:
+            shared_bytes = 128 * sum(cost.actual for cost in report.bank_conflicts.values())
+            assert total(kernel, kernel.shared_traffic) == pytest.approx(shared_bytes, rel=0.1)
+            assert total(kernel, kernel.operations) == 2 * prod(size)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from tvm.error import InternalError
 from tvm.ir import TensorLoad
 from tvm.s_tir import Schedule
 from tvm.s_tir.dlight.analysis import get_root_block
+from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain
 from tvm.s_tir.schedule import ScheduleError
 from tvm.tirx import IndexMap, IntImm, IterVar, Var
 
@@ -21,6 +22,7 @@ REFUSED: Final = (ScheduleError, InternalError, LookupError, TypeError, ValueErr
 GRID: Final = ("blockIdx.y", "blockIdx.x")
 MOST_GRID_ROWS: Final = 65535  # largest extent of blockIdx.y
 VECTOR_BYTES: Final = 16  # of the widest load
+_ADDING_THREADS: Final = 128  # of a block of the kernel that adds partial sums
 
 
 def open_schedule(module: Any) -> Any:
@@ -119,3 +121,20 @@ def fusion(axes: Sequence[Any], groups: Sequence[Sequence[Any]]) -> Any:
 def vectors(extent: int, limit: int) -> list[int]:
     """Return the powers of two up to `limit` that divide an extent."""
     return [lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes <= limit and extent % lanes == 0]
+
+
+def add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
+    """Schedule the kernel that adds the partial sums of a product that is split."""
+    result = schedule.cache_write(final, 0, "local")
+    auto_inline_consumer_chain(schedule, result)
+    *rows, columns = schedule.get_loops(result)
+    elements = VECTOR_BYTES // max(4, int(element_bytes(dtype)))
+    grid, threads, vector = schedule.split(columns, [None, _ADDING_THREADS, elements])
+    schedule.bind(schedule.fuse(*rows), "blockIdx.x")
+    schedule.bind(grid, "blockIdx.y")
+    schedule.bind(threads, "threadIdx.x")
+    schedule.vectorize(vector)
+    schedule.compute_at(final, threads, preserve_unit_loops=True)
+    _, _, _, splits, *_, elements_of_sum = schedule.get_loops(final)
+    schedule.vectorize(elements_of_sum)
+    schedule.decompose_reduction(final, splits)

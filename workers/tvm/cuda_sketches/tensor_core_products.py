@@ -24,7 +24,13 @@ from tvm.s_tir.tensor_intrin.cuda import (
 from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.matmul.tensor_core_instructions import own_name
-from mallorn.workers.tvm.cuda_sketches.blocks import REFUSED, VECTOR_BYTES, bind, describe
+from mallorn.workers.tvm.cuda_sketches.blocks import (
+    REFUSED,
+    VECTOR_BYTES,
+    add_partial_sums,
+    bind,
+    describe,
+)
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 KIND: Final = "tensor core product"
@@ -35,7 +41,6 @@ _DEPTHS: Final = {"float16": 16, "bfloat16": 16, "int8": 32}  # of a fragment, b
 _SUMS: Final = {"float16": ("float16", "float32"), "bfloat16": ("float32",), "int8": ("int32",)}
 _MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
 _BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
-_ADDING_THREADS: Final = 128  # of a block of the kernel that adds partial sums
 _Layout = Callable[[Any, Any], tuple[Any, Any]]
 #: Rows and columns of a fragment as it lies in shared memory, and which lane holds what of it:
 #: by type, whether the sum runs along its rows, and the operand's index. `ldmatrix` does not
@@ -73,24 +78,25 @@ VARIANTS: Final = (
 
 def schedules(module: Any, target: Any) -> Iterator[Any]:
     """Yield schedules on tensor cores, with open choices, if the program is such a product."""
-    if capability(target.attrs["arch"]).number < _OLDEST:
-        return
     for variant in VARIANTS:
         with suppress(*REFUSED, AssertionError):
-            if (product := _normalize(module)) is None:
+            if (product := find_product(module, target)) is None:
                 return
             if not variant.is_permuted or element_bytes(product.operands[0].dtype) == 2:
                 yield _apply(product, variant)
 
 
-def _normalize(module: Any) -> NormalizedProduct | None:
-    """Return the program's product if tensor cores have instructions for its types."""
+def find_product(module: Any, target: Any) -> NormalizedProduct | None:
+    """Return the program's product if tensor cores have instructions for its types and layout."""
+    if capability(target.attrs["arch"]).number < _OLDEST:
+        return None
     for depths in ((16, 32, 64), (32, 64)):  # fragments of bytes are deeper
         product = normalize(module, ((_SIDE, 32, 64, 128), (_SIDE, 32, 64, 128), depths))
         if product is None or len({operand.dtype for operand in product.operands}) > 1:
             return None
         dtype = product.operands[0].dtype
-        if product.sums not in _SUMS.get(dtype, ()):
+        layouts = [(dtype, each.is_depth_innermost, each.index) for each in product.operands]
+        if product.sums not in _SUMS.get(dtype, ()) or not all(key in _LAYOUTS for key in layouts):
             return None
         if product.extents[-1] % _DEPTHS[dtype] == 0:
             return product
@@ -196,7 +202,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     schedule.bind(lanes, "threadIdx.x")
     schedule.vectorize(vector)
     if final is not None:
-        _add_partial_sums(schedule, final, product.result)
+        add_partial_sums(schedule, final, product.result)
     schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
     schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
     schedule.annotate(steps, "software_pipeline_async_stages", [0])
@@ -251,20 +257,3 @@ def _in_fragments(rows: int, columns: int, layout: _Layout) -> Callable[..., tup
         return (*outer, row // rows, column // columns, *layout(row % rows, column % columns))
 
     return index_map
-
-
-def _add_partial_sums(schedule: Any, final: Any, dtype: str) -> None:
-    """Schedule the kernel that adds the partial sums of a product that is split."""
-    result = schedule.cache_write(final, 0, "local")
-    auto_inline_consumer_chain(schedule, result)
-    *rows, columns = schedule.get_loops(result)
-    elements = VECTOR_BYTES // max(4, int(element_bytes(dtype)))
-    grid, threads, vector = schedule.split(columns, [None, _ADDING_THREADS, elements])
-    schedule.bind(schedule.fuse(*rows), "blockIdx.x")
-    schedule.bind(grid, "blockIdx.y")
-    schedule.bind(threads, "threadIdx.x")
-    schedule.vectorize(vector)
-    schedule.compute_at(final, threads, preserve_unit_loops=True)
-    _, _, _, splits, *_, elements_of_sum = schedule.get_loops(final)
-    schedule.vectorize(elements_of_sum)
-    schedule.decompose_reduction(final, splits)

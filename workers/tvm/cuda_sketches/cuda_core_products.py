@@ -1,0 +1,155 @@
+"""Products, batched products and convolutions on CUDA cores, for types without tensor cores.
+
+Each thread sums up a tile of rows and columns in registers. The depth is walked in steps, whose
+tiles of both operands are copied to shared memory while earlier tiles are multiplied. A thread's
+rows are groups of neighbours, as are its columns, and neighbouring threads own the neighbours in
+between: a warp reads shared memory, and stores results, by vectors that follow each other. A
+product with few tiles is split along its depth: partial sums go to memory, and a second kernel
+adds them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, Final
+
+from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
+
+from mallorn.core.compute_capability import capability
+from mallorn.core.values.machine import element_bytes
+from mallorn.workers.tvm.cuda_sketches.blocks import (
+    REFUSED,
+    VECTOR_BYTES,
+    add_partial_sums,
+    bind,
+    describe,
+    vector_read,
+)
+from mallorn.workers.tvm.cuda_sketches.tensor_core_products import find_product
+from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
+
+KIND: Final = "cuda core product"
+_OLDEST: Final = 80  # compute capability from which copies are asynchronous
+_SHARED: Final = "shared.dyn"
+_SIDES: Final = (4, 8, 16, 32, 64, 128)  # multiples to which rows and columns may be padded
+_SHORT: Final = 4  # terms of each sum that a thread reads at a time
+_MOST_OWN: Final = 8  # rows and columns of a thread
+_THREADS: Final = 16  # along rows and columns, of the schedule that is built
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Properties that a sketch fixes, because a trace cannot leave them open."""
+
+    stages: int
+    is_split: bool = False
+
+
+VARIANTS: Final = (Variant(2), Variant(3), Variant(4), Variant(3, is_split=True))
+
+
+def schedules(module: Any, target: Any) -> Iterator[Any]:
+    """Yield schedules on CUDA cores, with open choices, if the program is a product that tensor
+    cores do not take."""
+    has_copies = capability(target.attrs["arch"]).number >= _OLDEST
+    for variant in VARIANTS:
+        with suppress(*REFUSED, AssertionError):
+            paddings = (_SIDES, _SIDES, (_SHORT, 8, 16, 32))
+            product = normalize(module, paddings, is_swappable=True)
+            if product is None or find_product(module, target) is not None:
+                return
+            if has_copies or variant.stages == 2:
+                yield _apply(product, variant, has_copies)
+
+
+def _apply(product: NormalizedProduct, variant: Variant, has_copies: bool) -> Any:
+    schedule, block = product.schedule, product.block
+    widest = VECTOR_BYTES // int(max(element_bytes(product.sums), element_bytes(product.result)))
+    # Rows of a thread are neighbours where the tile's rows are neighbours in memory.
+    neighbours = [
+        1 if operand.is_depth_innermost else gcd(operand.vector, widest, _SHORT)
+        for operand in product.operands
+    ]
+
+    # Loops: blocks, groups, threads, steps, and the terms that a thread multiplies in a step.
+    depth, short = schedule.split(schedule.get_loops(block)[-1], [None, _SHORT])
+    depth_tile = _sample(schedule, depth, [4, 0, 4] if variant.is_split else [0, 4], 2 * _MOST_OWN)
+    splits, steps, fragments = schedule.split(depth, depth_tile if variant.is_split else [1, *depth_tile])
+    final = schedule.rfactor(splits, 0) if variant.is_split else None
+    if final is not None:
+        block, final = final, block
+    batch, *sides, splits, steps, fragments, short = schedule.get_loops(block)
+    sizes, parts = [], []  # of rows and of columns: threads; loops of blocks, groups, threads, neighbours
+    for loop, length in zip(sides, neighbours, strict=True):
+        loop, neighbour = schedule.split(loop, [None, length])
+        grid, size, groups = _sample(schedule, loop, [0, _THREADS, _MOST_OWN // length], _MOST_OWN // length)
+        sizes.append(size)
+        parts.append((*schedule.split(loop, [grid, groups, size]), neighbour))
+    grids, groups, threads, own = zip(*parts, strict=True)
+    schedule.reorder(batch, splits, *grids, *groups, *threads, steps, fragments, short, *own)
+    schedule.bind(schedule.fuse(batch, splits, *grids), "blockIdx.x")
+    bind(schedule, [*groups, *threads], "vthread.y", "vthread.x", "threadIdx.y", "threadIdx.x")
+
+    sums = schedule.cache_write(block, 0, "local")
+    schedule.reverse_compute_at(sums, threads[-1], preserve_unit_loops=True)
+    for operand, length in zip(product.operands, neighbours, strict=True):
+        copy = schedule.cache_read(block, operand.index, _SHARED)
+        schedule.compute_at(copy, steps, preserve_unit_loops=True)
+        auto_inline_producers(schedule, copy)
+        unit = VECTOR_BYTES // int(element_bytes(operand.dtype))
+        read = min(unit, _SHORT if operand.is_depth_innermost else length)
+        # If all accesses to a tile have the same width, TVM makes it a tile of vectors, and its
+        # pass for asynchronous copies fails.
+        width = operand.vector // 2 if has_copies and 1 < operand.vector == read else operand.vector
+        elements = schedule.fuse(*schedule.get_loops(copy)[-2:])
+        _, *place, vector = schedule.split(elements, [None, *sizes, width])
+        bind(schedule, place, "threadIdx.y", "threadIdx.x")
+        schedule.vectorize(vector)
+        if operand.is_depth_innermost:  # threads read different rows without bank conflicts
+            schedule.storage_align(copy, 0, axis=-2, factor=2 * unit, offset=unit)
+    for operand, length in zip(product.operands, neighbours, strict=True):
+        vector = _SHORT if operand.is_depth_innermost else length
+        vector_read(schedule, block, operand.index, fragments, vector)
+    for loop in (short, *own):
+        schedule.unroll(loop)
+    schedule.decompose_reduction(block, steps)
+    if final is None:
+        auto_inline_consumer_chain(schedule, sums)
+    else:
+        add_partial_sums(schedule, final, product.result)
+    schedule.vectorize(schedule.get_loops(sums)[-1])
+    schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
+    schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
+    if has_copies:
+        schedule.annotate(steps, "software_pipeline_async_stages", [0])
+    return describe(
+        schedule,
+        KIND,
+        [
+            "depth: splits steps fragments" if variant.is_split else "depth: steps fragments",
+            "rows: grid threads groups",
+            "columns: grid threads groups",
+        ],
+        neighbours=neighbours,
+        short=_SHORT,
+        operands=[operand.dtype for operand in product.operands],
+        sums=product.sums,
+        result=product.result,
+        depth_innermost=[operand.is_depth_innermost for operand in product.operands],
+        vectors=[operand.vector for operand in product.operands],
+        stages=variant.stages,
+    )
+
+
+def _sample(schedule: Any, loop: Any, wanted: Sequence[int], most: int) -> list[Any]:
+    """Sample factors of a loop, the innermost at most `most`. The schedule is built with factors
+    near those wanted, of which 0 is what remains."""
+    remaining = int(schedule.get(loop).extent)
+    factors = []
+    for factor in wanted:
+        factors.append(gcd(remaining, factor) if factor else 0)
+        remaining //= factors[-1] or 1
+    decision = [factor or remaining for factor in factors]
+    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), most, decision)
+    return tile
