@@ -83,6 +83,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "vector product": "mallorn.workers.tvm.cuda_sketches.vector_products:schedules",
         "row reduction": "mallorn.workers.tvm.cuda_sketches.row_reductions:schedules",
         "mover": "mallorn.workers.tvm.cuda_sketches.movers:schedules",
+        "window": "mallorn.workers.tvm.cuda_sketches.windows:schedules",
     },
     "gpu_model": {  # the time of each kind's candidates
         "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
