@@ -91,6 +91,8 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tensor core product": "mallorn.searchers.roller.gpu.tensor_core_product:TensorCoreProduct",
         "vector product": "mallorn.searchers.roller.gpu.thread_sum:SumByThreads",
         "row reduction": "mallorn.searchers.roller.gpu.thread_sum:RowReduction",
+        "mover": "mallorn.searchers.roller.gpu.moved_bytes:Mover",
+        "window": "mallorn.searchers.roller.gpu.moved_bytes:Window",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",

@@ -136,20 +136,22 @@ def share_tiles(schedule: Any, block: Any, load: Walk, across: list[Any], along:
     grid_row, tile, row = schedule.split(row, [None, tiles, _BANKS])
     vector, lane = schedule.split(row, [None, lanes])
     schedule.reorder(*outer, grid_column, grid_row, tile, column, vector, lane)
-    _, thread = schedule.split(schedule.fuse(column, vector), [None, threads])
+    step, thread = schedule.split(schedule.fuse(column, vector), [None, threads])
     grid = schedule.fuse(*outer, grid_column, grid_row)
     bind(schedule, [grid, thread], "blockIdx.x", "threadIdx.x")
     schedule.vectorize(lane)
     schedule.compute_at(block, thread, preserve_unit_loops=True)
     schedule.compute_at(copy, grid, preserve_unit_loops=True)
     lanes_read = sample(schedule, *vectors(run_read, VECTOR_BYTES // size))
-    *outer, column, row = schedule.get_loops(copy)[1:]  # after the grid
-    schedule.reorder(*outer, row, column)
-    element = schedule.fuse(*outer, row, column)
-    _, thread, _ = schedule.split(element, [None, threads, lanes_read])
+    *_, column, row = schedule.get_loops(copy)  # the tile's
+    column, lane = schedule.split(column, [None, lanes_read])
+    schedule.reorder(row, column, lane)
+    copy_step, thread = schedule.split(schedule.fuse(row, column), [None, threads])
     bind(schedule, [thread], "threadIdx.x")
     schedule.compute_at(loaded, thread, preserve_unit_loops=True)
     schedule.vectorize(schedule.fuse(*schedule.get_loops(loaded)[-2:]))
+    for loop in (step, copy_step):
+        schedule.unroll(loop)
     schedule.storage_align(copy, 0, -2, _BANKS * _WORD_BYTES // size, _WORD_BYTES // size)
     return ["lanes", "threads", "tiles of a block", "lanes of loads"]
 

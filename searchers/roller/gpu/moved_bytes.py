@@ -1,0 +1,104 @@
+"""The times of kernels that mostly move bytes: movers, and sums over small windows."""
+
+from typing import Final
+
+import numpy as np
+
+from mallorn.core.compute_capability import WARP_SIZE
+from mallorn.core.values.machine import peak_gflops
+from mallorn.searchers.roller.gpu.kernel_time import (
+    BANKS_BYTES,
+    OVERHEAD_REGISTERS,
+    RESULTS_FILLED,
+    SECTOR,
+    KernelWork,
+)
+from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel, size_bytes
+
+_TILE_ROWS: Final = 32  # of a transposed tile
+_WORD_BYTES: Final = 4
+_INSTRUCTIONS: Final = 4.0  # per element, besides loads and stores
+
+
+class Mover(SketchModel):
+    """Vectors that threads move, or tiles that pass through shared memory."""
+
+    def kernel(self, choices: Choices) -> KernelWork:
+        result = self.nests[-1].write
+        elements, loaded = size_bytes(result) / result.element_bytes, self.memory_bytes() - size_bytes(result)
+        threads, lanes, steps = choices["threads"], choices["lanes"], choices["vectors of a thread"]
+        of_block, requests = threads * lanes * steps, 2 / lanes
+        passes, tile_bytes = 1, choices.ones() * 0
+        if self.facts["is_transposed"]:
+            columns = BANKS_BYTES / max(read.element_bytes for read in self.nests[0].reads)
+            of_block = columns * _TILE_ROWS * choices["tiles of a block"]
+            passes, tile_bytes = 2, of_block * BANKS_BYTES / columns
+            requests = 2 + 1 / lanes + 1 / choices["lanes of loads"]
+        of_thread = np.ceil(of_block / threads)
+        moved = of_block * self.memory_bytes() / elements
+        return KernelWork(
+            blocks=np.ceil(elements / of_block),
+            threads=threads,
+            registers=OVERHEAD_REGISTERS + of_thread,
+            shared_bytes=tile_bytes,
+            steps=choices.ones() * passes,
+            bytes_in_flight=of_block * loaded / elements,
+            l2_bytes=moved,
+            memory_bytes=choices.ones() * self.memory_bytes(),
+            instructions=np.ceil(threads / WARP_SIZE) * of_thread * (requests + _INSTRUCTIONS),
+            shared_traffic=2 * tile_bytes,
+            operations=of_block,
+            peak_gflops=peak_gflops(self.machine, ["float32"]),
+            filling=threads / RESULTS_FILLED,
+        )
+
+
+class Window(SketchModel):
+    """Sums over windows, whose overlaps are read from the cache of a multiprocessor."""
+
+    def kernel(self, choices: Choices) -> KernelWork:
+        nest = self.largest_sum
+        assert nest is not None  # the kind has a sum
+        results, depth = self.results_and_depth()
+        spatial = [axis.extent for axis in nest.axes if not axis.reduced]
+        image = max(nest.reads, key=lambda read: len(read.axes))
+        lanes, threads, of_thread, blocks = (choices.ones() for _ in range(4))
+        patch, loads, block_patch, of_block = (choices.ones() for _ in range(4))
+        is_by_rows = bool(self.facts["by_rows"])
+        blocks *= np.prod(spatial[:-3])
+        for place, name in enumerate(("first", "second", "last"), len(spatial) - 3):
+            own = choices[f"{name} own"] * (choices["lanes"] if name == "last" else 1)
+            tile = own * choices[f"{name} threads"]
+            threads *= choices[f"{name} threads"]
+            of_thread *= own
+            of_block *= tile
+            blocks *= np.ceil(spatial[place] / tile)
+            step, length = 1, 1
+            if self.facts["is_moving"][place]:
+                index = next(index for index in image.indices if place in dict(index))
+                step = dict(index)[place]
+                length = max(nest.axes[axis].extent for axis, _ in index if nest.axes[axis].reduced)
+            block_patch *= (tile - 1) * step + length
+            rows = (own - 1) * step + length
+            loads *= own * length if is_by_rows and length > 1 else rows
+            patch *= own if is_by_rows and length > 1 else rows
+            is_by_rows &= length == 1
+        lanes, size = choices["lanes"], image.element_bytes
+        weights = depth * lanes * (len(nest.reads) > 1)
+        waste = np.maximum(1, SECTOR / (lanes * choices["last threads"] * size))
+        requests = (loads + weights + of_thread) / lanes
+        return KernelWork(
+            blocks=blocks,
+            threads=threads,
+            registers=OVERHEAD_REGISTERS + (patch + lanes) * size / _WORD_BYTES + 2 * of_thread,
+            shared_bytes=choices.ones() * 0,
+            steps=choices.ones(),
+            bytes_in_flight=threads * patch * size,
+            l2_bytes=(block_patch + of_block + weights * choices["last threads"]) * size * waste,
+            memory_bytes=choices.ones() * self.memory_bytes(),
+            instructions=np.ceil(threads / WARP_SIZE) * (2 * requests + depth * of_thread),
+            shared_traffic=threads * (loads + weights) * size,
+            operations=2 * depth * of_block,
+            peak_gflops=peak_gflops(self.machine, ["float32"]),
+            filling=threads * of_thread / RESULTS_FILLED,
+        )
