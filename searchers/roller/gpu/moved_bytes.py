@@ -85,7 +85,8 @@ class Window(SketchModel):
             is_by_rows &= length == 1
         lanes, size = choices["lanes"], image.element_bytes
         weights = depth * lanes * (len(nest.reads) > 1)
-        waste = np.maximum(1, SECTOR / (lanes * choices["last threads"] * size))
+        run = lanes * choices["last threads"] * size  # bytes of neighbours that threads read
+        waste = np.maximum(1, SECTOR / run) + bool(self.facts["is_moving"][-1]) * SECTOR / run
         requests = (loads + weights + of_thread) / lanes
         return KernelWork(
             blocks=blocks,
@@ -97,7 +98,7 @@ class Window(SketchModel):
             l2_bytes=(block_patch + of_block + weights * choices["last threads"]) * size * waste,
             memory_bytes=choices.ones() * self.memory_bytes(),
             instructions=np.ceil(threads / WARP_SIZE) * (2 * requests + depth * of_thread),
-            shared_traffic=threads * (loads + weights) * size,
+            shared_traffic=threads * (loads * waste + weights) * size,
             operations=2 * depth * of_block,
             peak_gflops=peak_gflops(self.machine, ["float32"]),
             filling=threads * of_thread / RESULTS_FILLED,

@@ -113,14 +113,11 @@ def share_windows(
     schedule.set_scope(padded, 0, "local")
     rows = next(loop for loop in window if int(schedule.get(loop).extent) > 1)
     schedule.compute_at(padded, rows if by_rows else thread, preserve_unit_loops=True)
-    if lanes:
-        own_tensors = [schedule.get(stage).writes[0].source for stage in (padded, block)]
-        for stage, loop in {block: window[-1], last: schedule.get_loops(last)[-2]}.items():
-            channel = hash(schedule.get(stage).iter_vars[count - 1].var)
-            for number, read in enumerate(schedule.get(stage).reads):
-                is_own = any(map(read.source.same_as, own_tensors))
-                if not is_own and channel in variables(read.region[-1].min):
-                    vector_read(schedule, stage, number, loop, VECTOR_BYTES)
+    own_tensors = [schedule.get(stage).writes[0].source for stage in (padded, block)]
+    for stage, loop in {block: window[-1], last: schedule.get_loops(last)[-2]}.items():
+        for number, read in enumerate(schedule.get(stage).reads):
+            if not any(map(read.source.same_as, own_tensors)):
+                vector_read(schedule, stage, number, loop, VECTOR_BYTES)
     for stage in (padded, *blocks[place:], result):
         *loops, innermost = schedule.get_loops(stage)[_BOUND:]
         is_vector = lanes and stage in (padded, result)
@@ -139,7 +136,6 @@ def _run(schedule: Any, stages: Sequence[Any], axis: int) -> list[int]:
         run = gcd(run, extent(channel))
         for load in reads_of(schedule, stage):
             widest = max(widest, element_bytes(str(load.source.dtype)))
-            if hash(channel.var) in variables(*load.indices):
-                is_last = load.indices[-1].same_as(channel.var)
-                run = gcd(run, int(load.source.shape[-1]) if is_last else 1)
+            if hash(channel.var) in variables(last := load.indices[-1]):
+                run = gcd(run, int(load.source.shape[-1]) if last.same_as(channel.var) else 1)
     return vectors(run, int(VECTOR_BYTES // widest))
