@@ -13,7 +13,7 @@ from mallorn.searchers.roller.gpu.kernel_time import (
     SECTOR,
     KernelWork,
 )
-from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel, size_bytes
+from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel
 
 _TILE_ROWS: Final = 32  # of a transposed tile
 _WORD_BYTES: Final = 4
@@ -24,27 +24,25 @@ class Mover(SketchModel):
     """Vectors that threads move, or tiles that pass through shared memory."""
 
     def kernel(self, choices: Choices) -> KernelWork:
-        result = self.nests[-1].write
-        elements, loaded = size_bytes(result) / result.element_bytes, self.memory_bytes() - size_bytes(result)
-        threads, lanes, steps = choices["threads"], choices["lanes"], choices["vectors of a thread"]
-        of_block, requests = threads * lanes * steps, 2 / lanes
-        passes, tile_bytes = 1, choices.ones() * 0
-        if self.facts["is_transposed"]:
-            columns = BANKS_BYTES / max(read.element_bytes for read in self.nests[0].reads)
-            of_block = columns * _TILE_ROWS * choices["tiles of a block"]
-            passes, tile_bytes = 2, of_block * BANKS_BYTES / columns
+        elements = float(np.prod(self.nests[-1].write.shape))
+        threads, lanes = choices["threads"], choices["lanes"]
+        of_block, requests = threads * lanes * choices["vectors of a thread"], 2 / lanes
+        tile_bytes = choices.ones() * 0
+        if tiled := self.facts["tiled"]:  # bytes of an element that passes through shared memory
+            of_block = BANKS_BYTES / tiled * _TILE_ROWS * choices["tiles of a block"]
             requests = 2 + 1 / lanes + 1 / choices["lanes of loads"]
+            tile_bytes = of_block * tiled
         of_thread = np.ceil(of_block / threads)
-        moved = of_block * self.memory_bytes() / elements
+        moved = self.facts["read"] + self.facts["written"]
         return KernelWork(
             blocks=np.ceil(elements / of_block),
             threads=threads,
             registers=OVERHEAD_REGISTERS + of_thread,
             shared_bytes=tile_bytes,
-            steps=choices.ones() * passes,
-            bytes_in_flight=of_block * loaded / elements,
-            l2_bytes=moved,
-            memory_bytes=choices.ones() * self.memory_bytes(),
+            steps=choices.ones() * (2 if tiled else 1),
+            bytes_in_flight=of_block * self.facts["read"],
+            l2_bytes=of_block * moved,
+            memory_bytes=choices.ones() * elements * moved,
             instructions=np.ceil(threads / WARP_SIZE) * of_thread * (requests + _INSTRUCTIONS),
             shared_traffic=2 * tile_bytes,
             operations=of_block,
@@ -57,9 +55,7 @@ class Window(SketchModel):
     """Sums over windows, whose overlaps are read from the cache of a multiprocessor."""
 
     def kernel(self, choices: Choices) -> KernelWork:
-        nest = self.largest_sum
-        assert nest is not None  # the kind has a sum
-        results, depth = self.results_and_depth()
+        nest, (_, depth) = self.largest_sum or self.nests[-1], self.results_and_depth()
         spatial = [axis.extent for axis in nest.axes if not axis.reduced]
         image = max(nest.reads, key=lambda read: len(read.axes))
         lanes, threads, of_thread, blocks = (choices.ones() for _ in range(4))

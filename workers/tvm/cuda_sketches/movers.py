@@ -53,7 +53,7 @@ class Walk:
     def is_run(self, count: int, packed: Sequence[int]) -> bool:
         """Return whether elements along the last axes are neighbours, or the same element."""
         last = self.steps[-count:]
-        return not any(last) or list(last) == list(packed[-count:])
+        return set(last) == {0} or list(last) == list(packed[-count:])
 
 
 def schedules(module: Any, _target: Any) -> Iterator[Any]:
@@ -74,9 +74,12 @@ def schedules(module: Any, _target: Any) -> Iterator[Any]:
             if getattr(call.op, "name", "") == "tirx.if_then_else":
                 conditions.append(call.args[0])
         branching = variables(*conditions)
+        read = {load.source: element_bytes(str(load.source.dtype)) for load in loads}
+        facts = {"read": sum(read.values()), "written": element_bytes(str(body.buffer.dtype))}
         tile = None if conditions else _tile(loads, axes)
         if tile is not None:
-            yield describe(schedule, KIND, share_tiles(schedule, block, *tile), is_transposed=True)
+            size = int(element_bytes(str(tile[0].buffer.dtype)))
+            yield describe(schedule, KIND, share_tiles(schedule, block, *tile), tiled=size, **facts)
             return
         runs = [(1, axes[-1:])]
         for count in range(1, len(axes) + 1):
@@ -87,7 +90,7 @@ def schedules(module: Any, _target: Any) -> Iterator[Any]:
                 moved = [walk.alignment for walk in aligned if any(walk.steps[-count:])]
                 runs.append((gcd(prod(map(extent, group)), *moved), group))
         choices = share_vectors(schedule, block, *max(runs, key=itemgetter(0)))
-        yield describe(schedule, KIND, choices, is_transposed=False)
+        yield describe(schedule, KIND, choices, tiled=0, **facts)
 
 
 def share_vectors(schedule: Any, block: Any, run: int, group: Sequence[Any]) -> list[str]:
