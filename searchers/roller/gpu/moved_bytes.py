@@ -28,7 +28,7 @@ class Mover(SketchModel):
         threads, lanes = choices["threads"], choices["lanes"]
         of_block, requests = threads * lanes * choices["vectors of a thread"], 2 / lanes
         tile_bytes = choices.ones() * 0
-        if tiled := self.facts["tiled"]:  # bytes of an element that passes through shared memory
+        if tiled := self.facts.get("tiled"):  # bytes of an element that passes through shared memory
             of_block = BANKS_BYTES / tiled * _TILE_ROWS * choices["tiles of a block"]
             requests = 2 + 1 / lanes + 1 / choices["lanes of loads"]
             tile_bytes = of_block * tiled
