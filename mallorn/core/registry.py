@@ -83,6 +83,8 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "vector product": "mallorn.workers.tvm.cuda_sketches.vector_products:schedules",
         "row reduction": "mallorn.workers.tvm.cuda_sketches.row_reductions:schedules",
         "cuda core product": "mallorn.workers.tvm.cuda_sketches.cuda_core_products:schedules",
+        "mover": "mallorn.workers.tvm.cuda_sketches.movers:schedules",
+        "window": "mallorn.workers.tvm.cuda_sketches.windows:schedules",
     },
     "gpu_model": {  # the time of each kind's candidates
         "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
@@ -91,6 +93,8 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "vector product": "mallorn.searchers.roller.gpu.thread_sum:SumByThreads",
         "row reduction": "mallorn.searchers.roller.gpu.thread_sum:RowReduction",
         "cuda core product": "mallorn.searchers.roller.gpu.cuda_core_product:CudaCoreProduct",
+        "mover": "mallorn.searchers.roller.gpu.moved_bytes:Mover",
+        "window": "mallorn.searchers.roller.gpu.moved_bytes:Window",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",

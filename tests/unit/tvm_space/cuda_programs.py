@@ -93,6 +93,36 @@ def depthwise(channels: int, size: int, kernel: int) -> str:
     return _text([x, w, y])
 
 
+def depthwise_channels_last(
+    channels: int, size: int, kernel: int, stride: int = 1, dtype: str = "float32"
+) -> str:
+    """A padded convolution of each channel by itself, with a bias and the larger of that and 0."""
+    by, zero = kernel // 2, tirx.const(0, dtype)
+    x, w = (
+        te.placeholder((1, size, size, channels), dtype, "x"),
+        te.placeholder((kernel, kernel, channels), dtype),
+    )
+    bias, ry, rx = (
+        te.placeholder((channels,), dtype, "bias"),
+        *(te.reduce_axis((0, kernel)) for _ in range(2)),
+    )
+
+    def element(b: Any, i: Any, j: Any, c: Any) -> Any:
+        inside = tirx.all(i >= by, i < size + by, j >= by, j < size + by)
+        return tirx.if_then_else(inside, x[b, i - by, j - by, c], zero)
+
+    pad, side = (
+        te.compute((1, size + 2 * by, size + 2 * by, channels), element, "pad"),
+        (size - 1) // stride + 1,
+    )
+    y = te.compute(
+        (1, side, side, channels),
+        lambda b, i, j, c: te.sum(pad[b, i * stride + ry, j * stride + rx, c] * w[ry, rx, c], [ry, rx]),
+        "y",
+    )
+    return _text([x, w, bias, te.compute(y.shape, lambda *at: te.max(y(*at) + bias[at[-1]], zero), "o")])
+
+
 def softmax(rows: int, columns: int) -> str:
     a, r, s = te.placeholder((rows, columns), name="a"), *(te.reduce_axis((0, columns)) for _ in range(2))
     top = te.compute((rows,), lambda i: te.max(a[i, r], r), "top")
@@ -118,6 +148,17 @@ def elementwise(count: int) -> str:
 def transpose(rows: int, columns: int) -> str:
     a = te.placeholder((rows, columns), name="a")
     return _text([a, te.compute((columns, rows), lambda i, j: a[j, i], "c")])
+
+
+def mover(
+    shapes: list[tuple[int, ...]],
+    result: tuple[int, ...],
+    element: Callable[..., Any],
+    dtype: str = "float32",
+) -> str:
+    """A program of one element-wise block; `element` takes the inputs and the place."""
+    inputs = [te.placeholder(shape, dtype, name) for shape, name in zip(shapes, "abc", strict=False)]
+    return _text([*inputs, te.compute(result, lambda *at: element(*inputs, *at), "o")])
 
 
 def sums(rows: int, columns: int, *, of_rows: bool) -> str:
@@ -160,6 +201,7 @@ PROGRAMS: Final[dict[str, Callable[[], str]]] = {
     "fp32 pointwise convolution": lambda: convolution(256, 14, 1024, 1),
     "fp16 convolution": lambda: convolution(64, 56, 64, 3, "float16", batch=4),
     "depthwise convolution": lambda: depthwise(96, 56, 3),
+    "depthwise convolution, channels last": lambda: depthwise_channels_last(144, 56, 3, 2),
     "softmax": lambda: softmax(4096, 1024),
     "layer norm": lambda: layer_norm(4096, 768),
     "elementwise": lambda: elementwise(1 << 20),
@@ -190,6 +232,7 @@ SMALL_PROGRAMS: Final[dict[str, Callable[[], str]]] = {
     "fp32 pointwise convolution": lambda: convolution(16, 7, 32, 1),
     "fp16 convolution": lambda: convolution(16, 8, 32, 3, "float16", batch=2),
     "depthwise convolution": lambda: depthwise(8, 14, 3),
+    "depthwise convolution, channels last": lambda: depthwise_channels_last(16, 9, 3, 2),
     "softmax": lambda: softmax(16, 256),
     "layer norm": lambda: layer_norm(16, 192),
     "elementwise": lambda: elementwise(1 << 10),

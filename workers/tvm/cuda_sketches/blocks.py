@@ -48,9 +48,14 @@ def is_sum(schedule: Any, block: Any) -> bool:
     return any(axis.iter_type == IterVar.CommReduce for axis in axes)
 
 
-def inline_pointwise(schedule: Any) -> list[Any]:
-    """Inline pointwise blocks into consumers, or into sums before them. Return what remains."""
-    remaining = [block for block in child_blocks(schedule) if not is_sum(schedule, block)]
+def inline_pointwise(schedule: Any, kept: Any = None) -> list[Any]:
+    """Inline pointwise blocks into consumers, or into sums before them, except the block that
+    writes the tensor `kept`. Return what remains."""
+    remaining = [
+        block
+        for block in child_blocks(schedule)
+        if not is_sum(schedule, block) and not schedule.get(block).writes[0].source.same_as(kept)
+    ]
     is_done = False
     while not is_done:
         is_done = True
