@@ -173,9 +173,7 @@ def _tf32_product() -> tuple[PrimFunc, PrimFunc]:
                     at = T.meta_var(shared_16x16_to_ldmatrix_32x8_layout(row, column))
                     left_at = T.meta_var(left_place(row, depth))
                     right_at = T.meta_var(right_place(column, depth))
-                    T.reads(
-                        sums[at[0], at[1]], left[left_at[0], left_at[1]], right[right_at[0], right_at[1]]
-                    )
+                    T.reads(sums[at[0], at[1]], left[left_at[0], left_at[1]], right[right_at[0], right_at[1]])
                     T.writes(sums[at[0], at[1]])
                     sums[at[0], at[1]] += round_to_tf32(left[left_at[0], left_at[1]]) * round_to_tf32(
                         right[right_at[0], right_at[1]]

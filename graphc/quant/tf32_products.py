@@ -81,5 +81,7 @@ def _is_product(block: Any) -> bool:
         return False
     axes = [axis for axis in block.iter_vars if int(axis.dom.extent) > 1]
     spatial = {hash(axis.var) for axis in axes if axis.iter_type == IterVar.DataPar}
-    left, right = ({hash(var) for index in each.indices for var in collect_nodes(index, Var)} for each in factors)
+    left, right = (
+        {hash(var) for index in each.indices for var in collect_nodes(index, Var)} for each in factors
+    )
     return len(axes) > len(spatial) and bool(spatial & left - right) and bool(spatial & right - left)

@@ -151,7 +151,9 @@ def test_networks_have_no_transposes_inside_and_as_few_kernels_as_products_and_n
 
 
 @needs_nvcc
-@pytest.mark.parametrize(("name", "precision"), [("residual", "fp16"), ("few-bits", "bf16"), ("residual", "tf32")])
+@pytest.mark.parametrize(
+    ("name", "precision"), [("residual", "fp16"), ("few-bits", "bf16"), ("residual", "tf32")]
+)
 def test_a_network_becomes_device_code_that_launches_as_a_graph(
     name: str, precision: str, tmp_path: Path
 ) -> None:

@@ -31,7 +31,12 @@ KIND: Final = "tensor core product"
 _OLDEST: Final = 80  # compute capability from which these instructions exist
 _SHARED: Final = "shared.dyn"
 _SIDE: Final = 16  # rows and columns of a fragment
-_DEPTHS: Final = {"float16": 16, "bfloat16": 16, "tfloat32": 8, "int8": 32}  # of a fragment, by type of operands
+_DEPTHS: Final = {
+    "float16": 16,
+    "bfloat16": 16,
+    "tfloat32": 8,
+    "int8": 32,
+}  # of a fragment, by type of operands
 _SUMS: Final = {
     "float16": ("float16", "float32"),
     **dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)),
