@@ -14,8 +14,8 @@ from tvm.s_tir.tensor_intrin.cuda import (
     get_mma_store_intrin,
     shared_16x16_to_ldmatrix_32x8_layout,
 )
+from tvm.script import from_source
 from tvm.script import tirx as T
-from tvm.tirx import PrimFunc
 
 from mallorn.graphc.quant.tf32_products import round_to_tf32
 
@@ -23,13 +23,82 @@ PREFIX: Final = "mallorn_mma_"
 _DYNAMIC: Final = "shared.dyn"
 _SHORT: Final = {"bfloat16": "bf16", "tfloat32": "tf32"}
 _SIDE, _DEPTH = 16, 8  # of a fragment of TF32
-_LANES, _HELD = 32, 4  # elements of a fragment that a lane holds
 _ROUND: Final = """
 __forceinline__ __device__ float mallorn_tf32(float value) {
   unsigned bits;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
   return __uint_as_float(bits);
 }
+"""
+#: The parts of a load and a product of fragments of TF32, as TVMScript. A lane holds 4 factors.
+_WARP: Final = 'T.match_buffer({0}_, (32, {1}), "float32", align=64, offset_factor={1}, scope="warp")'
+_LOAD: Final = f"""@T.prim_func(s_tir=True)
+def load(warp_: T.handle, shared_: T.handle) -> None:
+    stride, unit = T.int32(), T.int32()
+    shared = T.match_buffer(
+        shared_, (rows, columns), "float32", align=64, offset_factor=columns, scope="{_DYNAMIC}"%s
+    )
+    warp = {_WARP.format("warp", 4)}
+    with T.sblock("root"):
+        T.reads(shared[0:rows, 0:columns])
+        T.writes(warp[0:32, 0:4])
+"""
+_COPY: Final = """
+        for i, j in T.grid(rows, columns):
+            with T.sblock("load"):
+                row, column = T.axis.remap("SS", [i, j])
+                lane, number = T.meta_var(place(row, column))
+                T.reads(shared[row, column])
+                T.writes(warp[lane, number])
+                warp[lane, number] = shared[row, column]
+"""
+_BY_ELEMENT: Final = """
+        for lane in T.thread_binding(32, thread="threadIdx.x"):
+            for number in T.unroll(4):
+                row, column = T.meta_var(element(lane, number))
+                warp[lane, number] = rounded(shared[row, column])
+"""
+_BY_MATRIX: Final = """
+        for lane in T.thread_binding(32, thread="threadIdx.x"):
+            row, column = T.meta_var(element(lane % 8 * 4, lane // 8))
+            T.evaluate(T.ptx_legacy.ldmatrix(
+                False, 4, ".b16", warp.data, warp.elem_offset + 4 * lane,
+                shared.access_ptr("r"), row * stride + column, dtype="float32",
+            ))
+            for number in T.unroll(4):
+                warp[lane, number] = rounded(warp[lane, number])
+"""
+_PRODUCT: Final = f"""@T.prim_func(s_tir=True)
+def product(left_: T.handle, right_: T.handle, sums_: T.handle) -> None:
+    left = {_WARP.format("left", 4)}
+    right = {_WARP.format("right", 4)}
+    sums = {_WARP.format("sums", 8)}
+    with T.sblock("root"):
+        T.reads(sums[0:32, 0:8], left[0:32, 0:4], right[0:32, 0:4])
+        T.writes(sums[0:32, 0:8])
+"""
+_MULTIPLY_AND_ADD: Final = """
+        for i, j, k in T.grid(16, 16, 8):
+            with T.sblock("product"):
+                row, column, depth = T.axis.remap("SSR", [i, j, k])
+                x, y = T.meta_var(sum_place(row, column))
+                lane, number = T.meta_var(left_place(row, depth))
+                right_lane, right_number = T.meta_var(right_place(column, depth))
+                T.reads(sums[x, y], left[lane, number], right[right_lane, right_number])
+                T.writes(sums[x, y])
+                sums[x, y] += round_to_tf32(left[lane, number]) * round_to_tf32(
+                    right[right_lane, right_number]
+                )
+"""
+_MMA: Final = """
+        for lane in T.thread_binding(32, thread="threadIdx.x"):
+            for half in T.unroll(2):
+                T.evaluate(T.ptx_legacy.mma(
+                    "m16n8k8", "row", "col", "tf32", "tf32", "fp32",
+                    left.data, left.elem_offset + lane * 4,
+                    right.data, right.elem_offset + lane * 4 + half * 2,
+                    sums.data, sums.elem_offset + lane * 8 + half * 4, False, dtype="float32",
+                ))
 """
 
 
@@ -75,7 +144,7 @@ def tf32_layout(index: int, is_depth_innermost: bool) -> tuple[int, int, Callabl
     return (_SIDE, _DEPTH, place) if is_depth_innermost else (_DEPTH, _SIDE, place)
 
 
-def _tf32_load(index: int, is_depth_innermost: bool) -> tuple[PrimFunc, PrimFunc]:
+def _tf32_load(index: int, is_depth_innermost: bool) -> list[Any]:
     """Return the description and the implementation of a load of a factor's fragment.
 
     It rounds what it loads: products round their factors, and so each is rounded once.
@@ -83,129 +152,16 @@ def _tf32_load(index: int, is_depth_innermost: bool) -> tuple[PrimFunc, PrimFunc
     rows, columns, place = tf32_layout(index, is_depth_innermost)
 
     def element(lane: Any, number: Any) -> tuple[Any, Any]:
-        """Return row and column of an element that a lane holds."""
         halves = (number // 2, number % 2) if index else (number % 2, number // 2)
-        position = lane // 4 + 8 * halves[0], lane % 4 + 4 * halves[1]
-        return position if is_depth_innermost else (position[1], position[0])
+        side, depth = lane // 4 + 8 * halves[0], lane % 4 + 4 * halves[1]
+        return (side, depth) if is_depth_innermost else (depth, side)
 
-    def first_of_row(lane: Any, stride: Any) -> Any:
-        """Return the offset of the 16 bytes that a lane addresses for `ldmatrix`."""
-        row, column = element(lane % 8 * 4, lane // 8)
-        return row * stride + column
+    def rounded(value: Any) -> Any:
+        return T.cuda.func_call("mallorn_tf32", value, source_code=_ROUND, return_type="float32")
 
-    @T.prim_func(s_tir=True)
-    def description(to: T.handle, source: T.handle) -> None:
-        shared = T.match_buffer(
-            source, (rows, columns), "float32", align=64, offset_factor=columns, scope=_DYNAMIC
-        )
-        warp = T.match_buffer(to, (_LANES, _HELD), "float32", align=64, offset_factor=4, scope="warp")
-        with T.sblock("root"):
-            T.reads(shared[0:rows, 0:columns])
-            T.writes(warp[0:_LANES, 0:_HELD])
-            for i, j in T.grid(rows, columns):
-                with T.sblock("load"):
-                    row, column = T.axis.remap("SS", [i, j])
-                    lane, number = T.meta_var(place(row, column))
-                    T.reads(shared[row, column])
-                    T.writes(warp[lane, number])
-                    warp[lane, number] = shared[row, column]
-
-    @T.prim_func(s_tir=True)
-    def by_matrices(to: T.handle, source: T.handle) -> None:
-        stride, unit = T.int32(), T.int32()
-        shared = T.match_buffer(
-            source,
-            (rows, columns),
-            "float32",
-            align=64,
-            offset_factor=columns,
-            scope=_DYNAMIC,
-            strides=[stride, unit],
-        )
-        warp = T.match_buffer(to, (_LANES, _HELD), "float32", align=64, offset_factor=4, scope="warp")
-        with T.sblock("root"):
-            T.reads(shared[0:rows, 0:columns])
-            T.writes(warp[0:_LANES, 0:_HELD])
-            for lane in T.thread_binding(0, _LANES, "threadIdx.x"):
-                T.evaluate(
-                    T.ptx_legacy.ldmatrix(
-                        *(False, 4, ".b16", warp.data, warp.elem_offset + _HELD * lane),
-                        *(shared.access_ptr("r"), first_of_row(lane, stride)),
-                        dtype="float32",
-                    )
-                )
-                for number in T.unroll(_HELD):
-                    warp[lane, number] = _rounded(warp[lane, number])
-
-    @T.prim_func(s_tir=True)
-    def by_elements(to: T.handle, source: T.handle) -> None:
-        shared = T.match_buffer(
-            source, (rows, columns), "float32", align=64, offset_factor=columns, scope=_DYNAMIC
-        )
-        warp = T.match_buffer(to, (_LANES, _HELD), "float32", align=64, offset_factor=4, scope="warp")
-        with T.sblock("root"):
-            T.reads(shared[0:rows, 0:columns])
-            T.writes(warp[0:_LANES, 0:_HELD])
-            for lane in T.thread_binding(0, _LANES, "threadIdx.x"):
-                for number in T.unroll(_HELD):
-                    row, column = T.meta_var(element(lane, number))
-                    warp[lane, number] = _rounded(shared[row, column])
-
-    return description, by_matrices if is_depth_innermost else by_elements
-
-
-def _tf32_product() -> tuple[PrimFunc, PrimFunc]:
-    """Return the description and the implementation of a product of two fragments of TF32."""
-    *_, left_place = tf32_layout(0, is_depth_innermost=True)
-    *_, right_place = tf32_layout(1, is_depth_innermost=True)
-
-    @T.prim_func(s_tir=True)
-    def description(a: T.handle, b: T.handle, c: T.handle) -> None:
-        left = T.match_buffer(a, (_LANES, _HELD), "float32", align=64, offset_factor=4, scope="warp")
-        right = T.match_buffer(b, (_LANES, _HELD), "float32", align=64, offset_factor=4, scope="warp")
-        sums = T.match_buffer(c, (_LANES, 2 * _HELD), "float32", align=64, offset_factor=8, scope="warp")
-        with T.sblock("root"):
-            T.reads(sums[0:_LANES, 0 : 2 * _HELD], left[0:_LANES, 0:_HELD], right[0:_LANES, 0:_HELD])
-            T.writes(sums[0:_LANES, 0 : 2 * _HELD])
-            for i, j, k in T.grid(_SIDE, _SIDE, _DEPTH):
-                with T.sblock("product"):
-                    row, column, depth = T.axis.remap("SSR", [i, j, k])
-                    at = T.meta_var(shared_16x16_to_ldmatrix_32x8_layout(row, column))
-                    left_at = T.meta_var(left_place(row, depth))
-                    right_at = T.meta_var(right_place(column, depth))
-                    T.reads(sums[at[0], at[1]], left[left_at[0], left_at[1]], right[right_at[0], right_at[1]])
-                    T.writes(sums[at[0], at[1]])
-                    sums[at[0], at[1]] += round_to_tf32(left[left_at[0], left_at[1]]) * round_to_tf32(
-                        right[right_at[0], right_at[1]]
-                    )
-
-    @T.prim_func(s_tir=True)
-    def implementation(a: T.handle, b: T.handle, c: T.handle) -> None:
-        left = T.match_buffer(a, (_LANES, _HELD), "float32", align=64, offset_factor=4, scope="warp")
-        right = T.match_buffer(b, (_LANES, _HELD), "float32", align=64, offset_factor=4, scope="warp")
-        sums = T.match_buffer(c, (_LANES, 2 * _HELD), "float32", align=64, offset_factor=8, scope="warp")
-        with T.sblock("root"):
-            T.reads(sums[0:_LANES, 0 : 2 * _HELD], left[0:_LANES, 0:_HELD], right[0:_LANES, 0:_HELD])
-            T.writes(sums[0:_LANES, 0 : 2 * _HELD])
-            for lane in T.thread_binding(0, _LANES, "threadIdx.x"):
-                for half in T.unroll(2):
-                    T.evaluate(
-                        T.ptx_legacy.mma(
-                            *("m16n8k8", "row", "col", "tf32", "tf32", "fp32"),
-                            *(left.data, left.elem_offset + lane * _HELD),
-                            *(right.data, right.elem_offset + lane * _HELD + half * (_HELD // 2)),
-                            *(sums.data, sums.elem_offset + lane * 2 * _HELD + half * _HELD),
-                            *(False,),
-                            dtype="float32",
-                        )
-                    )
-
-    return description, implementation
-
-
-def _rounded(value: Any) -> Any:
-    """Round a float32 to TF32 by the instruction for it."""
-    return T.cuda.func_call("mallorn_tf32", value, source_code=_ROUND, return_type="float32")
+    names = {"rows": rows, "columns": columns, "place": place, "element": element, "rounded": rounded}
+    implementation = _LOAD % ", strides=[stride, unit]" + (_BY_MATRIX if is_depth_innermost else _BY_ELEMENT)
+    return [from_source(text, {"T": T, **names}) for text in (_LOAD % "" + _COPY, implementation)]
 
 
 for _is_row in (True, False):
@@ -213,5 +169,13 @@ for _is_row in (True, False):
         _suffix = "_trans" if _is_row == bool(_index) else ""
         _name = own_name(f"mma_ldmatrix_f16_{_operand}{_suffix}_dyn", "tfloat32")
         TensorIntrin.register(_name, *_tf32_load(_index, _is_row))
+_places = {
+    "T": T,
+    "round_to_tf32": round_to_tf32,
+    "sum_place": shared_16x16_to_ldmatrix_32x8_layout,
+    "left_place": tf32_layout(0, is_depth_innermost=True)[2],
+    "right_place": tf32_layout(1, is_depth_innermost=True)[2],
+}
+_product = [from_source(_PRODUCT + text, _places) for text in (_MULTIPLY_AND_ADD, _MMA)]
 for _name in (f"mma_f16f16f32{a}{b}" for a in ("", "_trans_a") for b in ("", "_trans_b")):
-    TensorIntrin.register(own_name(_name, "tfloat32"), *_tf32_product())
+    TensorIntrin.register(own_name(_name, "tfloat32"), *_product)

@@ -31,17 +31,10 @@ KIND: Final = "tensor core product"
 _OLDEST: Final = 80  # compute capability from which these instructions exist
 _SHARED: Final = "shared.dyn"
 _SIDE: Final = 16  # rows and columns of a fragment
-_DEPTHS: Final = {
-    "float16": 16,
-    "bfloat16": 16,
-    "tfloat32": 8,
-    "int8": 32,
-}  # of a fragment, by type of operands
-_SUMS: Final = {
-    "float16": ("float16", "float32"),
-    **dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)),
-    "int8": ("int32",),
-}
+# Depth of a fragment, and types of sums, by type of operands.
+_DEPTHS: Final = {"float16": 16, "bfloat16": 16, "tfloat32": 8, "int8": 32}
+_SUMS: Final = dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)) | {"int8": ("int32",)}
+_SUMS["float16"] = ("float16", "float32")
 _MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
 _BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
 _ADDING_THREADS: Final = 128  # of a block of the kernel that adds partial sums
@@ -56,11 +49,7 @@ _LAYOUTS: Final[dict[tuple[str, bool, int], tuple[int, int, _Layout]]] = {
         for is_depth_innermost in (False, True)
         for index in (0, 1)
     },
-    **{
-        ("tfloat32", is_depth_innermost, index): tf32_layout(index, is_depth_innermost)
-        for is_depth_innermost in (False, True)
-        for index in (0, 1)
-    },
+    **{("tfloat32", row, index): tf32_layout(index, row) for row in (False, True) for index in (0, 1)},
     ("int8", True, 0): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
     ("int8", True, 1): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
 }
@@ -177,10 +166,10 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         if variant.is_permuted:
             schedule.annotate(copy, "permuted_layout", f"g2s_{'AB'[index]}")
         else:
-            # Rows of 16 bytes begin in different banks, or those of elements that lanes load.
-            is_by_element = dtype == "tfloat32" and not operand.is_depth_innermost
-            unit = (VECTOR_BYTES << is_by_element) // int(element_bytes(operand.dtype))
-            factor = 4 * unit if is_by_element else 2 * unit
+            # `ldmatrix` reads 8 rows of 16 bytes; lanes that load elements, 4 rows of 32 bytes.
+            rows_at_once = 4 if dtype == "tfloat32" and not operand.is_depth_innermost else 8
+            unit = _BANKS_BYTES // rows_at_once // int(element_bytes(operand.dtype))
+            factor = 4 * unit if rows_at_once == 4 else 2 * unit
             schedule.storage_align(copy, 0, axis=-2, factor=factor, offset=unit)
 
     layouts = [
