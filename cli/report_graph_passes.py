@@ -27,7 +27,7 @@ def passes(
     recipe: Annotated[
         str, typer.Option("--recipe", help=f"One of {accepted_names_text('recipe')}.")
     ] = "tuned",
-    precision: Annotated[str, typer.Option("--precision", help="float32, bf16, or fp16.")] = "float32",
+    precision: Annotated[str, typer.Option("--precision", help="float32, bf16, fp16, or tf32.")] = "float32",
     input_shape: ShapeOption = None,
     omitted_passes: Annotated[
         list[str] | None,

@@ -222,6 +222,9 @@ GPU_LOWER = Phase(
     LOWER.purpose,
     (*_DISPATCH, *_LEGALIZE, *_relax_steps("RewriteDataflowReshape", "DeadCodeElimination")),
 )
+TF32_PRODUCTS = Phase(
+    "TF32 products", "Rounds the factors of matrix products to TF32.", _own_pass_steps("tf32_products")
+)
 GPU_SCHEDULES = Phase("default schedules", "Schedules by rules what no record schedules.", (_DLIGHT,))
 
 
@@ -232,12 +235,15 @@ def _cpu_phases(*products: Phase) -> tuple[Phase, ...]:
 
 def _gpu_phases(dtype: str) -> tuple[Phase, ...]:
     """Return the phases of networks on GPUs whose products multiply numbers of type `dtype`."""
-    step = PassStep("decode_weights_in_products", (dtype,))
+    wide = "float32" if dtype == "tfloat32" else dtype
+    step = PassStep("decode_weights_in_products", (wide,))
     few_bits = Phase(
         "weights of few bits", "Keeps weights of few bits, which products decode.", (step, *_CLEAN)
     )
     if dtype == "float32":
         return few_bits, FOLD, MOVES, GPU_ATTENTION, GPU_LOWER
+    if dtype == "tfloat32":
+        return few_bits, FOLD, GPU_LAYOUT, MOVES, GPU_ATTENTION, GPU_LOWER, TF32_PRODUCTS
     products = Phase(
         "16-bit products",
         "Rounds the factors of products to 16 bits; stores what products read in 16 bits.",
@@ -258,10 +264,11 @@ BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "tuned-gpu": _gpu_phases("float32"),
     "fp16-gpu": _gpu_phases("float16"),
     "bf16-gpu": _gpu_phases("bfloat16"),
+    "tf32-gpu": _gpu_phases("tfloat32"),
 }
 # By recipe name: the phases after schedules are applied, if any.
 AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
-    **dict.fromkeys(("plain-gpu", "tuned-gpu", "fp16-gpu", "bf16-gpu"), (GPU_SCHEDULES,)),
+    **dict.fromkeys(("plain-gpu", "tuned-gpu", "fp16-gpu", "bf16-gpu", "tf32-gpu"), (GPU_SCHEDULES,)),
     **dict.fromkeys(("tuned", "direct", "bf16", "direct-bf16"), (WEIGHTS,)),
 }
 

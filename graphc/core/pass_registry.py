@@ -58,6 +58,7 @@ OWN_PASSES = {
     "quantize_to_arithmetic": "quant.quantize_to_arithmetic",
     "round_before_moves": "quant.half_products",
     "split_conv_transpose_by_phase": "conv.split_conv_transpose_by_phase",
+    "tf32_products": "quant.tf32_products",
     "tile_transposes": "layout.tile_transposes",
     "trim_weights_on_padding": "conv.trim_weights_on_padding",
     "vectorize_cumsum": "elementwise.vectorize_cumsum",

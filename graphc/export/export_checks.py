@@ -24,15 +24,16 @@ NEEDED = ("target", "recipe")
 OPTIONAL = ("mallorn", "onnxruntime")
 COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # compilers that TVM looks for
 # Precisions as job options name them, and those of the passes that round factors, by pass and data type.
-FLOAT32, FP16, BF16 = "float32", "fp16", "bf16"
+FLOAT32, FP16, BF16, TF32 = "float32", "fp16", "bf16", "tf32"
 _ROUNDING = {
     ("bf16_dot_products", ""): BF16,
     ("half_products", "bfloat16"): BF16,
     ("half_products", "float16"): FP16,
+    ("tf32_products", ""): TF32,
 }
 # A wrong schedule causes far larger errors. Rounding of factors to 8 or 11 bits stays below these limits.
 LARGEST_ERROR = 1e-3
-LARGEST_ERROR_16_BITS = {BF16: 5e-2, FP16: 5e-2 / 8}
+LARGEST_ERROR_ROUNDED = {BF16: 5e-2, FP16: 5e-2 / 8, TF32: 5e-2 / 8}
 # In a quantised model, numbers near the border between two steps are rounded either way. So
 # the error may be twice that of onnxruntime's fused operators, plus one step.
 LARGEST_SHARE_INT8 = 2.0
@@ -240,7 +241,7 @@ def check_error(manifest: ManifestFile, error: float, model: str, own_error: flo
     steps = manifest["recipe"]["before"]
     precision = precision_of_steps((step["pass"], step.get("args", [])) for step in steps)
     limit = max(
-        LARGEST_ERROR_16_BITS.get(precision, LARGEST_ERROR), largest_allowed_error(Path(model), own_error)
+        LARGEST_ERROR_ROUNDED.get(precision, LARGEST_ERROR), largest_allowed_error(Path(model), own_error)
     )
     if not error <= limit:
         raise Refused(

@@ -1,26 +1,114 @@
-"""Tensor-core instructions that TVM has for some types only: int8 in dynamic shared memory, bfloat16.
+"""Tensor-core instructions that TVM lacks: int8 in dynamic shared memory, bfloat16 and TF32.
 
 Importing the module registers them. `own_name` returns the name of an instruction that
 `get_mma_intrin_group` names for a type, and that is ours.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import tvm
 from tvm.s_tir import TensorIntrin
-from tvm.s_tir.tensor_intrin.cuda import get_ldmatrix_intrin, get_mma_store_intrin
+from tvm.s_tir.tensor_intrin.cuda import (
+    get_ldmatrix_intrin,
+    get_mma_store_intrin,
+    shared_16x16_to_ldmatrix_32x8_layout,
+)
+from tvm.script import from_source
+from tvm.script import tirx as T
+
+from mallorn.graphc.quant.tf32_products import round_to_tf32
 
 PREFIX: Final = "mallorn_mma_"
 _DYNAMIC: Final = "shared.dyn"
+_SHORT: Final = {"bfloat16": "bf16", "tfloat32": "tf32"}
+_SIDE, _DEPTH = 16, 8  # of a fragment of TF32
+_ROUND: Final = """
+__forceinline__ __device__ float mallorn_tf32(float value) {
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return __uint_as_float(bits);
+}
+"""
+#: The parts of a load and a product of fragments of TF32, as TVMScript. A lane holds 4 factors.
+_WARP: Final = 'T.match_buffer({0}_, (32, {1}), "float32", align=64, offset_factor={1}, scope="warp")'
+_LOAD: Final = f"""@T.prim_func(s_tir=True)
+def load(warp_: T.handle, shared_: T.handle) -> None:
+    stride, unit = T.int32(), T.int32()
+    shared = T.match_buffer(
+        shared_, (rows, columns), "float32", align=64, offset_factor=columns, scope="{_DYNAMIC}"%s
+    )
+    warp = {_WARP.format("warp", 4)}
+    with T.sblock("root"):
+        T.reads(shared[0:rows, 0:columns])
+        T.writes(warp[0:32, 0:4])
+"""
+_COPY: Final = """
+        for i, j in T.grid(rows, columns):
+            with T.sblock("load"):
+                row, column = T.axis.remap("SS", [i, j])
+                lane, number = T.meta_var(place(row, column))
+                T.reads(shared[row, column])
+                T.writes(warp[lane, number])
+                warp[lane, number] = shared[row, column]
+"""
+_BY_ELEMENT: Final = """
+        for lane in T.thread_binding(32, thread="threadIdx.x"):
+            for number in T.unroll(4):
+                row, column = T.meta_var(element(lane, number))
+                warp[lane, number] = rounded(shared[row, column])
+"""
+_BY_MATRIX: Final = """
+        for lane in T.thread_binding(32, thread="threadIdx.x"):
+            row, column = T.meta_var(element(lane % 8 * 4, lane // 8))
+            T.evaluate(T.ptx_legacy.ldmatrix(
+                False, 4, ".b16", warp.data, warp.elem_offset + 4 * lane,
+                shared.access_ptr("r"), row * stride + column, dtype="float32",
+            ))
+            for number in T.unroll(4):
+                warp[lane, number] = rounded(warp[lane, number])
+"""
+_PRODUCT: Final = f"""@T.prim_func(s_tir=True)
+def product(left_: T.handle, right_: T.handle, sums_: T.handle) -> None:
+    left = {_WARP.format("left", 4)}
+    right = {_WARP.format("right", 4)}
+    sums = {_WARP.format("sums", 8)}
+    with T.sblock("root"):
+        T.reads(sums[0:32, 0:8], left[0:32, 0:4], right[0:32, 0:4])
+        T.writes(sums[0:32, 0:8])
+"""
+_MULTIPLY_AND_ADD: Final = """
+        for i, j, k in T.grid(16, 16, 8):
+            with T.sblock("product"):
+                row, column, depth = T.axis.remap("SSR", [i, j, k])
+                x, y = T.meta_var(sum_place(row, column))
+                lane, number = T.meta_var(left_place(row, depth))
+                right_lane, right_number = T.meta_var(right_place(column, depth))
+                T.reads(sums[x, y], left[lane, number], right[right_lane, right_number])
+                T.writes(sums[x, y])
+                sums[x, y] += round_to_tf32(left[lane, number]) * round_to_tf32(
+                    right[right_lane, right_number]
+                )
+"""
+_MMA: Final = """
+        for lane in T.thread_binding(32, thread="threadIdx.x"):
+            for half in T.unroll(2):
+                T.evaluate(T.ptx_legacy.mma(
+                    "m16n8k8", "row", "col", "tf32", "tf32", "fp32",
+                    left.data, left.elem_offset + lane * 4,
+                    right.data, right.elem_offset + lane * 4 + half * 2,
+                    sums.data, sums.elem_offset + lane * 8 + half * 4, False, dtype="float32",
+                ))
+"""
 
 
 def own_name(name: str, dtype: str) -> str:
     """Return the name of the instruction `name` of TVM for operands of this type.
 
-    bfloat16 instructions are asked for by the names of float16.
+    bfloat16 and TF32 instructions are asked for by the names of float16.
     """
-    if dtype == "bfloat16" and "f16" in name:
-        return f"{PREFIX}{name.replace('f16', 'bf16').removeprefix('mma_')}"
+    if dtype in _SHORT and "f16" in name:
+        return f"{PREFIX}{name.replace('f16', _SHORT[dtype]).removeprefix('mma_')}"
     is_ours = dtype == "int8" and ("ldmatrix" in name or "store" in name)
     return f"{PREFIX}{name.removeprefix('mma_')}" if is_ours else name
 
@@ -42,3 +130,52 @@ for _name in (
     _texts = [tvm.ir.save_json(function) for function in (_half.desc, _half.impl)]
     _texts = [text.replace("float16", "bfloat16").replace('"fp16"', '"bf16"') for text in _texts]
     TensorIntrin.register(own_name(_name, "bfloat16"), *map(tvm.ir.load_json, _texts))
+
+
+def tf32_layout(index: int, is_depth_innermost: bool) -> tuple[int, int, Callable[..., tuple[Any, Any]]]:
+    """Return rows and columns of a factor's fragment of TF32 in shared memory, and which lane
+    holds an element of it, at which place. `index` is the factor's."""
+
+    def place(row: Any, column: Any) -> tuple[Any, Any]:
+        side, depth = (row, column) if is_depth_innermost else (column, row)
+        halves = (side // 8, depth // 4) if index else (depth // 4, side // 8)
+        return 4 * (side % 8) + depth % 4, 2 * halves[0] + halves[1]
+
+    return (_SIDE, _DEPTH, place) if is_depth_innermost else (_DEPTH, _SIDE, place)
+
+
+def _tf32_load(index: int, is_depth_innermost: bool) -> list[Any]:
+    """Return the description and the implementation of a load of a factor's fragment.
+
+    It rounds what it loads: products round their factors, and so each is rounded once.
+    """
+    rows, columns, place = tf32_layout(index, is_depth_innermost)
+
+    def element(lane: Any, number: Any) -> tuple[Any, Any]:
+        halves = (number // 2, number % 2) if index else (number % 2, number // 2)
+        side, depth = lane // 4 + 8 * halves[0], lane % 4 + 4 * halves[1]
+        return (side, depth) if is_depth_innermost else (depth, side)
+
+    def rounded(value: Any) -> Any:
+        return T.cuda.func_call("mallorn_tf32", value, source_code=_ROUND, return_type="float32")
+
+    names = {"rows": rows, "columns": columns, "place": place, "element": element, "rounded": rounded}
+    implementation = _LOAD % ", strides=[stride, unit]" + (_BY_MATRIX if is_depth_innermost else _BY_ELEMENT)
+    return [from_source(text, {"T": T, **names}) for text in (_LOAD % "" + _COPY, implementation)]
+
+
+for _is_row in (True, False):
+    for _index, _operand in enumerate("ab"):
+        _suffix = "_trans" if _is_row == bool(_index) else ""
+        _name = own_name(f"mma_ldmatrix_f16_{_operand}{_suffix}_dyn", "tfloat32")
+        TensorIntrin.register(_name, *_tf32_load(_index, _is_row))
+_places = {
+    "T": T,
+    "round_to_tf32": round_to_tf32,
+    "sum_place": shared_16x16_to_ldmatrix_32x8_layout,
+    "left_place": tf32_layout(0, is_depth_innermost=True)[2],
+    "right_place": tf32_layout(1, is_depth_innermost=True)[2],
+}
+_product = [from_source(_PRODUCT + text, _places) for text in (_MULTIPLY_AND_ADD, _MMA)]
+for _name in (f"mma_f16f16f32{a}{b}" for a in ("", "_trans_a") for b in ("", "_trans_b")):
+    TensorIntrin.register(own_name(_name, "tfloat32"), *_product)

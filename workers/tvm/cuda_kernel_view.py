@@ -148,7 +148,7 @@ class LoweredKernelWork:
                 if name == "mma":
                     shape = str(arguments[0].value)  # as in m16n8k16
                     m, n, k = map(int, shape.translate(str.maketrans("mnk", "   ")).split())
-                    self.tensor_type = str(arguments[3].value)
+                    self.tensor_type = str(arguments[3].value).replace("tf32", "tfloat32")
                 self.sums["tensor_products"] += times
                 self.tensor_flops += 2.0 * m * n * k * times
                 self.sum_bytes += 8.0 * m * n * times

@@ -8,12 +8,13 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock
 from tvm.s_tir.analysis import estimate_tir_flops
-from tvm.tirx import Evaluate, Let
+from tvm.tirx import Evaluate, Let, Select
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
 from mallorn.graphc.core.graph_rewriting import WORK, collect_nodes
 from mallorn.graphc.export.compile_network import list_tuning_tasks
+from mallorn.graphc.quant.tf32_products import before_rounding
 from mallorn.workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE
 from mallorn.workers.tvm.import_onnx_to_relax import ImportedModel, load_network, name_unsized_node_in_errors
@@ -41,7 +42,8 @@ def count_operations(mod: Any) -> float:
         empty_body = Evaluate(tvm.tirx.const(0))
         return SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, empty_body)
 
-    rules = [(Let, without_let), (SBlock, without_annotated)]
+    # Rounding to TF32 is no work of the product.
+    rules = [(Let, without_let), (SBlock, without_annotated), (Select, before_rounding)]
     functions = {var: tvm_ffi.structural_map(function, rules) for var, function in mod.functions.items()}
     return float(annotated + estimate_tir_flops(tvm.IRModule(functions, attrs=mod.attrs)))
 

@@ -16,7 +16,7 @@ from mallorn.core.registry import resolve
 from mallorn.core.targets import CUDA, Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
 from mallorn.graphc.core.pass_registry import OLD_NAMES, OWN_PASSES, Step
-from mallorn.graphc.export.export_checks import FLOAT32, FP16, precision_of_steps
+from mallorn.graphc.export.export_checks import FLOAT32, FP16, TF32, precision_of_steps
 from mallorn.graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 
 
@@ -52,17 +52,22 @@ DIRECT_BF16: Final = _recipe("direct-bf16", 8)
 TUNED_GPU: Final = _recipe("tuned-gpu", 3)
 FP16_GPU: Final = _recipe("fp16-gpu", 1)
 BF16_GPU: Final = _recipe("bf16-gpu", 1)
+TF32_GPU: Final = _recipe("tf32-gpu", 1)
 FAST: Final = "relax.transform.FastMathTransform"
 MOST_FAULTY: Final = 3  # faulty parts to search for; if there are more, all parts are left out
 T = TypeVar("T")
 
 _IN_BF16: Final = {TUNED.name: BF16, DIRECT.name: DIRECT_BF16}
 _ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
-_IN_16_BITS: Final = {FP16: ("float16", FP16_GPU), BF16.name: ("bfloat16", BF16_GPU)}
+_ON_TENSOR_CORES: Final = {
+    FP16: ("float16", FP16_GPU),
+    BF16.name: ("bfloat16", BF16_GPU),
+    TF32: ("tfloat32", TF32_GPU),
+}
 
 
 def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> Recipe:
-    """Return the recipe of this name, or its variant for GPUs or 16-bit products. Raises
+    """Return the recipe of this name, or its variant for GPUs or rounded factors. Raises
     UnknownName if there is no such recipe, InvalidRequest if it has no such variant, or if
     the target's processors do not multiply in this precision."""
     recipe: Recipe = resolve("recipe", name)
@@ -75,7 +80,7 @@ def recipe_for(name: str, target: Target, precision: str = FLOAT32) -> Recipe:
         if precision != BF16.name:
             raise InvalidRequest(f"{precision} is for GPUs", hint="--precision bf16 or --precision float32")
         return _IN_BF16[recipe.name]
-    dtype, on_gpu = _IN_16_BITS[precision]
+    dtype, on_gpu = _ON_TENSOR_CORES[precision]
     if target.kind != CUDA:
         message = f"{precision} is for CUDA GPUs, not for {target.kind}"
         raise InvalidRequest(message, hint="--precision float32")

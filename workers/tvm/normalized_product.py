@@ -23,6 +23,7 @@ from tvm.tirx.analysis import undefined_vars
 
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.core.graph_rewriting import collect_nodes
+from mallorn.graphc.quant.tf32_products import rounds_factors
 
 _LARGEST_VECTOR_BYTES: Final = 16
 _MOST_PADDING: Final = 1.07  # of a larger multiple, relative to the smallest one
@@ -35,7 +36,7 @@ class Operand:
     """An operand of a normalized product, and how its elements lie in memory."""
 
     index: int  # among the tensors that the block reads
-    dtype: str
+    dtype: str  # "tfloat32" if the product rounds it
     is_depth_innermost: bool  # whether neighbours in memory follow each other along the sum
     vector: int  # elements that one aligned load can read
 
@@ -91,7 +92,8 @@ def normalize(
         order = [_BATCH, side, _DEPTH] if is_depth_innermost else [_BATCH, _DEPTH, side]
         index_map = make_iter_fusion_index_map(operand_traits[index], order)
         schedule.transform_layout(copies[index], ("write", 0), index_map)
-        operands.append(Operand(index, str(reindexed.reads[index].source.dtype), is_depth_innermost, vector))
+        dtype = "tfloat32" if rounds_factors(original) else str(reindexed.reads[index].source.dtype)
+        operands.append(Operand(index, dtype, is_depth_innermost, vector))
     result_map = make_iter_fusion_index_map(result_traits, [_BATCH, *sides])
     schedule.transform_layout(result_copy, ("read", 0), result_map)
     block_map = make_iter_fusion_index_map(block_traits, [_BATCH, *sides, _DEPTH])

@@ -12,6 +12,7 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
 from mallorn.graphc.core.graph_rewriting import OPERATOR, TERMS, collect_nodes
+from mallorn.graphc.quant.tf32_products import before_rounding
 from mallorn.workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Range, Tensor
 
 Names = frozenset[int]
@@ -143,7 +144,7 @@ def _classify_pointwise(blocks: list[ProgramBlock]) -> str:
 
 
 def _without_casts(value: Any) -> Any:
-    return _without_casts(value.value) if isinstance(value, Cast) else value
+    return _without_casts(value.value) if isinstance(value, Cast) else before_rounding(value)
 
 
 def arguments(mod: Any) -> Arguments:

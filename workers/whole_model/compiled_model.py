@@ -14,7 +14,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.manifest import Manifest
-from mallorn.graphc.export.export_checks import LARGEST_ERROR_16_BITS, largest_allowed_error
+from mallorn.graphc.export.export_checks import LARGEST_ERROR_ROUNDED, largest_allowed_error
 from mallorn.workers.host.host_lock import HostLock
 from mallorn.workers.interfaces.model_compiler import (
     Compiled,
@@ -33,7 +33,7 @@ from mallorn.workers.whole_model.interleaved_timing import KernelRacer
 
 # The graph recipe's faster erf and exp cause far smaller errors, a wrong schedule far larger ones.
 # An export's script has another limit: it compares only with onnxruntime, which sums in another order.
-LARGEST_ERROR: Final = {"float32": 1e-4, **LARGEST_ERROR_16_BITS}
+LARGEST_ERROR: Final = {"float32": 1e-4, **LARGEST_ERROR_ROUNDED}
 SEED: Final = 0
 ONNXRUNTIME: Final = "onnxruntime"  # the only engine that needs no library
 

@@ -26,7 +26,7 @@ def test_a_choice_names_all_that_is_registered(coordinator: Coordinator) -> None
 
 def test_a_choice_of_few_names_them_in_their_order(coordinator: Coordinator) -> None:
     precision = options(coordinator)["precision"]
-    assert (precision["kind"], precision["choices"]) == ("choice", ["float32", "bf16", "fp16"])
+    assert (precision["kind"], precision["choices"]) == ("choice", ["float32", "bf16", "fp16", "tf32"])
 
 
 def test_a_number_tells_its_bounds_and_whether_it_may_be_left_open(coordinator: Coordinator) -> None:

@@ -9,12 +9,10 @@ import tvm
 
 from mallorn.graphc.core.graph_pass import TensorFunctionPass
 from mallorn.graphc.core.pass_runner import run_passes as run_steps
-from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
+from mallorn.workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, random
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
-
-TARGET = tvm.target.Target(HASWELL)
 
 
 class TensorFunctionConformance:
@@ -24,6 +22,9 @@ class TensorFunctionConformance:
     WRITES: ClassVar[str]  # what it writes into the function, or takes from it
     COUNTS: ClassVar[tuple[int, int]]  # how often that stands in the module before and after
     LANES: ClassVar[int] = 8
+    RECIPES: ClassVar[tuple[Recipe, ...]] = (TUNED, DIRECT, BF16)  # all that list it, a usual one first
+    TARGET: ClassVar[str] = HASWELL
+    TOLERANCE: ClassVar[float] = 0  # relative error of what it rounds
 
     def fires(self) -> Any:
         """The network of whose functions it rewrites one."""
@@ -35,9 +36,10 @@ class TensorFunctionConformance:
 
     def lowered(self, network: Any) -> Any:
         """Its tensor functions, as the pass gets them in a recipe."""
-        names = [step.name for step in TUNED.before]
-        steps = [step_json(step) for step in TUNED.before[: names.index(self.PASS.name)]]
-        return run_steps(network, steps, TARGET)[0]
+        before = self.RECIPES[0].before
+        names = [step.name for step in before]
+        steps = [step_json(step) for step in before[: names.index(self.PASS.name)]]
+        return run_steps(network, steps, tvm.target.Target(self.TARGET))[0]
 
     def test_it_rewrites_one_function(self) -> None:
         before = self.lowered(self.fires())
@@ -48,7 +50,7 @@ class TensorFunctionConformance:
     def test_it_keeps_the_numbers(self) -> None:
         before = self.lowered(self.fires())
         after = self.PASS(self.LANES)(before)
-        np.testing.assert_array_equal(_numbers(after), _numbers(before))
+        np.testing.assert_allclose(_numbers(after), _numbers(before), self.TOLERANCE, self.TOLERANCE)
 
     def test_a_second_time_changes_nothing(self) -> None:
         once = self.PASS(self.LANES)(self.lowered(self.fires()))
@@ -65,18 +67,20 @@ class TensorFunctionConformance:
 
     def test_it_fires_in_a_whole_recipe_and_is_switched_off_by_name_unless_a_module_needs_it(self) -> None:
         for without, fires in (([], True), ([self.PASS.name], self.PASS.is_required)):
-            steps = [step_json(step) for step in TUNED.before]
-            _, reports = run_steps(self.fires(), steps, TARGET, without)
+            steps = [step_json(step) for step in self.RECIPES[0].before]
+            _, reports = run_steps(self.fires(), steps, tvm.target.Target(self.TARGET), without)
             assert any(report.fired for report in reports if report.name == self.PASS.name) == fires
 
     def test_a_network_goes_without_it_where_a_method_raises(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        expected = _numbers(run_steps(self.fires(), [step_json(step) for step in TUNED.before], TARGET)[0])
-        planted = self.PASS, TUNED, self.fires(), HASWELL, monkeypatch
+        recipe, tolerance = self.RECIPES[0], max(1e-5, self.TOLERANCE)
+        steps = [step_json(step) for step in recipe.before]
+        expected = _numbers(run_steps(self.fires(), steps, tvm.target.Target(self.TARGET))[0])
+        planted = self.PASS, recipe, self.fires(), self.TARGET, monkeypatch
         for after in modules_where_a_method_raises(*planted):
-            np.testing.assert_allclose(_numbers(after), expected, rtol=1e-5)
+            np.testing.assert_allclose(_numbers(after), expected, tolerance, self.TOLERANCE)
 
     def test_recipes_list_it(self) -> None:
-        for recipe in (TUNED, DIRECT, BF16):
+        for recipe in self.RECIPES:
             assert any(step.name == self.PASS.name for step in recipe.before)
 
 

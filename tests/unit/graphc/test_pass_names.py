@@ -16,7 +16,7 @@ from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
 from mallorn.graphc.core.pass_registry import ARGUMENTS, OLD_NAMES, OWN_PASSES, resolve_pass
 from mallorn.graphc.core.pass_runner import run_passes
 from mallorn.graphc.export.export_checks import (
-    LARGEST_ERROR_16_BITS,
+    LARGEST_ERROR_ROUNDED,
     ManifestFile,
     Refused,
     check_error,
@@ -113,6 +113,6 @@ def test_a_failed_check_in_float16_says_what_overflows(
 ) -> None:
     model = saved(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": [1, 3]}, {"y": [1, 3]})
     manifest: ManifestFile = {"recipe": {"before": [step_json(step) for step in recipe.before]}}
-    check_error(manifest, LARGEST_ERROR_16_BITS[precision_of(stored_recipe(recipe))] / 2, str(model), None)
+    check_error(manifest, LARGEST_ERROR_ROUNDED[precision_of(stored_recipe(recipe))] / 2, str(model), None)
     with pytest.raises(Refused, match=words):
         check_error(manifest, error, str(model), None)

@@ -20,6 +20,7 @@ from mallorn.workers.tvm.graph_recipes import (
     FP16_GPU,
     PLAIN,
     PLAIN_GPU,
+    TF32_GPU,
     TUNED,
     TUNED_GPU,
     Recipe,
@@ -37,7 +38,7 @@ CPU = parse_target({"kind": "llvm", "num-cores": 2})
 GPU = parse_target("nvidia/nvidia-a100")
 TURING = parse_target({"kind": "cuda", "arch": "sm_75"})
 METAL = parse_target({"kind": "metal"})
-ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, FP16_GPU, BF16_GPU, DIRECT, BF16, DIRECT_BF16)
+ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, FP16_GPU, BF16_GPU, TF32_GPU, DIRECT, BF16, DIRECT_BF16)
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
@@ -79,6 +80,7 @@ def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe
         ("tuned", GPU, "bf16", BF16_GPU),
         ("direct", GPU, "fp16", FP16_GPU),
         ("tuned", TURING, "fp16", FP16_GPU),
+        ("direct", GPU, "tf32", TF32_GPU),
     ],
 )
 def test_a_precision_is_a_recipe_of_its_own(
@@ -96,6 +98,9 @@ def test_a_precision_is_a_recipe_of_its_own(
         ("plain", GPU, "fp16", "the plain recipe computes in float32"),
         ("tuned", CPU, "fp16", "fp16 is for GPUs"),
         ("tuned", METAL, "fp16", "fp16 is for CUDA GPUs, not for metal"),
+        ("tuned", CPU, "tf32", "tf32 is for GPUs"),
+        ("tuned", METAL, "tf32", "tf32 is for CUDA GPUs, not for metal"),
+        ("tuned", TURING, "tf32", "the tensor cores of sm_75 do not multiply tfloat32"),
         ("tuned", TURING, "bf16", "the tensor cores of sm_75 do not multiply bfloat16"),
     ],
 )

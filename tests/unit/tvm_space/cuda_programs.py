@@ -7,6 +7,8 @@ from typing import Any, Final
 import tvm
 from tvm import te, tirx
 
+from mallorn.graphc.quant.tf32_products import Tf32Products
+
 ARCHS: Final = ("sm_80", "sm_89", "sm_90a")
 
 
@@ -33,6 +35,11 @@ def product(m: int, n: int, k: int, dtype: str = "float32", sums: str = "", *, r
         (m, n), lambda i, j: te.max(c[i, j].astype(dtype) + bias[j], tirx.const(0, dtype)), "o"
     )
     return _text([a, b, bias, shown])
+
+
+def in_tf32(tir: str) -> str:
+    """The program with factors of float32 products rounded to TF32."""
+    return str(tvm.ir.save_json(Tf32Products()(tvm.ir.load_json(tir))))
 
 
 def product_with_vector(n: int, k: int, dtype: str) -> str:
@@ -193,6 +200,8 @@ PROGRAMS: Final[dict[str, Callable[[], str]]] = {
     "narrow fp16 product": lambda: product(16, 4096, 4096, "float16", "float32"),
     "fp16 product with an epilogue": lambda: product(512, 512, 512, "float16", "float32", relu=True),
     "int8 product": lambda: product(256, 256, 256, "int8", "int32"),
+    "tf32 product": lambda: in_tf32(product(1024, 1024, 1024)),
+    "tf32 convolution": lambda: in_tf32(convolution(64, 56, 64, 3)),
     "fp16 product with a vector": lambda: product_with_vector(4096, 4096, "float16"),
     "fp32 product with a vector": lambda: product_with_vector(4096, 4096, "float32"),
     "fp32 attention scores": lambda: attention_scores(12, 128, 64, "float32"),
@@ -224,6 +233,8 @@ SMALL_PROGRAMS: Final[dict[str, Callable[[], str]]] = {
     "narrow fp16 product": lambda: product(16, 128, 128, "float16", "float32"),
     "fp16 product with an epilogue": lambda: product(64, 64, 64, "float16", "float32", relu=True),
     "int8 product": lambda: product(64, 64, 64, "int8", "int32"),
+    "tf32 product": lambda: in_tf32(product(64, 64, 64)),
+    "tf32 convolution": lambda: in_tf32(convolution(8, 14, 16, 3)),
     "fp16 product with a vector": lambda: product_with_vector(128, 256, "float16"),
     "fp32 product with a vector": lambda: product_with_vector(128, 256, "float32"),
     "fp32 attention scores": lambda: attention_scores(2, 32, 16, "float32"),

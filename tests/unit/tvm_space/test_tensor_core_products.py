@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -28,11 +29,20 @@ from mallorn.workers.tvm.parsed_program_cache import (
 from mallorn.workers.tvm.rebuild_schedule import full_trace, rebuild
 from mallorn.workers.tvm.sketches import choices_of, design_space, sketch_key, trace_text
 from tests.fixtures.cuda_emulator import Report, run_kernel
-from tests.unit.tvm_space.cuda_programs import ARCHS, attention_scores, convolution, product, target
+from tests.unit.tvm_space.cuda_programs import (
+    ARCHS,
+    attention_scores,
+    convolution,
+    in_tf32,
+    product,
+    target,
+)
 
 HERE = target("sm_90a")
 #: Largest error beside the largest value: of the rounding of sums in the type of the result.
 ERRORS = {"float32": 2e-6, "float16": 8e-3, "int32": 0}
+#: What stands in the lines that load fragments, by the kind of access.
+_LOADS = defaultdict(lambda: "no line", {"ldmatrix": "", "shared load": "mallorn_tf32"})
 _TYPES = {"bfloat16": ml_dtypes.bfloat16}
 
 
@@ -60,6 +70,13 @@ def channels_last(size: int, channels: int, out: int, kernel: int, stride: int) 
     return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([x, w, bias, shown])})))
 
 
+def transposed(m: int, n: int, k: int) -> str:
+    """A float32 product whose left operand has its rows beside each other."""
+    a, b, r = te.placeholder((k, m), name="a"), te.placeholder((k, n), name="b"), te.reduce_axis((0, k), "r")
+    sums = te.compute((m, n), lambda i, j: te.sum(a[r, i] * b[r, j], r), "c")
+    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([a, b, sums])})))
+
+
 def bytes_transposed(m: int, n: int, k: int) -> str:
     """A product of bytes whose right operand has the terms of a sum beside each other."""
     a, b = te.placeholder((m, k), "int8", "a"), te.placeholder((n, k), "int8", "b")
@@ -73,6 +90,11 @@ PROGRAMS = {
     "fp16, sums in fp32": lambda: product(128, 64, 96, "float16", "float32"),
     "bf16": lambda: product(64, 64, 64, "bfloat16", "float32"),
     "int8": lambda: bytes_transposed(64, 64, 96),
+    "tf32": lambda: in_tf32(product(64, 64, 96)),
+    "tf32, the left operand transposed": lambda: in_tf32(transposed(64, 96, 48)),
+    "tf32, the right operand transposed": lambda: in_tf32(attention_scores(3, 48, 32, "float32")),
+    "tf32, odd sizes": lambda: in_tf32(product(50, 77, 61)),
+    "tf32, convolution": lambda: in_tf32(convolution(16, 5, 32, 3)),
     "odd sizes": lambda: product(100, 77, 123, "float16", "float32"),
     "narrow": lambda: product(3, 128, 256, "float16", "float32"),
     "epilogue": lambda: product(96, 64, 80, "float16", "float32", relu=True),
@@ -137,14 +159,17 @@ def run(name: str, schedule: Any) -> tuple[Report, float]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_sketch_computes_the_product_without_races(name: str) -> None:
-    assert len(sketches_of(name)) == (2 if name == "int8" else len(VARIANTS))
+    can_permute = name != "int8" and not name.startswith("tf32")
+    assert len(sketches_of(name)) == (len(VARIANTS) if can_permute else len(VARIANTS) - 1)
     for sketch in some_of(name):
         for _, schedule in valid(name, sketch, 1):
             report, error = run(name, schedule)
             assert not report.faults, report
             assert error <= ERRORS[sketch.facts["sums" if sketch.facts["result"] != "float16" else "result"]]
             assert report.instructions["mma"] > 0
-            assert report.bank_conflicts["ldmatrix"].ratio == 1
+            loads = [cost for (line, kind), cost in report.lines.items() if _LOADS[kind] in line]
+            assert loads
+            assert all(cost.ratio == 1 for cost in loads)
             assert report.instructions["unfinished copy"] == 0
 
 
@@ -202,7 +227,7 @@ OTHER_ARCHS = [pytest.param(arch, marks=pytest.mark.long) for arch in ARCHS[:-1]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", [*OTHER_ARCHS, ARCHS[-1]])
-@pytest.mark.parametrize("name", ["fp16, sums in fp32", "bf16", "int8", "convolution, channels last"])
+@pytest.mark.parametrize("name", ["fp16, sums in fp32", "bf16", "tf32", "int8", "convolution, channels last"])
 def test_nvcc_compiles_each_sketch_without_spills(name: str, arch: str) -> None:
     for sketch in some_of(name):
         for candidate, _ in valid(name, sketch, 1):
@@ -250,10 +275,10 @@ def test_an_instruction_that_tvm_lacks_is_known_by_our_name_alone() -> None:
     """`apply.py` imports ours where a record has such a name, and TVM's for all others."""
     names = {
         name: set(re.findall(r'"(\w*mma\w*)"', some_of(name)[0].trace))
-        for name in ("fp16, sums in fp32", "bf16", "int8")
+        for name in ("fp16, sums in fp32", "bf16", "tf32", "int8")
     }
     assert not any(each.startswith(PREFIX) for each in names["fp16, sums in fp32"])
-    for name in ("bf16", "int8"):
+    for name in ("bf16", "tf32", "int8"):
         assert sum(each.startswith(PREFIX) for each in names[name]) == 3
     own = [each for found in names.values() for each in found if each.startswith(PREFIX)]
     assert all(tvm.s_tir.TensorIntrin.get(each) is not None for each in own)

@@ -10,7 +10,7 @@ kernel adds them.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from tvm.s_tir.tensor_intrin.cuda import (
 
 from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
-from mallorn.graphc.matmul.tensor_core_instructions import own_name
+from mallorn.graphc.matmul.tensor_core_instructions import own_name, tf32_layout
 from mallorn.workers.tvm.cuda_sketches.blocks import (
     REFUSED,
     VECTOR_BYTES,
@@ -37,8 +37,10 @@ KIND: Final = "tensor core product"
 _OLDEST: Final = 80  # compute capability from which these instructions exist
 _SHARED: Final = "shared.dyn"
 _SIDE: Final = 16  # rows and columns of a fragment
-_DEPTHS: Final = {"float16": 16, "bfloat16": 16, "int8": 32}  # of a fragment, by type of operands
-_SUMS: Final = {"float16": ("float16", "float32"), "bfloat16": ("float32",), "int8": ("int32",)}
+# Depth of a fragment, and types of sums, by type of operands.
+_DEPTHS: Final = {"float16": 16, "bfloat16": 16, "tfloat32": 8, "int8": 32}
+_SUMS: Final = dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)) | {"int8": ("int32",)}
+_SUMS["float16"] = ("float16", "float32")
 _MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
 _BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
 _Layout = Callable[[Any, Any], tuple[Any, Any]]
@@ -52,6 +54,7 @@ _LAYOUTS: Final[dict[tuple[str, bool, int], tuple[int, int, _Layout]]] = {
         for is_depth_innermost in (False, True)
         for index in (0, 1)
     },
+    **{("tfloat32", row, index): tf32_layout(index, row) for row in (False, True) for index in (0, 1)},
     ("int8", True, 0): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
     ("int8", True, 1): (16, 32, shared_16x32_to_ldmatrix_32x16_layout),
 }
@@ -82,8 +85,10 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
         with suppress(*REFUSED, AssertionError):
             if (product := find_product(module, target)) is None:
                 return
-            if not variant.is_permuted or element_bytes(product.operands[0].dtype) == 2:
+            if element_bytes(product.operands[0].dtype) == 2:
                 yield _apply(product, variant)
+            elif variant.is_permuted or variant.is_split:
+                yield _apply(product, replace(variant, is_permuted=False))
 
 
 def find_product(module: Any, target: Any) -> NormalizedProduct | None:
@@ -111,7 +116,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     names = get_mma_intrin_group(
         _SHARED,
         _SHARED,
-        "float16" if dtype == "bfloat16" else dtype,
+        "float16" if dtype in ("bfloat16", "tfloat32") else dtype,
         product.sums,
         trans_a=not left.is_depth_innermost,
         trans_b=right.is_depth_innermost,
@@ -167,8 +172,11 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         if variant.is_permuted:
             schedule.annotate(copy, "permuted_layout", f"g2s_{'AB'[index]}")
         else:
-            unit = VECTOR_BYTES // int(element_bytes(operand.dtype))
-            schedule.storage_align(copy, 0, axis=-2, factor=2 * unit, offset=unit)
+            # `ldmatrix` reads 8 rows of 16 bytes; lanes that load elements, 4 rows of 32 bytes.
+            rows_at_once = 4 if dtype == "tfloat32" and not operand.is_depth_innermost else 8
+            unit = _BANKS_BYTES // rows_at_once // int(element_bytes(operand.dtype))
+            factor = 4 * unit if rows_at_once == 4 else 2 * unit
+            schedule.storage_align(copy, 0, axis=-2, factor=factor, offset=unit)
 
     layouts = [
         _LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
