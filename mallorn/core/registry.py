@@ -82,6 +82,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tensor core product": "mallorn.workers.tvm.cuda_sketches.tensor_core_products:schedules",
         "vector product": "mallorn.workers.tvm.cuda_sketches.vector_products:schedules",
         "row reduction": "mallorn.workers.tvm.cuda_sketches.row_reductions:schedules",
+        "short attention": "mallorn.workers.tvm.cuda_sketches.short_attention:schedules",
     },
     "gpu_model": {  # the time of each kind's candidates
         "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
