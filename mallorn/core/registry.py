@@ -90,6 +90,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tensor core product": "mallorn.searchers.roller.gpu.tensor_core_product:TensorCoreProduct",
         "vector product": "mallorn.searchers.roller.gpu.thread_sum:SumByThreads",
         "row reduction": "mallorn.searchers.roller.gpu.thread_sum:RowReduction",
+        "short attention": "mallorn.searchers.roller.gpu.short_attention:ShortAttentionKernel",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",

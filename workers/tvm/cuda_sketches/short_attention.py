@@ -71,7 +71,7 @@ def _apply(module: Any, stages: int) -> Any | None:
     vector = VECTOR_BYTES // int(element_bytes(dtype))
 
     def by_lanes(batch: Any, row: Any, key: Any) -> tuple[Any, ...]:
-        return batch, row, key % WARP_SIZE, key // WARP_SIZE
+        return batch, row, key // WARP_SIZE, key % WARP_SIZE
 
     for block in (logits, top, powers, total, weights):
         schedule.transform_block_layout(block, by_lanes)
@@ -114,13 +114,13 @@ def _apply(module: Any, stages: int) -> Any | None:
     # The softmax: a warp computes some rows at a time. All that one thread holds of a row is in
     # registers. The loop over groups of rows keeps scores alive while weights are written: else
     # TVM would store weights in their place, where `ldmatrix` refuses memory of another type.
-    *_, rows, lanes, step = schedule.get_loops(weights)
+    *_, rows, step, lanes = schedule.get_loops(weights)
     y, z, group, row = schedule.split(rows, [*warps, None, sample(schedule, 1, 2, 4)])
-    schedule.reorder(y, z, group, row, lanes, step)
+    schedule.reorder(y, z, group, row, step, lanes)
     bind(schedule, [y, z, lanes], "threadIdx.y", "threadIdx.z", "threadIdx.x")
     for part in (total, powers, top, logits):
         schedule.compute_at(part, group, preserve_unit_loops=True)
-        schedule.bind(schedule.get_loops(part)[-2], "threadIdx.x")
+        schedule.bind(schedule.get_loops(part)[-1], "threadIdx.x")
 
     # The first product, with the same warps.
     schedule.compute_at(scores, block, preserve_unit_loops=True)
