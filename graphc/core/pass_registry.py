@@ -38,6 +38,7 @@ OWN_PASSES = {
     "fuse_lookups": "layout.join_rows",
     "fuse_pointwise_into_depthwise": "conv.fuse_pointwise_into_depthwise",
     "fuse_requantize": "quant.fuse_linear_sums",
+    "fuse_short_attention": "attention.fuse_short_attention",
     "fuse_transposes_into_batched_matmul": "matmul.fuse_transposes_into_batched_matmul",
     "group_norm_to_partial_sums": "norm.group_norm_to_partial_sums",
     "grouped_conv_to_batched": "conv.grouped_conv_to_batched",

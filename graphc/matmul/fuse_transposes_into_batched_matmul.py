@@ -59,13 +59,13 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
                 raise Leave("other operators read the product, too")
             _reject_unfit(product)
             return _make_permuted_product(
-                product, [_factor(value, g, self.any_order) for value in product.args], axes, g.lanes
+                product, [factor_of(value, g, self.any_order) for value in product.args], axes, g.lanes
             )
         _reject_unfit(call)
         reader = g.only_reader(g.variable, TRANSPOSE)
         if reader is not None and _axes(reader):
             raise Leave("the transpose that reads this product is rewritten together with it")
-        factors = [_factor(value, g, self.any_order) for value in call.args]
+        factors = [factor_of(value, g, self.any_order) for value in call.args]
         permuted = _make_permuted_product(call, factors, range(call.ty.ndim), g.lanes)
         is_padded = permuted.product.padded != permuted.product.sizes
         pairs = zip(factors, call.args, strict=True)
@@ -95,7 +95,7 @@ def _axes(transpose: Any) -> list[int]:
     return axes if axes[-1] == len(axes) - 1 else []
 
 
-def _factor(value: Any, g: Graph, moves_last: bool) -> Factor:
+def factor_of(value: Any, g: Graph, moves_last: bool) -> Factor:
     """Return a factor without its transpose, or as it is if no transpose can be fused.
 
     A transpose that moves the last axis is fused only if `moves_last`.

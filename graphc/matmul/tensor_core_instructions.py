@@ -11,15 +11,18 @@ import tvm
 from tvm.s_tir import TensorIntrin
 from tvm.s_tir.tensor_intrin.cuda import (
     get_ldmatrix_intrin,
+    get_mma_fill_intrin,
     get_mma_store_intrin,
     shared_16x16_to_ldmatrix_32x8_layout,
 )
 from tvm.script import from_source
 from tvm.script import tirx as T
 
+from mallorn.graphc.core.graph_rewriting import parse_tvmscript
 from mallorn.graphc.quant.tf32_products import round_to_tf32
 
 PREFIX: Final = "mallorn_mma_"
+FILL: Final = f"{PREFIX}fill_16x16_f32"
 _DYNAMIC: Final = "shared.dyn"
 _SHORT: Final = {"bfloat16": "bf16", "tfloat32": "tf32"}
 _SIDE, _DEPTH = 16, 8  # of a fragment of TF32
@@ -121,6 +124,22 @@ for _operand, _suffix in (("A", ""), ("B", "_trans")):
 TensorIntrin.register(
     own_name("mma_store_16x16_i32_shared_dyn_simple_", "int8"),
     *get_mma_store_intrin("int32", 8, _DYNAMIC, False),
+)
+# TVM 0.27 lowers the registers of a warp to those of a thread for a kernel's first buffer only,
+# and its `mma_fill_16x16_f32` writes the wrong registers of all further ones.
+TensorIntrin.register(
+    FILL,
+    get_mma_fill_intrin("float32", 8)[0],
+    parse_tvmscript("""
+@T.prim_func(s_tir=True)
+def main(sums: T.handle) -> None:
+    C = T.match_buffer(sums, [32, 8], dtype="float32", scope="warp", offset_factor=1)
+    with T.sblock("root"):
+        T.reads()
+        T.writes(C[0:32, 0:8])
+        for tx in T.thread_binding(0, 32, "threadIdx.x"):
+            T.evaluate(T.cuda.mma_fill_legacy(8, C.data, C.elem_offset + tx * 8, dtype="float32"))
+"""),
 )
 for _name in (
     *(f"mma_ldmatrix_f16_{operand}{suffix}_dyn" for operand in "ab" for suffix in ("", "_trans")),

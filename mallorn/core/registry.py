@@ -85,6 +85,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "cuda core product": "mallorn.workers.tvm.cuda_sketches.cuda_core_products:schedules",
         "mover": "mallorn.workers.tvm.cuda_sketches.movers:schedules",
         "window": "mallorn.workers.tvm.cuda_sketches.windows:schedules",
+        "short attention": "mallorn.workers.tvm.cuda_sketches.short_attention:schedules",
     },
     "gpu_model": {  # the time of each kind's candidates
         "MetaSchedule": "mallorn.searchers.roller.gpu.metaschedule_tiles:stock_model",
@@ -95,6 +96,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "cuda core product": "mallorn.searchers.roller.gpu.cuda_core_product:CudaCoreProduct",
         "mover": "mallorn.searchers.roller.gpu.moved_bytes:Mover",
         "window": "mallorn.searchers.roller.gpu.moved_bytes:Window",
+        "short attention": "mallorn.searchers.roller.gpu.short_attention:ShortAttentionKernel",
     },
     "stopping": {
         "fixed": "mallorn.workers.measure.stopping:Fixed",

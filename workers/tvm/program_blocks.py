@@ -86,7 +86,7 @@ def operator_of(blocks: list[ProgramBlock]) -> str:
     anchor = find_main_block(blocks)
     products = [_classify_product(block, *block.factors) for block in blocks if block.factors is not None]
     if len(products) > 1:
-        return "-".join(products)
+        return anchor.operator or "-".join(products)
     if anchor.factors is not None:
         return _classify_product(anchor, *anchor.factors)
     if anchor.operator:

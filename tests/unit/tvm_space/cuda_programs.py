@@ -7,6 +7,7 @@ from typing import Any, Final
 import tvm
 from tvm import te, tirx
 
+from mallorn.graphc.attention.fuse_short_attention import ShortAttention, short_attention_function
 from mallorn.graphc.quant.tf32_products import Tf32Products
 
 ARCHS: Final = ("sm_80", "sm_89", "sm_90a")
@@ -68,6 +69,22 @@ def attention_scores(heads: int, tokens: int, width: int, dtype: str) -> str:
             ),
         ]
     )
+
+
+def short_attention(tokens: int, width: int, dtype: str = "float16", *, masked: bool = False) -> str:
+    """Two heads of attention, whose tensors have the order [1, tokens, heads, width]."""
+    facts = ShortAttention(
+        sizes={"a0": 1, "a1": 2, "i": tokens, "j": tokens, "d": width},
+        queries=["a0", "i", "a1", "d"],
+        keys=["a0", "j", "a1", "d"],
+        values=["a0", "j", "a1", "d"],
+        mask=["a0", "1", "1", "j"] if masked else None,
+        result=["a0", "i", "a1", "d"],
+        scale=width**-0.5,
+        dtype=dtype,
+    )
+    function = short_attention_function(facts).with_attr("global_symbol", "main")
+    return str(tvm.ir.save_json(tvm.IRModule({"main": function})))
 
 
 def convolution(
@@ -206,6 +223,7 @@ PROGRAMS: Final[dict[str, Callable[[], str]]] = {
     "fp32 product with a vector": lambda: product_with_vector(4096, 4096, "float32"),
     "fp32 attention scores": lambda: attention_scores(12, 128, 64, "float32"),
     "fp16 attention scores": lambda: attention_scores(12, 128, 64, "float16"),
+    "fp16 attention": lambda: short_attention(128, 64),
     "fp32 convolution": lambda: convolution(64, 56, 64, 3),
     "fp32 pointwise convolution": lambda: convolution(256, 14, 1024, 1),
     "fp16 convolution": lambda: convolution(64, 56, 64, 3, "float16", batch=4),
@@ -239,6 +257,7 @@ SMALL_PROGRAMS: Final[dict[str, Callable[[], str]]] = {
     "fp32 product with a vector": lambda: product_with_vector(128, 256, "float32"),
     "fp32 attention scores": lambda: attention_scores(2, 32, 16, "float32"),
     "fp16 attention scores": lambda: attention_scores(2, 32, 16, "float16"),
+    "fp16 attention": lambda: short_attention(32, 32),
     "fp32 convolution": lambda: convolution(8, 14, 16, 3),
     "fp32 pointwise convolution": lambda: convolution(16, 7, 32, 1),
     "fp16 convolution": lambda: convolution(16, 8, 32, 3, "float16", batch=2),

@@ -8,48 +8,43 @@ product with few tiles is split along its depth: partial sums go to memory, and 
 kernel adds them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import Any, Final
 
 from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
-from tvm.s_tir.tensor_intrin.cuda import (
-    get_mma_intrin_group,
-    shared_16x16_to_ldmatrix_32x8_layout,
-    shared_16x32_to_ldmatrix_32x16_layout,
-)
+from tvm.s_tir.tensor_intrin.cuda import get_mma_intrin_group, shared_16x32_to_ldmatrix_32x16_layout
 
 from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.matmul.tensor_core_instructions import own_name, tf32_layout
-from mallorn.workers.tvm.cuda_sketches.blocks import (
-    REFUSED,
-    VECTOR_BYTES,
-    add_partial_sums,
-    bind,
-    describe,
+from mallorn.workers.tvm.cuda_sketches.blocks import REFUSED, VECTOR_BYTES, add_partial_sums, describe
+from mallorn.workers.tvm.cuda_sketches.fragments import (
+    HALVES,
+    OLDEST,
+    SHARED,
+    SIDE,
+    Fragment,
+    copy_by_warps,
+    load_fragments,
+    multiply_fragments,
+    pad_rows,
+    pipeline,
+    sample_factors,
 )
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
 KIND: Final = "tensor core product"
-_OLDEST: Final = 80  # compute capability from which these instructions exist
-_SHARED: Final = "shared.dyn"
-_SIDE: Final = 16  # rows and columns of a fragment
 # Depth of a fragment, and types of sums, by type of operands.
 _DEPTHS: Final = {"float16": 16, "bfloat16": 16, "tfloat32": 8, "int8": 32}
 _SUMS: Final = dict.fromkeys(("bfloat16", "tfloat32"), ("float32",)) | {"int8": ("int32",)}
 _SUMS["float16"] = ("float16", "float32")
-_MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
-_BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
-_Layout = Callable[[Any, Any], tuple[Any, Any]]
-#: Rows and columns of a fragment as it lies in shared memory, and which lane holds what of it:
-#: by type, whether the sum runs along its rows, and the operand's index. `ldmatrix` does not
-#: transpose bytes, so bytes must follow each other along the sum.
-_LAYOUTS: Final[dict[tuple[str, bool, int], tuple[int, int, _Layout]]] = {
+#: Fragments by type, whether the sum runs along their rows, and the operand's index. `ldmatrix`
+#: does not transpose bytes, so bytes must follow each other along the sum.
+_LAYOUTS: Final[dict[tuple[str, bool, int], Fragment]] = {
     **{
-        (dtype, is_depth_innermost, index): (16, 16, shared_16x16_to_ldmatrix_32x8_layout)
+        (dtype, is_depth_innermost, index): HALVES
         for dtype in ("float16", "bfloat16")
         for is_depth_innermost in (False, True)
         for index in (0, 1)
@@ -93,10 +88,10 @@ def schedules(module: Any, target: Any) -> Iterator[Any]:
 
 def find_product(module: Any, target: Any) -> NormalizedProduct | None:
     """Return the program's product if tensor cores have instructions for its types and layout."""
-    if capability(target.attrs["arch"]).number < _OLDEST:
+    if capability(target.attrs["arch"]).number < OLDEST:
         return None
     for depths in ((16, 32, 64), (32, 64)):  # fragments of bytes are deeper
-        product = normalize(module, ((_SIDE, 32, 64, 128), (_SIDE, 32, 64, 128), depths))
+        product = normalize(module, ((SIDE, 32, 64, 128), (SIDE, 32, 64, 128), depths))
         if product is None or len({operand.dtype for operand in product.operands}) > 1:
             return None
         dtype = product.operands[0].dtype
@@ -114,8 +109,8 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     fragment_depth = _DEPTHS[dtype]
     left, right = product.operands
     names = get_mma_intrin_group(
-        _SHARED,
-        _SHARED,
+        SHARED,
+        SHARED,
         "float16" if dtype in ("bfloat16", "tfloat32") else dtype,
         product.sums,
         trans_a=not left.is_depth_innermost,
@@ -128,21 +123,21 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     # Loops: blocks, warps, steps, and the fragments that one warp multiplies in a step.
     depth = schedule.get_loops(block)[-1]
     depth, in_fragment = schedule.split(depth, [None, fragment_depth])
-    depth_tile = _sample(schedule, depth, [2] if variant.is_split else [], [4])
+    depth_tile = sample_factors(schedule, depth, [2] if variant.is_split else [], [4])
     splits, steps, fragments = schedule.split(depth, depth_tile if variant.is_split else [1, *depth_tile])
     final = schedule.rfactor(splits, 0) if variant.is_split else None
     if final is not None:
         block, final = final, block
     batch, rows, columns, splits, steps, fragments, in_fragment = schedule.get_loops(block)
-    rows, row_in_fragment = schedule.split(rows, [None, _SIDE])
-    columns, column_in_fragment = schedule.split(columns, [None, _SIDE])
+    rows, row_in_fragment = schedule.split(rows, [None, SIDE])
+    columns, column_in_fragment = schedule.split(columns, [None, SIDE])
     schedule.reorder(
         *(batch, splits, rows, columns, steps, fragments),
         *(row_in_fragment, column_in_fragment, in_fragment),
     )
     fragment_block = schedule.blockize(row_in_fragment)
-    row_tile = _sample(schedule, rows, [], [1, 2, 4])
-    column_tile = _sample(schedule, columns, [], [2, 4])
+    row_tile = sample_factors(schedule, rows, [], [1, 2, 4])
+    column_tile = sample_factors(schedule, columns, [], [2, 4])
     grid_rows, group, warp_rows, fragment_rows = schedule.split(rows, row_tile)
     grid_columns, warp_columns, fragment_columns = schedule.split(columns, column_tile)
     schedule.reorder(
@@ -156,51 +151,29 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     warps = (row_tile[2], column_tile[1])
 
     # The result goes from fragments to shared memory, and from there to memory.
-    result = schedule.cache_write(fragment_block, 0, _SHARED)
+    result = schedule.cache_write(fragment_block, 0, SHARED)
     sums = schedule.cache_write(fragment_block, 0, "warp")
     for copy in (sums, result):
         schedule.reverse_compute_at(copy, warp_columns, preserve_unit_loops=True)
 
     for index, operand in enumerate(product.operands):
-        copy = schedule.cache_read(fragment_block, index, _SHARED)
+        copy = schedule.cache_read(fragment_block, index, SHARED)
         schedule.compute_at(copy, steps, preserve_unit_loops=True)
         auto_inline_producers(schedule, copy)
-        loops = schedule.fuse(*schedule.get_loops(copy)[-2:])
-        *_, y, z, x, vector = schedule.split(loops, [None, *warps, WARP_SIZE, operand.vector])
-        bind(schedule, [y, z, x], "threadIdx.y", "threadIdx.z", "threadIdx.x")
-        schedule.vectorize(vector)
+        copy_by_warps(schedule, copy, warps, operand.vector)
         if variant.is_permuted:
             schedule.annotate(copy, "permuted_layout", f"g2s_{'AB'[index]}")
         else:
-            # `ldmatrix` reads 8 rows of 16 bytes; lanes that load elements, 4 rows of 32 bytes.
-            rows_at_once = 4 if dtype == "tfloat32" and not operand.is_depth_innermost else 8
-            unit = _BANKS_BYTES // rows_at_once // int(element_bytes(operand.dtype))
-            factor = 4 * unit if rows_at_once == 4 else 2 * unit
-            schedule.storage_align(copy, 0, axis=-2, factor=factor, offset=unit)
+            is_by_element = dtype == "tfloat32" and not operand.is_depth_innermost
+            pad_rows(schedule, copy, operand.dtype, 4 if is_by_element else 8)
 
     layouts = [
         _LAYOUTS[dtype, operand.is_depth_innermost, index] for index, operand in enumerate(product.operands)
     ]
-    for index, (rows_of, columns_of, layout) in enumerate(layouts):
-        load = schedule.cache_read(fragment_block, index, "warp")
-        schedule.compute_at(load, fragments, preserve_unit_loops=True)
-        outer = _split_into_fragments(schedule, load, rows_of, columns_of)
-        schedule.transform_layout(load, ("write", 0), _in_fragments(rows_of, columns_of, layout))
-        load = schedule.blockize(outer)
-        if variant.is_permuted:
-            schedule.annotate(load, "permuted_layout", f"s2l_{'AB'[index]}")
-        schedule.tensorize(load, instructions[f"load_{'ab'[index]}"])
-
-    schedule.transform_layout(
-        fragment_block, ("write", 0), _in_fragments(_SIDE, _SIDE, shared_16x16_to_ldmatrix_32x8_layout)
-    )
-    zeros = schedule.decompose_reduction(fragment_block, steps)
-    schedule.tensorize(schedule.get_loops(schedule.get_child_blocks(zeros)[0])[-2], instructions["init"])
-    schedule.tensorize(fragment_block, instructions["compute"])
-    store = schedule.blockize(_split_into_fragments(schedule, sums, _SIDE, _SIDE))
-    banks = _BANKS_BYTES // int(element_bytes(product.sums))
-    schedule.storage_align(store, 0, axis=-2, factor=banks, offset=banks // 4)
-    schedule.tensorize(store, instructions["store"])
+    for index, layout in enumerate(layouts):
+        step, position = f"load_{'ab'[index]}", f"s2l_{'AB'[index]}" if variant.is_permuted else ""
+        load_fragments(schedule, fragment_block, index, fragments, layout, instructions[step], position)
+    multiply_fragments(schedule, fragment_block, sums, steps, instructions, product.sums)
     if final is None:
         auto_inline_consumer_chain(schedule, result)
     copy = schedule.fuse(*schedule.get_loops(result)[-2:])
@@ -211,9 +184,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     schedule.vectorize(vector)
     if final is not None:
         add_partial_sums(schedule, final, product.result)
-    schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
-    schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
-    schedule.annotate(steps, "software_pipeline_async_stages", [0])
+    pipeline(schedule, steps, 2, variant.stages)
     return describe(
         schedule,
         KIND,
@@ -222,7 +193,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
             "rows: grid group warps fragments",
             "columns: grid warps fragments",
         ],
-        fragment=[_SIDE, _SIDE, fragment_depth],
+        fragment=[SIDE, SIDE, fragment_depth],
         operands=dtype,
         sums=product.sums,
         result=product.result,
@@ -233,35 +204,3 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     )
 
 
-def _sample(schedule: Any, loop: Any, outer: Sequence[int], inner: Sequence[int]) -> list[Any]:
-    """Sample factors of a loop; the decision with which the schedule is built has factors
-    near `outer`, what remains, and factors near `inner`. Without one, TVM would draw
-    factors for which the following steps may fail."""
-    remaining = int(schedule.get(loop).extent)
-    factors = []
-    for factor in (*outer, *reversed(inner)):
-        factors.append(gcd(remaining, factor))
-        remaining //= factors[-1]
-    split = len(outer)
-    decision = [*factors[:split], remaining, *reversed(factors[split:])]
-    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), _MOST_FRAGMENTS, decision)
-    return tile
-
-
-def _split_into_fragments(schedule: Any, block: Any, rows: int, columns: int) -> Any:
-    """Split the last two loops of a block into tiles; return the first loop within a tile."""
-    *_, outer_rows, outer_columns = schedule.get_loops(block)
-    outer_rows, inner_rows = schedule.split(outer_rows, [None, rows])
-    outer_columns, inner_columns = schedule.split(outer_columns, [None, columns])
-    schedule.reorder(outer_rows, outer_columns, inner_rows, inner_columns)
-    return inner_rows
-
-
-def _in_fragments(rows: int, columns: int, layout: _Layout) -> Callable[..., tuple[Any, ...]]:
-    """Return the index map of a buffer whose last two axes are stored by fragments."""
-
-    def index_map(*indices: Any) -> tuple[Any, ...]:
-        *outer, row, column = indices
-        return (*outer, row // rows, column // columns, *layout(row % rows, column % columns))
-
-    return index_map

@@ -1,0 +1,72 @@
+"""The time of attention over few keys in one kernel."""
+
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from mallorn.core.compute_capability import WARP_SIZE
+from mallorn.core.values.machine import element_bytes, peak_gflops
+from mallorn.searchers.roller.gpu.kernel_time import (
+    FRAGMENTS_FILLED,
+    LATENCY_US,
+    OVERHEAD_REGISTERS,
+    VECTOR_BYTES,
+    KernelWork,
+)
+from mallorn.searchers.roller.gpu.sketch_model import Choices, SketchModel
+
+_SIDE: Final = 16  # of a fragment; choices count fragments
+_LDMATRIX_BYTES: Final = 512  # that a warp loads at a time
+_COPY_INSTRUCTIONS: Final = 4  # of a lane per copy, with its addresses and predicate
+_SOFTMAX_INSTRUCTIONS: Final = 24  # per score: mask, exponential and weight
+_FOLD_US: Final = 0.2  # of both reductions of rows that a warp computes at a time
+_SCORE_BYTES: Final = 4
+
+
+class ShortAttentionKernel(SketchModel):
+    """Model of two products with all keys, and of the softmax between them."""
+
+    def kernel(self, choices: Choices) -> KernelWork:
+        operand, stages = element_bytes(self.facts["operands"]), float(self.facts["stages"])
+        rows, keys, width = (self.extent(axis) * _SIDE for axis in ("rows", "keys", "width"))
+        points = prod(self.largest_sum.extents) if self.largest_sum else 0
+        heads = max(1.0, float(round(points / (rows * keys * width))))
+        across = choices["width warps"]  # warps that share rows
+        warps = choices["rows warps"] * across
+        own_rows = choices["rows fragments"]
+        block_rows = choices["rows warps"] * own_rows * _SIDE
+        steps = choices["depth fragments"] * _SIDE, choices["keys fragments"] * _SIDE
+        pad = VECTOR_BYTES / operand  # of each row in shared memory
+
+        first_tiles = stages * (block_rows + keys) * (steps[0] + pad) * operand
+        values = stages * steps[1] * (width + pad) * operand
+        scores, weights = (block_rows * (keys + pad) * size for size in (_SCORE_BYTES, operand))
+        copied = (block_rows + 2 * keys) * width * operand
+        fragment_bytes = _SIDE * _SIDE * operand
+        loads = (own_rows + keys / _SIDE / across) * width + (own_rows + width / _SIDE / across) * keys
+        loaded = warps * loads / _SIDE * fragment_bytes
+        products = 2 * block_rows * keys * width / (_SIDE * _SIDE * _SIDE / 2)
+        groups = block_rows / warps / choices["rows at a time"]
+        sums = np.maximum(keys, width) / _SIDE / across * own_rows  # fragments of a warp
+        instructions = products + loaded / _LDMATRIX_BYTES
+        instructions += _COPY_INSTRUCTIONS * copied / VECTOR_BYTES / WARP_SIZE
+        instructions += _SOFTMAX_INSTRUCTIONS * block_rows * keys / WARP_SIZE
+        return KernelWork(
+            blocks=choices["rows grid"] * heads,
+            threads=warps * WARP_SIZE,
+            registers=OVERHEAD_REGISTERS + (sums * _SCORE_BYTES + 2 * operand) * 2,
+            shared_bytes=np.maximum(first_tiles, scores + weights + values),
+            steps=choices["depth steps"] + choices["keys steps"] + groups * _FOLD_US / LATENCY_US,
+            bytes_in_flight=(block_rows + keys) * steps[0] * operand * (stages - 1),
+            l2_bytes=copied + block_rows * width * operand,
+            memory_bytes=choices.ones() * self.memory_bytes(),
+            instructions=instructions,
+            shared_traffic=copied + loaded + 3 * scores + weights,
+            operations=4 * block_rows * keys * width,
+            peak_gflops=peak_gflops(self.machine, [self.facts["operands"]]),
+            filling=warps * sums / FRAGMENTS_FILLED,
+            # TVM lowers no uneven share of keys, nor a softmax without a loop over groups of rows.
+            is_refused=(keys / _SIDE % across != 0) | (groups < 2),
+            stages=1.0,
+        )

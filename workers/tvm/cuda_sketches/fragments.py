@@ -1,0 +1,114 @@
+"""Steps of products on tensor cores: copies to shared memory, and fragments of 16 by 16 numbers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import gcd
+from typing import Any, Final
+
+from tvm.s_tir.tensor_intrin.cuda import shared_16x16_to_ldmatrix_32x8_layout
+
+from mallorn.core.compute_capability import WARP_SIZE
+from mallorn.core.values.machine import element_bytes
+from mallorn.workers.tvm.cuda_sketches.blocks import VECTOR_BYTES, bind
+
+OLDEST: Final = 80  # compute capability from which `mma` m16n8k16 and asynchronous copies exist
+SHARED: Final = "shared.dyn"
+SIDE: Final = 16  # rows and columns of a fragment of sums
+_MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
+_BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
+Layout = Callable[[Any, Any], tuple[Any, Any]]
+#: Rows and columns of a fragment as it lies in shared memory, and which lane holds what of it.
+Fragment = tuple[int, int, Layout]
+HALVES: Final[Fragment] = (SIDE, SIDE, shared_16x16_to_ldmatrix_32x8_layout)
+
+
+def sample_factors(schedule: Any, loop: Any, outer: Sequence[int], inner: Sequence[int]) -> list[Any]:
+    """Sample factors of a loop; the decision with which the schedule is built has factors
+    near `outer`, what remains, and factors near `inner`. Without one, TVM would draw
+    factors for which the following steps may fail."""
+    remaining = int(schedule.get(loop).extent)
+    factors = []
+    for factor in (*outer, *reversed(inner)):
+        factors.append(gcd(remaining, factor))
+        remaining //= factors[-1]
+    split = len(outer)
+    decision = [*factors[:split], remaining, *reversed(factors[split:])]
+    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), _MOST_FRAGMENTS, decision)
+    return tile
+
+
+def copy_by_warps(schedule: Any, copy: Any, warps: Sequence[Any], vector: int) -> None:
+    """Share the vectors of a copy to shared memory among all threads of a block."""
+    elements = schedule.fuse(*schedule.get_loops(copy)[-2:])
+    *_, y, z, x, lanes = schedule.split(elements, [None, *warps, WARP_SIZE, vector])
+    bind(schedule, [y, z, x], "threadIdx.y", "threadIdx.z", "threadIdx.x")
+    schedule.vectorize(lanes)
+
+
+def pad_rows(schedule: Any, block: Any, dtype: str, rows_at_once: int = 8) -> None:
+    """Pad rows of a tile in shared memory, so that loads have no bank conflicts: `ldmatrix` reads
+    8 rows of 16 bytes at once, and lanes that load single elements 4 rows of 32 bytes."""
+    unit = _BANKS_BYTES // rows_at_once // int(element_bytes(dtype))
+    factor = 2 * unit if rows_at_once == 8 else 4 * unit
+    schedule.storage_align(block, 0, axis=-2, factor=factor, offset=unit)
+
+
+def load_fragments(
+    schedule: Any,
+    product: Any,
+    index: int,
+    loop: Any,
+    fragment: Fragment,
+    instruction: str,
+    permutation: str = "",
+) -> None:
+    """Load the fragments that a product reads in an iteration of a loop from shared memory."""
+    rows, columns, layout = fragment
+    load = schedule.cache_read(product, index, "warp")
+    schedule.compute_at(load, loop, preserve_unit_loops=True)
+    outer = _split_into_fragments(schedule, load, rows, columns)
+    schedule.transform_layout(load, ("write", 0), _in_fragments(rows, columns, layout))
+    load = schedule.blockize(outer)
+    if permutation:
+        schedule.annotate(load, "permuted_layout", permutation)
+    schedule.tensorize(load, instruction)
+
+
+def multiply_fragments(
+    schedule: Any, product: Any, sums: Any, steps: Any, instructions: Mapping[str, str], dtype: str
+) -> None:
+    """Multiply by `mma`, from zeros before the loop of steps. `sums` is the block that stores
+    the sums, of type `dtype`, in shared memory."""
+    schedule.transform_layout(product, ("write", 0), _in_fragments(*HALVES))
+    zeros = schedule.decompose_reduction(product, steps)
+    schedule.tensorize(schedule.get_loops(schedule.get_child_blocks(zeros)[0])[-2], instructions["init"])
+    schedule.tensorize(product, instructions["compute"])
+    store = schedule.blockize(_split_into_fragments(schedule, sums, SIDE, SIDE))
+    banks = _BANKS_BYTES // int(element_bytes(dtype))
+    schedule.storage_align(store, 0, axis=-2, factor=banks, offset=banks // 4)
+    schedule.tensorize(store, instructions["store"])
+
+
+def pipeline(schedule: Any, steps: Any, copies: int, stages: int) -> None:
+    """Copy to shared memory asynchronously, some steps before the product reads the copies."""
+    schedule.annotate(steps, "software_pipeline_stage", [*[0] * copies, stages - 1])
+    schedule.annotate(steps, "software_pipeline_order", [*range(copies + 1)])
+    schedule.annotate(steps, "software_pipeline_async_stages", [0])
+
+
+def _split_into_fragments(schedule: Any, block: Any, rows: int, columns: int) -> Any:
+    """Split the last two loops of a block into tiles; return the first loop within a tile."""
+    *_, outer_rows, outer_columns = schedule.get_loops(block)
+    outer_rows, inner_rows = schedule.split(outer_rows, [None, rows])
+    outer_columns, inner_columns = schedule.split(outer_columns, [None, columns])
+    schedule.reorder(outer_rows, outer_columns, inner_rows, inner_columns)
+    return inner_rows
+
+
+def _in_fragments(rows: int, columns: int, layout: Layout) -> Callable[..., tuple[Any, ...]]:
+    """Return the index map of a buffer whose last two axes are stored by fragments."""
+
+    def index_map(*indices: Any) -> tuple[Any, ...]:
+        *outer, row, column = indices
+        return (*outer, row // rows, column // columns, *layout(row % rows, column % columns))
+
+    return index_map
