@@ -80,9 +80,6 @@ ACCESSES: Final = 8  # memory accesses of a program in `executed`, four columns 
 EXECUTED: Final = declare(View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True, needs_code=True))
 """Counts of executed instructions, and of cache lines moved (Tuna)."""
 
-LAUNCH: Final = declare(View("launch", 1, (20,), lowered=True, needs_code=True))
-"""Multiprocessor resources of CUDA kernels, from ptxas and launch sizes; counts of PTX."""
-
 KERNELS: Final = declare(View("kernels", 1, (38,), lowered=True))
 """Launch sizes, occupancy, memory traffic and a model of the time of lowered CUDA kernels."""
 

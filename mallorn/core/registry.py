@@ -75,7 +75,6 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "statements": "mallorn.workers.tvm.lowered_views:describe_statements",
         "code": "mallorn.workers.tvm.lowered_views:describe_code",
         "executed": "mallorn.workers.tvm.lowered_views:describe_executed",
-        "launch": "mallorn.workers.tvm.lowered_views:describe_launch",
         "kernels": "mallorn.workers.tvm.cuda_kernel_view:describe_kernels",
     },
     "cuda_sketch": {  # our own kinds of schedules for CUDA, in the order of their sketches

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
-import numpy as np
 from tvm.ir import Call
 from tvm.ir.instrument import pass_instrument
 from tvm.tirx import IntImm
@@ -14,31 +13,12 @@ from mallorn.core.compute_capability import THREADS_PER_BLOCK, capability
 from mallorn.core.errors import InvalidRequest
 from mallorn.graphc.core.graph_rewriting import collect_nodes
 from mallorn.graphc.export.code_generation import compile_to_library
-from mallorn.searchers.space import Matrix
-from mallorn.workers.features.assembly_parser import functions_of
 from mallorn.workers.tvm.compile_cuda import DeviceCode, collect_device_code
 
 # After this pass the host's code contains a call for each kernel.
 LAUNCHES_KNOWN: Final = "tirx.SplitHostDevice"
 _LAUNCH: Final = "tirx.call_ffi_kernel"
 _DYNAMIC_SHARED: Final = "tirx.use_dyn_shared_memory"
-# Prefixes of PTX mnemonics.
-_COUNTED: Final = {
-    "fused multiply-adds": ("fma.",),
-    "tensor core products": ("mma.", "wmma.mma.", "wgmma.mma"),
-    "global loads": ("ld.global",),
-    "global stores": ("st.global",),
-    "shared loads": ("ld.shared", "ldmatrix", "wmma.load"),
-    "shared stores": ("st.shared",),
-    "asynchronous copies": ("cp.async",),
-    "barriers": ("bar.", "barrier."),
-}
-_NEEDS: Final = (
-    *("registers", "stack_bytes", "spill_bytes"),
-    *("static_shared_bytes", "dynamic_shared_bytes", "threads"),
-)
-_FITS: Final = ("blocks_per_sm", "warps_per_sm")
-LAUNCH_COLUMNS: Final = ("kernels", "blocks", *_NEEDS, *_FITS, "instructions", *_COUNTED, "occupancy")
 
 
 class CannotLaunch(InvalidRequest):
@@ -166,23 +146,3 @@ def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
                 f"{gpu.shared_per_block_optin} bytes fit, and more than {gpu.shared_per_block} bytes in all "
                 f"only if {gpu.shared_per_block} of them are dynamic"
             )
-
-
-def launch_features(library: CudaLibrary, arch: str) -> Matrix:
-    """Return features of kernels: log2(1 + value) per column, then the occupancy. Blocks
-    and instructions are summed over kernels; registers, bytes and threads are maxima."""
-    kernels = library.kernels
-    needs = [max((getattr(kernel, name) for kernel in kernels), default=0) for name in _NEEDS]
-    fits = [min((getattr(kernel, name) for kernel in kernels), default=0) for name in _FITS]
-    mnemonics = [
-        instruction.mnemonic
-        for code in library.codes
-        for function in functions_of(code.ptx)
-        for instruction in function.instructions
-    ]
-    counts = [sum(mnemonic.startswith(kinds) for mnemonic in mnemonics) for kinds in _COUNTED.values()]
-    blocks = sum(kernel.blocks for kernel in kernels)
-    logs = np.log2(1 + np.array([len(kernels), blocks, *needs, *fits, len(mnemonics), *counts]))
-    gpu = capability(arch)
-    occupancy = fits[1] * gpu.warp_size / gpu.threads_per_sm
-    return np.array([[*logs, occupancy]], dtype=np.float32)

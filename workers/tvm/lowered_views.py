@@ -18,8 +18,8 @@ from mallorn.searchers.space import Matrix
 from mallorn.workers.features.assembly_counts_view import code_features
 from mallorn.workers.features.executed_instructions_view import executed_features
 from mallorn.workers.interfaces.candidate_compiler import Candidates
-from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda, launch_features
-from mallorn.workers.tvm.parsed_program_cache import parse_cuda_target, parse_tvm_target, tune_context
+from mallorn.workers.tvm.cuda_kernel_resources import compile_for_cuda
+from mallorn.workers.tvm.parsed_program_cache import parse_tvm_target, tune_context
 from mallorn.workers.tvm.rebuild_schedule import rebuild
 
 MOST, COLUMNS = STATEMENTS.shape
@@ -55,14 +55,6 @@ def describe_executed(tir: str, target: str, schedule: Any) -> Matrix:
     statements = describe_statements(tir, target, schedule)
     code = _generated_code(target, schedule)
     return executed_features(parse_tvm_target(target).kind.name, code, statements)
-
-
-def describe_launch(_tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features `launch`: the resources that CUDA kernels use. Raises
-    InvalidRequest if the target is not CUDA."""
-    tvm_target = parse_cuda_target("launch", target)
-    library = compile_for_cuda(_remove_layout_rewrites(schedule), tvm_target)
-    return launch_features(library, str(tvm_target.attrs["arch"]))
 
 
 def _generated_code(target: str, schedule: Any) -> str:
