@@ -102,14 +102,9 @@ class ModelContests(Value):
         latency = self.latency_us
         if latency is None or latency.guesses is None:
             return None
-        exported = (
-            latency.guesses
-            if self.uses_guesses
-            else latency.after
-            if self.uses_replacements
-            else latency.before
-        )
-        return latency.guesses, exported or latency.before
+        if self.uses_guesses:
+            return latency.guesses, latency.guesses
+        return latency.guesses, (self.uses_replacements and latency.after) or latency.before
 
 
 class PointTimes(Value):
