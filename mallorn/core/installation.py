@@ -57,11 +57,8 @@ def pip_install_command(extras: str) -> str:
 
 def pip_upgrade_command() -> str:
     """Return the command that updates the checkout this Mallorn was installed from."""
-    return (
-        f"git -C {IMPORT_ROOT} pull"
-        if (IMPORT_ROOT / ".git").exists()
-        else "git pull   (in a checkout of Mallorn)"
-    )
+    is_checkout = (IMPORT_ROOT / ".git").exists()
+    return f"git -C {IMPORT_ROOT} pull" if is_checkout else "git pull   (in a checkout of Mallorn)"
 
 
 def import_optional_module(module: str, what_for: str, extra: str) -> Any:

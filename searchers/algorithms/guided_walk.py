@@ -41,13 +41,10 @@ class Directions:
 
     def __init__(self, space: Space, best_trials: TimedCandidates) -> None:
         self._space = space
+        best, slowdown = best_trials.candidates, best_trials.slowdown
         self._steps = {
-            key: _measure_step_gains(
-                self._points(best_trials.candidates, key, lines), best_trials.slowdown[lines]
-            )
-            for key, lines in places_by_sketch(
-                [candidate.sketch for candidate in best_trials.candidates]
-            ).items()
+            key: _measure_step_gains(self._points(best, key, lines), slowdown[lines])
+            for key, lines in places_by_sketch([candidate.sketch for candidate in best]).items()
             if len(lines) > 1
         }
 

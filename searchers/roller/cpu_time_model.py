@@ -294,13 +294,10 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     waits = machine.in_flight / in_progress
     # A tile that does not fit into registers is spilled at every step; several tiles of a body
     # are spilled when one follows the other.
-    spills = SPILL * _spilled_accumulator_share(tile, body, machine) + np.where(
-        body.accumulator_count > tile,
-        RELOAD
-        / loops.reduction_product(1)
-        * _spilled_accumulator_share(body.accumulator_count, body, machine),
-        0,
-    )
+    spills = SPILL * _spilled_accumulator_share(tile, body, machine)
+    body_share = _spilled_accumulator_share(body.accumulator_count, body, machine)
+    body_spills = RELOAD / loops.reduction_product(1) * body_share
+    spills = spills + np.where(body.accumulator_count > tile, body_spills, 0)
     spills += AGAIN * body.spilled_operand_count
     is_complete = (body.steps_per_accumulator_load == loops.total_reduction_extent) & (
         body.accumulator_count >= tile * loops.spatial_product(2)

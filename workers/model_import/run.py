@@ -92,12 +92,9 @@ def _extract(stage: StageContext) -> Extraction:
         for job in Jobs(session).list_earlier_imports(stage.job):
             options, graph = KeptOptions.model_validate(job.options), job.graph
             has_same_bounds = bounds == (options.input_shapes, options.dynamic, options.private)
-            if (
-                graph
-                and has_same_bounds
-                and graph.code == code_digest()
-                and is_reduced_form_of(graph.recipe, recipe)
-            ):
+            if not graph or graph.code != code_digest():
+                continue
+            if has_same_bounds and is_reduced_form_of(graph.recipe, recipe):
                 programs = Tasks(session).list_with_workloads(job.id)
                 tasks = [
                     ModelTask(
