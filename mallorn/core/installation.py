@@ -25,8 +25,8 @@ LINUX_ONLY: Final = frozenset({"device", "server", "worker"})
 
 
 def missing_package(message: str, extras: str, alternative: str = "") -> MissingPackage:
-    """Return an error with the pip command for `extras` and an alternative to it, or with what
-    to do where they cannot run."""
+    """Return an error with the pip command for `extras` and an alternative to it, or with
+    what to do where they cannot run."""
     if sys.platform != "linux" and LINUX_ONLY & set(extras.split(",")):
         return MissingPackage(
             f"{message}; it runs on Linux only", hint="set MALLORN_URL to a service on a Linux machine"

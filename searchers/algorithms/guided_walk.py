@@ -79,8 +79,8 @@ class Guided(PooledSearcher):
     """Walks from the best measured candidates, each time to the best of random neighbours.
 
     Steps are rated by the gains of similar measured steps and by the analytic time model of
-    `mallorn.searchers.roller`. If there is a cost model, its score is used, and these two only add
-    hints.
+    `mallorn.searchers.roller`. If there is a cost model, its score is used, and these two
+    only add hints.
     """
 
     walkers: int = 32

@@ -171,8 +171,8 @@ def receive_exactly(end: socket.socket, size: int) -> bytes:
     """Return the next `size` bytes. Raises ConnectionError at the end, or TimeoutError."""
     data, timeout_sec = bytearray(), end.gettimeout()
     deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
-    # TVM's peers write a message in parts and wait after the first for an acknowledgement, which the
-    # kernel delays by 40 ms unless TCP_QUICKACK is set before every read.
+    # TVM's peers write a message in parts and wait after the first for an acknowledgement,
+    # which the kernel delays by 40 ms unless TCP_QUICKACK is set before every read.
     while len(data) < size:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         if deadline_sec is not None:

@@ -33,8 +33,8 @@ WITHIN: Final = 1.15
 # The same limits for jobs with a version for busy hosts, which may be slower on an idle host.
 TOP_BESIDE: Final = 5
 WITHIN_BESIDE: Final = 1.5
-# Candidates per task taken from other measuring contexts (another dataset or builder), where
-# they were the fastest; they are measured and checked like the others.
+# Candidates per task taken from other measuring contexts (another dataset or builder),
+# where they were the fastest; they are measured and checked like the others.
 BROUGHT: Final = 1
 MODEL_CHARS: Final = 16
 Entry = tuple[Candidate, Sketch]

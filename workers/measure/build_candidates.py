@@ -41,8 +41,8 @@ def validate_in_builders(
 def lower_in_builders(
     builders: ChildPool[list[bytes | None]], view: str, tir: str, target: str, candidates: Candidates
 ) -> list[bytes | None]:
-    """Return each candidate's features as `CandidateCompiler.compute_lowered_features` does,
-    each from the builder that validated it. The builders must have no other tasks."""
+    """Return each candidate's features as `CandidateCompiler.compute_lowered_features`
+    does, each from the builder that validated it. The builders must have no other tasks."""
     call = partial(CandidateCompiler.compute_lowered_features.make_call, view, tir, target)
     return _ask_builders(builders, candidates, call)
 

@@ -160,9 +160,9 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Preselect with an analytic model of CPUs or, on a GPU, let the searcher propose without
-    a model; then lower these candidates for the cost model to choose from. A GPU task's
-    first round begins with the space's defaults."""
+    """Preselect with an analytic model of CPUs or, on a GPU, let the searcher propose
+    without a model; then lower these candidates for the cost model to choose from. A GPU
+    task's first round begins with the space's defaults."""
     is_gpu = context.target.is_gpu
     draft, factor = (None, WIDER_ON_GPU) if is_gpu else (Draft(space.machine), WIDER)
     defaults: list[Proposal] = []
