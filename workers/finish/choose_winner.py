@@ -76,6 +76,11 @@ class ContestEntry:
     def median_time_us(self) -> float:
         return median(self.times)
 
+    def sort_key(self) -> tuple[int, float]:
+        """Return a sort key: entries that were measured most often first, since slow ones
+        are given up early; entries measured equally often by their time."""
+        return -len(self.results), self.median_time_us()
+
 
 def find_deviating_devices(entries: Sequence[ContestEntry]) -> list[str]:
     """Return devices whose times differ from the median of all devices by a factor of two
@@ -160,9 +165,7 @@ def choose_winner(
     least_us = shortest_plausible_us(contest.program, stage.job.machine)
     results = [reject_implausible(result, least_us) for result in results]
     entries = [ContestEntry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
-    ranking = [entry for entry in entries if entry.failure is None]
-    # Slow ones are given up early: those that were measured most often come first.
-    ranking.sort(key=lambda entry: (-len(entry.results), entry.median_time_us()))
+    ranking = sorted((entry for entry in entries if entry.failure is None), key=ContestEntry.sort_key)
     verdicts: dict[int, NumericCheck] = {}
     winner = None
     for place, entry in enumerate(ranking):
