@@ -238,8 +238,8 @@ def find_fields(data: mmap.mmap, parent: Field, *path: int) -> Iterator[Field]:
 
 
 def find_free_inputs(file: Path, options: OptionKwargs) -> dict[str, list[int | str]]:
-    """Return the shapes of an ONNX file's inputs whose free dimensions `options` do not fix:
-    sizes, and names of free dimensions (`?` without one)."""
+    """Return the shapes of an ONNX file's inputs whose free dimensions `options` do not
+    fix: sizes, and names of free dimensions (`?` without one)."""
     free: dict[str, list[int | str]] = {}
     if options.get("dynamic"):
         return free

@@ -147,8 +147,8 @@ class CompiledGraph:
         return FrozenGraph(self._graph, copies, self._inputs), outputs
 
     def _compile(self, args: Args) -> tuple[TunedModule, Args, Args]:
-        """Return a value of `_libraries`. Raises InvalidModel if the graph cannot be compiled,
-        and whatever the export, the service and the runtime raise."""
+        """Return a value of `_libraries`. Raises InvalidModel if the graph cannot be
+        compiled, and whatever the export, the service and the runtime raise."""
         if len(self._libraries) == MOST_LIBRARIES:
             raise InvalidModel(f"it was compiled {MOST_LIBRARIES} times, for other sizes or weights")
         frozen, outputs = self.freeze(args)

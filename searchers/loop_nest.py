@@ -32,11 +32,7 @@ class Access:
 
     def stride(self, axis: int) -> int:
         """Return the bytes between neighbours along an axis; 0 if unused or `relaid`."""
-        places = [
-            dimension
-            for dimension, index in enumerate(self.indices)
-            if any(axis == index_axis for index_axis, _ in index)
-        ]
+        places = [dimension for dimension, index in enumerate(self.indices) if axis in dict(index)]
         if self.relaid or not places:
             return 0
         step = dict(self.indices[places[-1]])[axis]

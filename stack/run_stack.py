@@ -130,8 +130,8 @@ class DevicesOnDemand:
 
 Say = Callable[[str], None]
 Main = Callable[[Sequence[str]], object]
-#: Modules that forks of this interpreter share. None of them starts a thread (numpy would), makes a
-#: Celery app, or reads settings.
+#: Modules that forks of this interpreter share. None of them starts a thread (numpy would),
+#: makes a Celery app, or reads settings.
 COORDINATOR_MODULE: Final = "mallorn.services.coordinator.serve"
 CELERY_MODULES: Final = (
     "mallorn.stack.run_celery",

@@ -25,8 +25,8 @@ LINUX_ONLY: Final = frozenset({"device", "server", "worker"})
 
 
 def missing_package(message: str, extras: str, alternative: str = "") -> MissingPackage:
-    """Return an error with the pip command for `extras` and an alternative to it, or with what
-    to do where they cannot run."""
+    """Return an error with the pip command for `extras` and an alternative to it, or with
+    what to do where they cannot run."""
     if sys.platform != "linux" and LINUX_ONLY & set(extras.split(",")):
         return MissingPackage(
             f"{message}; it runs on Linux only", hint="set MALLORN_URL to a service on a Linux machine"
@@ -57,11 +57,8 @@ def pip_install_command(extras: str) -> str:
 
 def pip_upgrade_command() -> str:
     """Return the command that updates the checkout this Mallorn was installed from."""
-    return (
-        f"git -C {IMPORT_ROOT} pull"
-        if (IMPORT_ROOT / ".git").exists()
-        else "git pull   (in a checkout of Mallorn)"
-    )
+    is_checkout = (IMPORT_ROOT / ".git").exists()
+    return f"git -C {IMPORT_ROOT} pull" if is_checkout else "git pull   (in a checkout of Mallorn)"
 
 
 def import_optional_module(module: str, what_for: str, extra: str) -> Any:

@@ -23,8 +23,8 @@ from mallorn.core.targets import CUDA, Target
 from mallorn.core.version import VERSION
 
 LARGEST_ROUND: Final = 64  # candidates
-# Defaults for GPUs (docs/adr/0091): their timings agree within 1 % after 20 ms, and the cost model reads
-# lowered kernels.
+# Defaults for GPUs (docs/adr/0091): their timings agree within 1 % after 20 ms, and the
+# cost model reads lowered kernels.
 GPU_REPEAT_MS: Final = 20
 CUDA_COST_MODEL: Final = "kernel-time"
 DEVICE: Final = "tvm"  # measurer on devices that workers reach

@@ -129,8 +129,8 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
 }
 
-#: Measurers that are virtual devices: they look up or compute times and need no hardware. Their
-#: jobs have targets of their own (mallorn.core.virtual_devices).
+#: Measurers that are virtual devices: they look up or compute times and need no hardware.
+#: Their jobs have targets of their own (mallorn.core.virtual_devices).
 VIRTUAL_DEVICES: Final = frozenset({"replay", "simulated"})
 
 #: Base class that a user's own class must have, by seam. WORDS names the seams in messages.

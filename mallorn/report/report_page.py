@@ -88,9 +88,8 @@ def grouped(failed: Iterable[Record]) -> list[Failure]:
     """
     groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in failed:
-        if (record.error or "").startswith(NOT_COMPILED):
-            continue
-        groups[record.outcome, first_line(record.error or "")].append(record)
+        if not (record.error or "").startswith(NOT_COMPILED):
+            groups[record.outcome, first_line(record.error or "")].append(record)
     failures = [
         Failure(
             outcome,

@@ -209,14 +209,10 @@ def describe_result(job: JobStatus) -> list[str]:
     known_errors = [f"{error:.1e} against {title}" for title, error in errors.items() if error is not None]
     if known_errors:
         lines.append(f"relative error {', '.join(known_errors)}")
-    replacement = report.model_contests
-    if (
-        replacement
-        and replacement.uses_replacements
-        and replacement.latency_us
-        and replacement.latency_us.after is not None
-    ):
-        latency_us, count = replacement.latency_us, len(replacement.tasks)
+    contests = report.model_contests
+    latency_us = contests.latency_us if contests and contests.uses_replacements else None
+    if contests and latency_us and latency_us.after is not None:
+        count = len(contests.tasks)
         subject = "one task has" if count == 1 else f"{count} tasks have"
         change = f"{format_latency(latency_us.before)} became {format_latency(latency_us.after)}"
         lines.append(f"for the whole model's sake {subject} another of the fastest schedules: {change}")

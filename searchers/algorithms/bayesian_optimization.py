@@ -155,9 +155,8 @@ class BayesianOptimisation(BatchSearcher):
         points = standardize_features(np.vstack([features, pool.features]))
         targets = np.log([float(trial.time_us or np.inf) for trial in rows])
         posterior = GaussianProcess.fit(points[: len(rows)], targets).posterior(points[len(rows) :])
-        shares = compute_arm_credit(request.history, tuple(ACQUISITIONS), proposal_method_of).shares(
-            0.15, 0.15, 0.15
-        )
+        credit = compute_arm_credit(request.history, tuple(ACQUISITIONS), proposal_method_of)
+        shares = credit.shares(0.15, 0.15, 0.15)
         turns = rng.choice(tuple(ACQUISITIONS), size=4 * request.count, p=shares / shares.sum())
 
         # Pick candidates and check that they are valid, until the batch is full.

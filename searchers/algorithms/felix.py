@@ -90,11 +90,8 @@ class Felix(Learner):
         # Score training data for the surrogates: random candidates and mutants of the best.
         size = self.considered // 8
         scorer.score_candidates(scorer.space.sample(rng, size), RANDOM)
-        best = [
-            candidate
-            for scored_rows in scorer.draw_start_rows(size, self.greed, rng)
-            for candidate in _candidates(scored_rows)
-        ]
+        best_rows = scorer.draw_start_rows(size, self.greed, rng)
+        best = [candidate for scored_rows in best_rows for candidate in _candidates(scored_rows)]
         scorer.score_candidates(scorer.space.mutate_all(rng, best), MUTATION)
         count = min(self.begun, max(2, (self.considered - len(scorer)) // self.steps))
         labels = dict(zip(sample.candidates, sample.label.tolist(), strict=True))

@@ -66,10 +66,8 @@ class Genetic(PooledSearcher):
             if not elite_trials:
                 return contestants_drawn
             fitness = -elite_trials.slowdown.astype(np.float32)
-            return (
-                self._breed(space, elite_trials.candidates, fitness, 2 * request.count, rng)
-                | contestants_drawn
-            )
+            bred = self._breed(space, elite_trials.candidates, fitness, 2 * request.count, rng)
+            return bred | contestants_drawn
         founders = dict.fromkeys(elite_trials.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
         strangers = space.sample(rng, max(1, self.population - len(founders)))
         pool = dict.fromkeys(strangers, RANDOM) | founders

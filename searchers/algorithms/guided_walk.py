@@ -41,13 +41,10 @@ class Directions:
 
     def __init__(self, space: Space, best_trials: TimedCandidates) -> None:
         self._space = space
+        best, slowdown = best_trials.candidates, best_trials.slowdown
         self._steps = {
-            key: _measure_step_gains(
-                self._points(best_trials.candidates, key, lines), best_trials.slowdown[lines]
-            )
-            for key, lines in places_by_sketch(
-                [candidate.sketch for candidate in best_trials.candidates]
-            ).items()
+            key: _measure_step_gains(self._points(best, key, lines), slowdown[lines])
+            for key, lines in places_by_sketch([candidate.sketch for candidate in best]).items()
             if len(lines) > 1
         }
 
@@ -82,8 +79,8 @@ class Guided(PooledSearcher):
     """Walks from the best measured candidates, each time to the best of random neighbours.
 
     Steps are rated by the gains of similar measured steps and by the analytic time model of
-    `mallorn.searchers.roller`. If there is a cost model, its score is used, and these two only add
-    hints.
+    `mallorn.searchers.roller`. If there is a cost model, its score is used, and these two
+    only add hints.
     """
 
     walkers: int = 32

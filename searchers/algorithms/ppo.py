@@ -86,10 +86,8 @@ class Actor:
     def _slope(self, part: Experience, clip: float, entropy: float, outputs: Array) -> Array:
         logs = self._logs(outputs)
         chances = np.exp(logs)
-        ratio, gain = (
-            np.exp(_log_probabilities_of_actions(logs, part.action) - part.chance),
-            part.advantage[:, None],
-        )
+        ratio = np.exp(_log_probabilities_of_actions(logs, part.action) - part.chance)
+        gain = part.advantage[:, None]
         open_ = np.where(gain > 0, ratio < 1 + clip, ratio > 1 - clip)
         push = (ratio * gain * open_)[:, :, None]
         slope = -push * (np.arange(3) == part.action[:, :, None]) + push * chances

@@ -144,9 +144,8 @@ class KernelRegression(CostModel):
         s = self._state
         rows = (np.clip(np.nan_to_num(features.astype(np.float64)), -1e6, 1e6) - s["centre"]) * s["scale"]
         similarity = _kernel(_squared_distances(rows, s["known"]), float(s["length"]))
-        spread = np.sqrt(
-            s["variance"] * (1 - similarity.max(axis=1) ** 2)
-        )  # as if only the nearest row were known
+        # As if only the nearest row were known.
+        spread = np.sqrt(s["variance"] * (1 - similarity.max(axis=1) ** 2))
         score = np.einsum("nk,k->n", similarity, s["weights"]) + s["mean"]
         return Prediction(score.astype(np.float32), spread.astype(np.float32))
 

@@ -292,15 +292,12 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     # If a body has several tiles, one follows the other after deep(1) steps.
     in_progress = np.clip(WINDOW / loops.reduction_product(1), tile, body.accumulator_count)
     waits = machine.in_flight / in_progress
-    # A tile that does not fit into registers is spilled at every step; several tiles of a body
-    # are spilled when one follows the other.
-    spills = SPILL * _spilled_accumulator_share(tile, body, machine) + np.where(
-        body.accumulator_count > tile,
-        RELOAD
-        / loops.reduction_product(1)
-        * _spilled_accumulator_share(body.accumulator_count, body, machine),
-        0,
-    )
+    # A tile that does not fit into registers is spilled at every step; several tiles of a
+    # body are spilled when one follows the other.
+    spills = SPILL * _spilled_accumulator_share(tile, body, machine)
+    body_share = _spilled_accumulator_share(body.accumulator_count, body, machine)
+    body_spills = RELOAD / loops.reduction_product(1) * body_share
+    spills = spills + np.where(body.accumulator_count > tile, body_spills, 0)
     spills += AGAIN * body.spilled_operand_count
     is_complete = (body.steps_per_accumulator_load == loops.total_reduction_extent) & (
         body.accumulator_count >= tile * loops.spatial_product(2)

@@ -98,12 +98,8 @@ def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial
     is_small = (sums <= _OVERFULL * machine.registers) & (repeats <= _MOST_AGAIN) & (row_axes <= 2)
     # An axis without small factors leaves none that fit: the least that spills is the best then.
     across = across[is_small if is_small.any() else sums == sums.min()]
-    depth = _combinations(
-        [
-            _single_factors(extent, limit)
-            for extent, limit in zip(reductions, limits[spatial_count:], strict=True)
-        ]
-    )
+    depth_limits = zip(reductions, limits[spatial_count:], strict=True)
+    depth = _combinations([_single_factors(extent, limit) for extent, limit in depth_limits])
     depth = depth[depth.prod(axis=(1, 2)) <= _DEEPEST]
 
     # Every combination of register tile and depth, as rows of factors of all levels.
@@ -162,10 +158,8 @@ class Tiled:
         # Number each row's chunks, repetitions, register tile, depth and vector width.
         starts = np.array([columns.start for columns in _columns(block)])
         spatial, reductions = starts[: len(block.spatial)], starts[len(block.spatial) :]
-        groups = [tiles[:, spatial + level] for level in (0, 2, 3)] + [
-            tiles[:, reductions + 1],
-            tiles[:, spatial[-1:] + 3],
-        ]
+        places = spatial, spatial + 2, spatial + 3, reductions + 1, spatial[-1:] + 3
+        groups = [tiles[:, columns] for columns in places]
         group_numbers = [np.unique(group, axis=0, return_inverse=True)[1].reshape(-1) for group in groups]
         self.aspects = np.column_stack(group_numbers).astype(np.int64)
         self._machine = machine

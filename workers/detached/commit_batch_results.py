@@ -33,7 +33,7 @@ from mallorn.workers.device.device_class import Endpoint, no_device_error
 from mallorn.workers.finish.numeric_check import Checker, NumericCheck
 from mallorn.workers.finish.run import finish_stage
 from mallorn.workers.measure.detached_measurer import DetachedMeasurer
-from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program
+from mallorn.workers.measure.measurer_interface import MeasureInput, MeasureResult, Program, number_candidates
 from mallorn.workers.measure.roofline_check import reject_implausible, shortest_plausible_us
 from mallorn.workers.process.lease_renewal import LeaseKeeper
 from mallorn.workers.process.leased_stage import stage_of
@@ -147,10 +147,8 @@ def _commit_round_results(
             return 0 if row.state == RoundState.DONE and row.worker == lease_holder_name(batch.id) else None
         context = load_round(session, sent_round.round_id)
         sketches = Sketches(session).by_key({proposal.candidate.sketch for proposal in sent_round.proposals})
-    slots = [
-        MeasureInput(number, proposal.candidate, sketches[proposal.candidate.sketch])
-        for number, proposal in enumerate(sent_round.proposals)
-    ]
+    candidates = [proposal.candidate for proposal in sent_round.proposals]
+    slots = number_candidates((candidate, sketches[candidate.sketch]) for candidate in candidates)
     commits = Commits(database, context, hold.token, slots, sent_round.proposals)
     least_us = shortest_plausible_us(context.program, context.machine)
     new_slots = sorted(results.keys() - context.done_slots)

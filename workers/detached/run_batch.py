@@ -2,10 +2,10 @@
 
     python run_batch.py FILE [--seconds N] [--results RESULTS]
 
-`mallorn batch next` writes FILE, and `mallorn batch take` reads RESULTS (FILE.results.jsonl). Each
-result is on disk before the next candidate begins. If the program is started again, it continues
-where it ended or was killed. The exit status is 0 if all candidates are timed, 3 if some are left,
-2 if the machine or a file is refused.
+`mallorn batch next` writes FILE, and `mallorn batch take` reads RESULTS
+(FILE.results.jsonl). Each result is on disk before the next candidate begins. If the
+program is started again, it continues where it ended or was killed. The exit status is 0 if
+all candidates are timed, 3 if some are left, 2 if the machine or a file is refused.
 
 FILE contains the modules that time candidates and detect disturbances; device servers use
 the same ones, which need nothing else of Mallorn.
@@ -99,8 +99,8 @@ def unpack(file: Path, folder: Path) -> Path:
 def run_calls(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
     """Carry out calls that have no result, for at most `seconds`; return how many remain.
 
-    Raises BatchRefused if a file was changed, if the results are of another batch, or if the
-    machine does not fit the batch.
+    Raises BatchRefused if a file was changed, if the results are of another batch, or if
+    the machine does not fit the batch.
     """
     end_sec = inf if seconds is None else time.monotonic() + seconds
     text = (batch_dir / MANIFEST).read_bytes()

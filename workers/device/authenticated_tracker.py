@@ -48,15 +48,8 @@ class DeviceRequestQueue:
         # Remove clients that hung up: if their class never came back, they would stay forever.
         self._requests = [request for request in self._requests if not request[0].is_gone]
         for client, class_text in list(self._requests):
-            offer = next(
-                (
-                    request
-                    for request in self._free
-                    if class_text in ("", class_text_of_entry(request[0].summary()))
-                ),
-                None,
-            )
-            if offer is None:
+            of_class = (o for o in self._free if class_text in ("", class_text_of_entry(o[0].summary())))
+            if (offer := next(of_class, None)) is None:
                 continue
             self._requests.remove((client, class_text))
             if client.send_device(offer[1:]):

@@ -173,8 +173,8 @@ class DeviceServer:
         HostFault once the GPU has failed."""
         while True:
             if (running := self._running) is not None:
-                # A session that waits for its client at its deadline is in no endless loop: the
-                # network stalled.
+                # A session that waits for its client at its deadline is in no endless loop:
+                # the network stalled.
                 running.record_state()
             else:
                 self._announce_host_changes()

@@ -86,8 +86,8 @@ def set_runtime_environment(target: Target) -> None:
     threads = target.num_cores if target.is_cpu else cores
     os.environ["TVM_NUM_THREADS"] = str(threads)
     if threads < (os.cpu_count() or 1):
-        # TVM binds threads to the machine's first processors, even if this process may not use them
-        # or another process uses them already.
+        # TVM binds threads to the machine's first processors, even if this process may not
+        # use them or another process uses them already.
         os.environ.setdefault("TVM_BIND_THREADS", "0")
     os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")
     hide_torch()

@@ -61,8 +61,8 @@ class SliceTimer:
             waited = second.waited_since(first) if self._on_cores else None
             if waited is not None and stolen_share > STOLEN:
                 waited = max(waited, stolen_share)
-            # TVM times CPUs by the wall clock: if that was set meanwhile, the slices are useless. GPUs
-            # are timed by their own events.
+            # TVM times CPUs by the wall clock: if that was set meanwhile, the slices are
+            # useless. GPUs are timed by their own events.
             took_sec = second.clock_sec - first.clock_sec - CALL_SEC * (end - begin)
             reported_sec = number * sum(seconds[begin:end])
             if self._on_cores and reported_sec < SET_BACK * took_sec - LOOK_SEC:

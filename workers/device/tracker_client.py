@@ -119,10 +119,8 @@ class TrackerClient:
             raise self._refused("requires the fleet's key, and this process has none")
         if key and not key.is_valid_signature(str(proof), "tracker", our_nonce, str(tracker_nonce)):
             raise self._refused("does not know this process's key of the fleet")
-        if (
-            key
-            and self._send_and_receive([PROVE, key.sign("peer", our_nonce, str(tracker_nonce))]) != SUCCESS
-        ):
+        our_proof = key.sign("peer", our_nonce, str(tracker_nonce))
+        if key and self._send_and_receive([PROVE, our_proof]) != SUCCESS:
             raise self._refused("does not accept this process's key of the fleet")
 
     def _refused(self, reason: str) -> Unavailable:
@@ -149,9 +147,8 @@ class TrackerClient:
             raise ConnectionError("the tracker's port sent no JSON: another program may listen") from None
 
     def _unavailable(self, error: OSError) -> Unavailable:
-        if isinstance(
-            host_error := explain_os_error(error), Unavailable
-        ):  # this host is at fault, not the tracker
+        host_error = explain_os_error(error)
+        if isinstance(host_error, Unavailable):  # this host is at fault, not the tracker
             return host_error
         host, port = self.address
         return Unavailable(
@@ -174,8 +171,8 @@ def receive_exactly(end: socket.socket, size: int) -> bytes:
     """Return the next `size` bytes. Raises ConnectionError at the end, or TimeoutError."""
     data, timeout_sec = bytearray(), end.gettimeout()
     deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
-    # TVM's peers write a message in parts and wait after the first for an acknowledgement, which the
-    # kernel delays by 40 ms unless TCP_QUICKACK is set before every read.
+    # TVM's peers write a message in parts and wait after the first for an acknowledgement,
+    # which the kernel delays by 40 ms unless TCP_QUICKACK is set before every read.
     while len(data) < size:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         if deadline_sec is not None:

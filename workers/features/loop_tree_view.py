@@ -121,8 +121,8 @@ class Follower:
                 if step.attrs[0] != "root":
                     nest.blocks.append(block)
             case "GetChildBlocks":
-                # The root's children, which are all blocks that are not inlined yet. DLight's
-                # traces begin with this step, so it may have to create the blocks.
+                # The root's children, which are all blocks that are not inlined yet.
+                # DLight's traces begin with this step, so it may have to create the blocks.
                 if not nest.blocks:
                     nest.blocks = [TracedBlock() for _ in step.outputs]
                 children = [block for block in nest.blocks if not block.inlined]

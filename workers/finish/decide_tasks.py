@@ -34,7 +34,7 @@ from mallorn.workers.finish.final_candidates import (
     select_replacement_candidates,
 )
 from mallorn.workers.finish.numeric_check import Checker
-from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer
+from mallorn.workers.measure.measurer_interface import MeasureInput, Measurer, number_candidates
 from mallorn.workers.process.leased_stage import StageContext
 from mallorn.workers.process.time_slice import TimeSlice
 from mallorn.workers.round.round_context import program_of
@@ -78,10 +78,7 @@ class StoredDecisions:
         if step is None or any(candidate.sketch not in self.sketches for candidate in step.candidates):
             return None
         means = {_unpack(candidate): candidate.means for candidate in step.candidates}
-        slots = tuple(
-            MeasureInput(number, candidate, self.sketches[candidate.sketch])
-            for number, candidate in enumerate(means)
-        )
+        slots = number_candidates((candidate, self.sketches[candidate.sketch]) for candidate in means)
         guesses = () if step.guess is None else (_unpack(step.guess),)
         contest = Contest(task, workload, program_of(workload), slots, guesses, means)
         winner = None if step.winner is None else _unpack_winner(step.winner, contest)

@@ -17,7 +17,7 @@ from mallorn.db.repositories.trials import Trials
 from mallorn.db.tables import Context, Job, Task, Workload
 from mallorn.searchers.base import DEFAULT, proposal_method_of
 from mallorn.searchers.space import Candidate, Sketch
-from mallorn.workers.measure.measurer_interface import MeasureInput, Program
+from mallorn.workers.measure.measurer_interface import MeasureInput, Program, number_candidates
 from mallorn.workers.process.leased_stage import StageContext
 from mallorn.workers.process.match_devices_and_builder import limits_of
 from mallorn.workers.round.feature_lookup import FeatureLookup
@@ -33,8 +33,8 @@ WITHIN: Final = 1.15
 # The same limits for jobs with a version for busy hosts, which may be slower on an idle host.
 TOP_BESIDE: Final = 5
 WITHIN_BESIDE: Final = 1.5
-# Candidates per task taken from other measuring contexts (another dataset or builder), where
-# they were the fastest; they are measured and checked like the others.
+# Candidates per task taken from other measuring contexts (another dataset or builder),
+# where they were the fastest; they are measured and checked like the others.
 BROUGHT: Final = 1
 MODEL_CHARS: Final = 16
 Entry = tuple[Candidate, Sketch]
@@ -79,7 +79,7 @@ def select_final_candidates(
     defaults = _default_candidates(stage, workload, TOP)
     guesses = {candidate: DEFAULT for candidate, _ in defaults}
     entries = dict([*((slot.candidate, slot.sketch) for slot in prior.slots), *defaults])
-    slots = _number_candidates(list(entries.items())[:TOP])
+    slots = number_candidates(list(entries.items())[:TOP])
     return replace(prior, slots=slots, guesses=tuple(guesses), means={**prior.means, **guesses})
 
 
@@ -133,7 +133,7 @@ def select_replacement_candidates(stage: StageContext, contest: Contest) -> Cont
     next_measured = [(s.candidate, s.sketch) for s in next_contest.slots if s.candidate not in losers]
     next_defaults = [entry for entry in defaults if entry[0] not in losers]
     entries = list(dict(next_measured[:TOP] + next_defaults[:TOP]).items())
-    return replace(contest, slots=_number_candidates(entries), means=next_contest.means) if entries else None
+    return replace(contest, slots=number_candidates(entries), means=next_contest.means) if entries else None
 
 
 def _contest_of_measured_candidates(
@@ -171,7 +171,7 @@ def _contest_of_trials(
     for trial in trials:
         means.setdefault(trial.candidate, proposal_method_of(trial.origin))
     sketches = Sketches(session).by_key({candidate.sketch for candidate in means})
-    slots = _number_candidates([(candidate, sketches[candidate.sketch]) for candidate in means])
+    slots = number_candidates([(candidate, sketches[candidate.sketch]) for candidate in means])
     guess_candidates = tuple(guess.candidate for guess in guesses)
     return Contest(task, workload, program_of(workload), slots, guess_candidates, means)
 
@@ -194,10 +194,6 @@ def _best_in_other_model(
         return ()
     nearest = min(comparable, key=lambda pair: pair[0])[1]
     return Trials(session, job).best(task.workload_id, context.target_id, 1, nearest.id)
-
-
-def _number_candidates(entries: Sequence[Entry]) -> tuple[MeasureInput, ...]:
-    return tuple(MeasureInput(n, candidate, sketch) for n, (candidate, sketch) in enumerate(entries))
 
 
 def _default_candidates(stage: StageContext, workload: Workload, count: int) -> Sequence[Entry]:

@@ -111,8 +111,8 @@ class JobModel:
         return TunedModel(tuple(winners), directory, library, description)
 
     def compile_with_rules(self, build: TunedModel, dynamic: Dynamic) -> TunedModel:
-        """Compile a build of a model with free dimensions again, with the rules of `dynamic`
-        on which tuned size computes inputs of which sizes."""
+        """Compile a build of a model with free dimensions again, with the rules of
+        `dynamic` on which tuned size computes inputs of which sizes."""
         library = self.whole_model.folder / f"{build.directory.name}-by-rules.so"
         child_directory = self.whole_model.folder / build.directory.name
         model = replace(self.whole_model, dynamic=dynamic)

@@ -233,9 +233,9 @@ class FinishRun:
         return FROM_BATCH if options.is_detached else NOT_COMPILED
 
     def keep_library(self, directory: Path, tuned_model: TunedModel, is_correct: bool) -> None:
-        """Add the compiled model to the export if its outputs were checked; otherwise report
-        why not. A model with free dimensions was timed with other dispatch rules than the
-        export's, so it is compiled and checked again with these."""
+        """Add the compiled model to the export if its outputs were checked; otherwise
+        report why not. A model with free dimensions was timed with other dispatch rules
+        than the export's, so it is compiled and checked again with these."""
         if not self.stage.options.library:
             self.report.no_library_reason = NO_LIBRARY
             return

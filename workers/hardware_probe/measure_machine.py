@@ -117,8 +117,8 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
     widest, *narrower = sorted(one_core, reverse=True)
     best = {lanes: max(timing.giga_per_second for timing in runs) for lanes, runs in one_core.items()}
     lanes = next((n for n in narrower if best[n] > PAYS * best[widest]), widest)
-    # How many parallel sums hide the latency, and the most sums without spilling. The fewest sums are
-    # always latency-bound; where exactly rates stop growing is noise.
+    # How many parallel sums hide the latency, and the most sums without spilling. The
+    # fewest sums are always latency-bound; where exactly rates stop growing is noise.
     by_sums = sorted(one_core[lanes], key=lambda timing: timing.probe.sums)
     fastest = max(by_sums, key=lambda timing: timing.giga_per_second)
     parallel_sums = round(by_sums[0].probe.sums * fastest.giga_per_second / by_sums[0].giga_per_second)
@@ -143,9 +143,9 @@ def derive_machine(timings: Sequence[TimedProbe], cores: int) -> Machine:
 
 
 def derive_gpu(timings: Sequence[TimedProbe], gpu: GpuAttributes, arch: str) -> Machine:
-    """Derive a GPU's speeds. Types that no probe measures have the rates of a typical GPU of the
-    architecture with as many multiprocessors at this clock. Raises Unavailable if probes are
-    missing."""
+    """Derive a GPU's speeds. Types that no probe measures have the rates of a typical GPU
+    of the architecture with as many multiprocessors at this clock. Raises Unavailable if
+    probes are missing."""
     typical = assume_typical_gpu(arch, gpu)
     best: dict[Finds, list[float]] = defaultdict(list)
     gflops: dict[str, float] = {}
@@ -179,8 +179,8 @@ def derive_gpu(timings: Sequence[TimedProbe], gpu: GpuAttributes, arch: str) -> 
 def detect_cache_levels(curve: Mapping[int, float]) -> Iterator[Cache]:
     """Yield the cache levels from a curve of bandwidth (GB/s) by working-set size (bytes).
 
-    Where narrow vectors read memory as fast as the nearest cache, the curve shows no level; the nearest
-    cache then has a typical size.
+    Where narrow vectors read memory as fast as the nearest cache, the curve shows no level;
+    the nearest cache then has a typical size.
     """
     sizes = sorted(curve)
     # A smaller working set cannot be slower; if it was, another program disturbed the probe.

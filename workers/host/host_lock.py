@@ -17,7 +17,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -79,16 +79,12 @@ class HostLock:
         """Hold the exclusive lock; yield False if other work did not end in time."""
         until_sec = time.monotonic() + self._alone_patience_sec
         with self._open("gate") as gate_fd, self._open("host") as host_fd:
-            is_alone = _lock_with_timeout(gate_fd, fcntl.LOCK_EX, until_sec) and _lock_with_timeout(
-                host_fd, fcntl.LOCK_EX, until_sec
-            )
+            is_alone = _lock_all((gate_fd, host_fd), fcntl.LOCK_EX, until_sec)
             cores = CoreLock(self._folder / LOCK_NAME)
             is_alone = is_alone and cores.lock_exclusively(until_sec - time.monotonic())
             if not is_alone:
-                log.warning(
-                    "other processes used this host for %g s: timing beside them",
-                    self._alone_patience_sec,
-                )
+                patience_sec = self._alone_patience_sec
+                log.warning("other processes used this host for %g s: timing beside them", patience_sec)
             try:
                 yield is_alone
             finally:
@@ -99,14 +95,9 @@ class HostLock:
         log a warning and go on without it."""
         with self._open("gate") as gate_fd:
             until_sec = time.monotonic() + self._shared_patience_sec
-            if not (
-                _lock_with_timeout(gate_fd, fcntl.LOCK_SH, until_sec)
-                and _lock_with_timeout(host_fd, fcntl.LOCK_SH, until_sec)
-            ):
-                log.warning(
-                    "a process held this host for %g s: not waiting longer",
-                    self._shared_patience_sec,
-                )
+            if not _lock_all((gate_fd, host_fd), fcntl.LOCK_SH, until_sec):
+                patience_sec = self._shared_patience_sec
+                log.warning("a process held this host for %g s: not waiting longer", patience_sec)
 
     def is_gate_open(self) -> bool:
         """Return whether no process is alone or waits to be."""
@@ -124,13 +115,15 @@ class HostLock:
             os.close(lock_fd)
 
 
-def _lock_with_timeout(lock_fd: int, operation: int, until_sec: float) -> bool:
-    """Lock a file; return False on timeout. Raises ShutdownRequested if asked to stop."""
-    while not _try_lock(lock_fd, operation):
-        STOP.raise_if_requested()
-        if time.monotonic() >= until_sec:
-            return False
-        time.sleep(POLL_SEC)
+def _lock_all(lock_fds: Sequence[int], operation: int, until_sec: float) -> bool:
+    """Lock files in this order; return False on timeout. Raises ShutdownRequested if asked
+    to stop."""
+    for lock_fd in lock_fds:
+        while not _try_lock(lock_fd, operation):
+            STOP.raise_if_requested()
+            if time.monotonic() >= until_sec:
+                return False
+            time.sleep(POLL_SEC)
     return True
 
 

@@ -39,8 +39,8 @@ class Engine(Child):
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def load_onnxruntime(self, model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
-        """Load a model in onnxruntime with `threads` threads, or with one per core if that is
-        faster. Raises Unavailable if onnxruntime is not installed."""
+        """Load a model in onnxruntime with `threads` threads, or with one per core if that
+        is faster. Raises Unavailable if onnxruntime is not installed."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def time_bursts(self, bursts: int, number: int) -> list[float]:

@@ -4,6 +4,7 @@ failures into results."""
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -33,22 +34,16 @@ def validate_in_builders(
 ) -> list[bool]:
     """Return for each candidate whether it can be rebuilt. The builders must have no other
     tasks. Raises the errors of `CandidateCompiler.validate`."""
-
-    def call(share: Candidates) -> Call[list[bool]]:
-        return CandidateCompiler.validate.make_call(tir, target, share)
-
+    call = partial(CandidateCompiler.validate.make_call, tir, target)
     return _ask_builders(builders, candidates, call)
 
 
 def lower_in_builders(
     builders: ChildPool[list[bytes | None]], view: str, tir: str, target: str, candidates: Candidates
 ) -> list[bytes | None]:
-    """Return each candidate's features as `CandidateCompiler.compute_lowered_features` does,
-    each from the builder that validated it. The builders must have no other tasks."""
-
-    def call(share: Candidates) -> Call[list[bytes | None]]:
-        return CandidateCompiler.compute_lowered_features.make_call(view, tir, target, share)
-
+    """Return each candidate's features as `CandidateCompiler.compute_lowered_features`
+    does, each from the builder that validated it. The builders must have no other tasks."""
+    call = partial(CandidateCompiler.compute_lowered_features.make_call, view, tir, target)
     return _ask_builders(builders, candidates, call)
 
 

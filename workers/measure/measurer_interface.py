@@ -1,7 +1,7 @@
 """The Measurer interface: it builds and times the candidates of a round, as a stream of results."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -41,6 +41,10 @@ class MeasureInput:
     slot: int
     candidate: Candidate
     sketch: Sketch
+
+
+def number_candidates(entries: Iterable[tuple[Candidate, Sketch]]) -> tuple[MeasureInput, ...]:
+    return tuple(MeasureInput(n, candidate, sketch) for n, (candidate, sketch) in enumerate(entries))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from mallorn.workers.subprocesses.process_pool import ChildPool
 BUILD_POLL_SEC = 0.5
 # Longest delay in noticing that a library is ready, or that a device on another host is idle.
 OVERLAP_POLL_SEC = 0.005
-# After so long without a built candidate, a round lets other rounds have its device: about the
-# time in which a session with a GPU begins again.
+# After so long without a built candidate, a round lets other rounds have its device: about
+# the time in which a session with a GPU begins again.
 RELEASE_SEC = 1.0
 # A candidate this much slower than the fastest of one pass does not take part in the next.
 FAR_BEHIND = 1.05

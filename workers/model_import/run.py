@@ -92,12 +92,9 @@ def _extract(stage: StageContext) -> Extraction:
         for job in Jobs(session).list_earlier_imports(stage.job):
             options, graph = KeptOptions.model_validate(job.options), job.graph
             has_same_bounds = bounds == (options.input_shapes, options.dynamic, options.private)
-            if (
-                graph
-                and has_same_bounds
-                and graph.code == code_digest()
-                and is_reduced_form_of(graph.recipe, recipe)
-            ):
+            if not graph or graph.code != code_digest():
+                continue
+            if has_same_bounds and is_reduced_form_of(graph.recipe, recipe):
                 programs = Tasks(session).list_with_workloads(job.id)
                 tasks = [
                     ModelTask(
@@ -118,23 +115,12 @@ def _extract(stage: StageContext) -> Extraction:
         model = stage.copy_model_files(folder.path)
         with stage.start_model_compiler(folder) as child, paused_while_timing(child):
             try:
+                request = str(model), stage.target.text, recipe, stage.options.input_shapes
+                limit_sec = stage.runtime.settings.import_timeout_sec
                 if ranges := stage.options.dynamic:
-                    extraction = child.extract_range.call_with_limit(
-                        stage.runtime.settings.import_timeout_sec,
-                        model_path=str(model),
-                        target=stage.target.text,
-                        recipe=recipe,
-                        input_shapes=stage.options.input_shapes,
-                        bounds=ranges,
-                    )
+                    extraction = child.extract_range.call_with_limit(limit_sec, *request, ranges)
                 else:
-                    extraction = child.extract.call_with_limit(
-                        stage.runtime.settings.import_timeout_sec,
-                        model_path=str(model),
-                        target=stage.target.text,
-                        recipe=recipe,
-                        input_shapes=stage.options.input_shapes,
-                    )
+                    extraction = child.extract.call_with_limit(limit_sec, *request)
             except ChildFailed as error:
                 message = f"TVM cannot turn this model into tasks: {error.headline}"
                 raise InvalidModel(message, hint=error.hint or CHECK) from None

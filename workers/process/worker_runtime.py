@@ -121,8 +121,8 @@ class Runtime:
         return partial(validate_in_builders, self.builders)
 
     def lower(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-        """Return candidates' features as the compiler does, but computed by the builders, if
-        the target has any. They must have no other tasks."""
+        """Return candidates' features as the compiler does, but computed by the builders,
+        if the target has any. They must have no other tasks."""
         if Target(target).virtual_device:
             return self.compiler.compute_lowered_features(view, tir, target, candidates)
         return lower_in_builders(self.builders, view, tir, target, candidates)

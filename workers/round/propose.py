@@ -21,7 +21,7 @@ from mallorn.searchers.fill_batch import Filter, as_pending_trials, propose_firs
 from mallorn.searchers.space import Space
 from mallorn.searchers.stateful_searcher import MOST_BYTES, State, StatefulSearcher
 from mallorn.workers.interfaces.candidate_compiler import Validate
-from mallorn.workers.measure.measurer_interface import MeasureInput
+from mallorn.workers.measure.measurer_interface import MeasureInput, number_candidates
 from mallorn.workers.process.worker_runtime import Runtime
 from mallorn.workers.round.feature_lookup import LOWERED, FeatureLookup
 from mallorn.workers.round.round_context import RoundContext, load_round
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class Proposed(NamedTuple):
     """The candidates to measure, their proposals, and the searcher's new state, if any."""
 
-    slots: list[MeasureInput]
+    slots: Sequence[MeasureInput]
     proposals: list[Proposal]
     state: State
 
@@ -139,10 +139,7 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
     if state is not None and not (isinstance(state, bytes) and len(state) <= MOST_BYTES):
         text = f"the searcher {name} must leave at most {MOST_BYTES >> 10:,} KiB of bytes to its next round"
         raise PluginFailed(text, seam="search", name=name)
-    slots = [
-        MeasureInput(number, candidate, space.by_key[candidate.sketch])
-        for number, candidate in enumerate(candidates)
-    ]
+    slots = number_candidates((candidate, space.by_key[candidate.sketch]) for candidate in candidates)
     return Proposed(slots, [prefix_origin(proposal, name) for proposal in proposals], state)
 
 
@@ -163,9 +160,9 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Preselect with an analytic model of CPUs or, on a GPU, let the searcher propose without
-    a model; then lower these candidates for the cost model to choose from. A GPU task's
-    first round begins with the space's defaults."""
+    """Preselect with an analytic model of CPUs or, on a GPU, let the searcher propose
+    without a model; then lower these candidates for the cost model to choose from. A GPU
+    task's first round begins with the space's defaults."""
     is_gpu = context.target.is_gpu
     draft, factor = (None, WIDER_ON_GPU) if is_gpu else (Draft(space.machine), WIDER)
     defaults: list[Proposal] = []

@@ -68,9 +68,8 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
                 try:
                     for result in results:
                         build_ms += result.trial.build_ms or 0.0
-                        plausible_result = reject_implausible(result, least_us)
                         work.lease.raise_if_lost()
-                        commits.add(plausible_result)
+                        commits.add(reject_implausible(result, least_us))
                 finally:  # after an error, commit the results measured under the lease
                     commits.commit_all()
         stats = {

@@ -114,9 +114,8 @@ def _instructions(machine: str, spawns: bool, connects: bool, drives_gpu: bool) 
     yield from _filter_one_call(
         special["clone"], [*_answer_if((_IF_BITS, _CLONE_NAMESPACES), _REFUSE), *clone_kinds]
     )
-    yield from _filter_one_call(
-        special["prlimit64"], [*_answer_if((_IF_EQUAL, 0), _ALLOW)]
-    )  # only its own limits
+    own_limits = _answer_if((_IF_EQUAL, 0), _ALLOW)
+    yield from _filter_one_call(special["prlimit64"], own_limits)
     families = [_AF_INET, _AF_INET6] if connects else [_AF_UNIX] if drives_gpu else []
     allow_steps = [step for family in families for step in _answer_if((_IF_EQUAL, family), _ALLOW)]
     yield from _filter_one_call(SOCKETS["socket"][column], allow_steps)

@@ -122,11 +122,11 @@ def start_process(
 class Child:
     """Runs `MODULE` in its own process group. A subclass declares the methods it serves.
 
-    The process is sandboxed (mallorn.workers.sandbox): it may write only to the folder `room`, read
-    `room` and system folders, and use `others` with the rights given. If `room` is None, it
-    may use all files, for commands on a user's own files. No child may write to the parent
-    folder of `room`: a link in place of `room` would open another folder. Set SPAWNS if the
-    child runs a linker, CONNECTS if it uses TCP.
+    The process is sandboxed (mallorn.workers.sandbox): it may write only to the folder
+    `room`, read `room` and system folders, and use `others` with the rights given. If
+    `room` is None, it may use all files, for commands on a user's own files. No child may
+    write to the parent folder of `room`: a link in place of `room` would open another
+    folder. Set SPAWNS if the child runs a linker, CONNECTS if it uses TCP.
 
     The process starts with the first call, restarts after a crash, and is replaced after
     `max_calls` calls. It runs one call at a time and is not thread-safe. A call's time

@@ -341,15 +341,6 @@ def _own_llvm_texts(block: int) -> frozenset[str]:
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)
     bits = llvm_byte_dot_products.NIBBLES, llvm_byte_dot_products.BYTES
-    pairs = product(llvm_byte_dot_products.INSTRUCTIONS.values(), bits)
-    return frozenset(
-        tiles.union(
-            *(
-                {
-                    build_input_quantizer(dot, block, width).text,
-                    build_block_dot_product(dot, block, width).text,
-                }
-                for dot, width in pairs
-            )
-        )
-    )
+    builders = build_input_quantizer, build_block_dot_product
+    parts = product(builders, llvm_byte_dot_products.INSTRUCTIONS.values(), bits)
+    return frozenset(tiles.union(build(dot, block, width).text for build, dot, width in parts))

@@ -102,9 +102,9 @@ def export_kernels(mod: Any, library: str, target: Any, metadata: Mapping[str, o
 def export_with_pool(
     executable: Any, library: str, target: Any, metadata: Mapping[str, object], kernels: Sequence[str] = ()
 ) -> None:
-    """Write an executable's library with its metadata, and with our thread pool for a CPU; link
-    it by `link_shared`. `kernels` are the paths of further object files to link. Raises
-    HostFault if it is for another CPU and cannot be linked here."""
+    """Write an executable's library with its metadata, and with our thread pool for a CPU;
+    link it by `link_shared`. `kernels` are the paths of further object files to link.
+    Raises HostFault if it is for another CPU and cannot be linked here."""
     embedded = weight_embedding_options(target_architecture(target)) if stock.is_cpu(target) else {}
     try:
         cross = tuple(cross_compiler(target))

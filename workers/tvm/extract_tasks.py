@@ -26,11 +26,8 @@ from mallorn.workers.tvm.workload_key import rename_blocks_canonically, structur
 
 def count_operations(mod: Any) -> float:
     """Count a program's operations, by annotation in blocks that TVM cannot count."""
-    annotated = sum(
-        int(block.annotations[WORK])
-        for block in collect_nodes(mod["main"], SBlock)
-        if WORK in block.annotations
-    )
+    blocks = collect_nodes(mod["main"], SBlock)
+    annotated = sum(int(block.annotations[WORK]) for block in blocks if WORK in block.annotations)
 
     def without_let(node: Any) -> Any:
         # As a sum: TVM would not count the value of a Let, which is computed once.

@@ -1,5 +1,5 @@
-"""Find out what a tensor program computes from its blocks, not from the importer's names, and
-its arguments: shapes, outputs, and ranges of index values.
+"""Find out what a tensor program computes from its blocks, not from the importer's names,
+and its arguments: shapes, outputs, and ranges of index values.
 """
 
 from dataclasses import dataclass

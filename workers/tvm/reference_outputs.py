@@ -233,14 +233,8 @@ def _spread(schedule: Any, block: Any) -> None:
     reduction = [loop for loop, axis in zip(loops, axes, strict=True) if axis.iter_type == IterVar.CommReduce]
     # The axis along output rows, unless rows do not divide evenly.
     last_index = definition.writes[0].region[-1].min
-    row = next(
-        (
-            index
-            for index, axis in enumerate(axes)
-            if axis.var.same_as(last_index) and _divisor(int(axis.dom.extent), ROW) >= LEAST_ROW
-        ),
-        None,
-    )
+    along_rows = [index for index, axis in enumerate(axes) if axis.var.same_as(last_index)]
+    row = next((i for i in along_rows if _divisor(int(axes[i].dom.extent), ROW) >= LEAST_ROW), None)
     elements_read = [prod(map(int, region.source.shape)) for region in definition.reads]
     if not reduction or row is None or _terms(definition) < REUSE * max(elements_read, default=1):
         schedule.parallel(schedule.fuse(*(spatial[:-1] or spatial)))

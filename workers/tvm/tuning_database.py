@@ -119,10 +119,8 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
         index, (trace, run_secs, written_for, _) = line
         if index not in programs:
             raise ValueError(f"line {index + 1} of {WORKLOADS} is missing or incomplete")
-        tvm_target = as_tvm_target(target)
-        if _essential_attributes(tvm.target.Target(written_for), target) != _essential_attributes(
-            tvm_target, target
-        ):
+        tvm_target, record_target = as_tvm_target(target), tvm.target.Target(written_for)
+        if _essential_attributes(record_target, target) != _essential_attributes(tvm_target, target):
             raise ValueError(f"the record is for another target: {json.dumps(written_for)}")
         commit(database, programs[index], trace, run_secs, tvm_target)
 

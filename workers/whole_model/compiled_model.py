@@ -137,13 +137,9 @@ class WholeModel:
 
     def explain_kernels(self, schedules: Path) -> Mapping[str, Sequence[str]]:
         """Return, by kernel, causes of slow code that no schedule would remove."""
+        target, shapes = self.target.text, self.input_shapes
         return self.graphs.explain_kernels(
-            model_path=str(self.path),
-            schedules_dir=str(schedules),
-            target=self.target.text,
-            recipe=self.recipe,
-            input_shapes=self.input_shapes,
-            dynamic=self.dynamic,
+            str(self.path), str(schedules), target, self.recipe, shapes, self.dynamic
         )
 
     def extraction(self) -> Extraction:

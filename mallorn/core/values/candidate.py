@@ -84,8 +84,8 @@ class Candidate:
 
 @lru_cache(maxsize=1024)
 def read_sketch_facts(trace: str) -> Any:
-    """Return the JSON object in which a kind of sketch describes itself: its name, the names
-    of its choices, and what a model of its time needs. It is empty for sketches of
+    """Return the JSON object in which a kind of sketch describes itself: its name, the
+    names of its choices, and what a model of its time needs. It is empty for sketches of
     MetaSchedule's and DLight's rules."""
     if SKETCH_FACTS in trace:
         for kind, inputs, attributes, _ in json.loads(trace):

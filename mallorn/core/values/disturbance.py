@@ -100,9 +100,6 @@ class Disturbance(Value):
         if self.upper_bounds:
             count = self.candidates - self.upper_bounds
             certain = f"{count} of {self.candidates} times {are} certain, the others upper bounds"
-        slowdown = (
-            f"timing {takes} {self.slowdown_factor:.1f} times as long"
-            if self.slowdown_factor >= NOTICEABLE
-            else ""
-        )
-        return "; ".join(filter(None, [self.gpu or cause, certain, slowdown]))
+        slowdown = f"timing {takes} {self.slowdown_factor:.1f} times as long"
+        parts = self.gpu or cause, certain, slowdown if self.slowdown_factor >= NOTICEABLE else ""
+        return "; ".join(filter(None, parts))

@@ -10,8 +10,8 @@ from mallorn.core.values.base import Value
 
 # Number of future trials whose gain the planner predicts.
 LOOK_AHEAD: Final = 100
-# Share of the latency that these trials must be expected to save to be worth their time: about
-# one percent a minute if a trial takes a quarter of a second (docs/planner.md).
+# Share of the latency that these trials must be expected to save to be worth their time:
+# about one percent a minute if a trial takes a quarter of a second (docs/planner.md).
 WORTH: Final = 0.005
 SMALLEST: Final = 0.001  # a smaller gain cannot be distinguished from none
 _NAME_CHARS: Final = 60  # of a task's name in a sentence: TVM joins the names of all operators

@@ -102,14 +102,9 @@ class ModelContests(Value):
         latency = self.latency_us
         if latency is None or latency.guesses is None:
             return None
-        exported = (
-            latency.guesses
-            if self.uses_guesses
-            else latency.after
-            if self.uses_replacements
-            else latency.before
-        )
-        return latency.guesses, exported or latency.before
+        if self.uses_guesses:
+            return latency.guesses, latency.guesses
+        return latency.guesses, (self.uses_replacements and latency.after) or latency.before
 
 
 class PointTimes(Value):
@@ -294,9 +289,7 @@ class FinishReport(Value):
         """Share of the machine's peak that the model or, if untimed, its tasks reach."""
         if self.outlook is not None and self.outlook.limit_us is not None:
             timing = self.latency_us.get("tuned")
-            return (
-                self.outlook.limit_share
-                if timing is None
-                else min(1.0, self.outlook.limit_us / timing.median)
-            )
+            if timing is not None:
+                return min(1.0, self.outlook.limit_us / timing.median)
+            return self.outlook.limit_share
         return None if self.limits is None else self.limits.peak_share

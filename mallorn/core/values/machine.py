@@ -29,9 +29,9 @@ class Cache(Value):
 class Machine(Value):
     """Peak rates and sizes of a machine, measured on a device or else assumed from its target.
 
-    `lanes` is the fastest vector width, not always the widest: some machines split wide vectors in
-    two. On a GPU a core is a multiprocessor, a vector is a warp's register, `in_flight` is the
-    number of a core's threads, and the first cache is shared memory.
+    `lanes` is the fastest vector width, not always the widest: some machines split wide
+    vectors in two. On a GPU a core is a multiprocessor, a vector is a warp's register,
+    `in_flight` is the number of a core's threads, and the first cache is shared memory.
     """
 
     cores: Annotated[int, Field(ge=1)]

@@ -20,8 +20,8 @@ LIBRARY: Final = "model.so"  # file name of the compiled model, beside the sched
 WORKLOADS: Final = "database_workload.json"
 RECORDS: Final = "database_tuning_record.json"
 DATABASE: Final = (WORKLOADS, RECORDS)
-# Run time in the record of a schedule that was not timed, because TVM ignores records without
-# a time. TVM takes the fastest record, so a measured one has precedence.
+# Run time in the record of a schedule that was not timed, because TVM ignores records
+# without a time. TVM takes the fastest record, so a measured one has precedence.
 UNTIMED_SEC: Final = 1e8
 NOT_TIMED: Final = "the schedule was not timed"  # the reason why such a record is no measurement
 
