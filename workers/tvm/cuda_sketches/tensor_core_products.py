@@ -8,10 +8,9 @@ product with few tiles is split along its depth: partial sums go to memory, and 
 kernel adds them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from math import gcd
 from typing import Any, Final
 
 from tvm.s_tir.dlight.gpu.matmul import auto_inline_consumer_chain, auto_inline_producers
@@ -30,6 +29,7 @@ from mallorn.workers.tvm.cuda_sketches.blocks import (
     add_partial_sums,
     bind,
     describe,
+    sample_tile,
 )
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
@@ -123,7 +123,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     # Loops: blocks, warps, steps, and the fragments that one warp multiplies in a step.
     depth = schedule.get_loops(block)[-1]
     depth, in_fragment = schedule.split(depth, [None, fragment_depth])
-    depth_tile = _sample(schedule, depth, [2] if variant.is_split else [], [4])
+    depth_tile = sample_tile(schedule, depth, [2] * variant.is_split + [0, 4], _MOST_FRAGMENTS)
     splits, steps, fragments = schedule.split(depth, depth_tile if variant.is_split else [1, *depth_tile])
     final = schedule.rfactor(splits, 0) if variant.is_split else None
     if final is not None:
@@ -136,8 +136,8 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         *(row_in_fragment, column_in_fragment, in_fragment),
     )
     fragment_block = schedule.blockize(row_in_fragment)
-    row_tile = _sample(schedule, rows, [], [1, 2, 4])
-    column_tile = _sample(schedule, columns, [], [2, 4])
+    row_tile = sample_tile(schedule, rows, [0, 1, 2, 4], _MOST_FRAGMENTS)
+    column_tile = sample_tile(schedule, columns, [0, 2, 4], _MOST_FRAGMENTS)
     grid_rows, group, warp_rows, fragment_rows = schedule.split(rows, row_tile)
     grid_columns, warp_columns, fragment_columns = schedule.split(columns, column_tile)
     schedule.reorder(
@@ -223,21 +223,6 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         stages=variant.stages,
         permuted=variant.is_permuted,
     )
-
-
-def _sample(schedule: Any, loop: Any, outer: Sequence[int], inner: Sequence[int]) -> list[Any]:
-    """Sample factors of a loop; the decision with which the schedule is built has factors
-    near `outer`, what remains, and factors near `inner`. Without one, TVM would draw
-    factors for which the following steps may fail."""
-    remaining = int(schedule.get(loop).extent)
-    factors = []
-    for factor in (*outer, *reversed(inner)):
-        factors.append(gcd(remaining, factor))
-        remaining //= factors[-1]
-    split = len(outer)
-    decision = [*factors[:split], remaining, *reversed(factors[split:])]
-    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), _MOST_FRAGMENTS, decision)
-    return tile
 
 
 def _split_into_fragments(schedule: Any, block: Any, rows: int, columns: int) -> Any:
