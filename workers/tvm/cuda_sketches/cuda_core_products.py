@@ -45,16 +45,16 @@ VARIANTS: Final = ((2, False), (3, False), (4, False), (3, True))
 def schedules(module: Any, target: Any) -> Iterator[Any]:
     """Yield schedules on CUDA cores, with open choices, if the program is a product that tensor
     cores do not take."""
+    with suppress(*REFUSED, AssertionError):
+        if find_product(module, target) is not None:
+            return
     has_copies = capability(target.attrs["arch"]).number >= _OLDEST
-    for stages, is_split in VARIANTS:
-        is_first = (stages, is_split) == VARIANTS[0]
-        with suppress(*REFUSED, AssertionError):
-            paddings = (_SIDES, _SIDES, (_SHORT, 8, 16, 32))
-            product = normalize(module, paddings, is_swappable=True)
-            if product is None or (is_first and find_product(module, target) is not None):
+    for stages, is_split in VARIANTS if has_copies else VARIANTS[:1]:
+        with suppress(*REFUSED):
+            product = normalize(module, (_SIDES, _SIDES, (_SHORT, 8, 16, 32)), is_swappable=True)
+            if product is None:
                 return
-            if has_copies or is_first:
-                yield _apply(product, stages, is_split, has_copies)
+            yield _apply(product, stages, is_split, has_copies)
 
 
 def _apply(product: NormalizedProduct, stages: int, is_split: bool, has_copies: bool) -> Any:
