@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 from typing import Any, Final
 
 from tvm.error import InternalError
@@ -88,6 +88,20 @@ def sample(schedule: Any, *values: int) -> Any:
     if not values:
         raise ValueError("a choice without values")
     return schedule.sample_categorical(list(values), [1 / len(values)] * len(values))
+
+
+def sample_tile(schedule: Any, loop: Any, wanted: Sequence[int], most: int) -> list[Any]:
+    """Sample factors of a loop, the innermost at most `most`. The schedule is built with factors
+    near those wanted, of which 0 is what remains: TVM could draw some for which later steps fail."""
+    remaining = int(schedule.get(loop).extent)
+    decision = list(wanted)
+    for place in (0, *reversed(range(1, len(wanted)))):
+        if wanted[place]:
+            decision[place] = gcd(remaining, wanted[place])
+            remaining //= decision[place]
+    decision[wanted.index(0)] = remaining
+    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), most, decision)
+    return tile
 
 
 def vector_read(schedule: Any, block: Any, index: int, loop: Any, vector: int, scope: str = "local") -> Any:

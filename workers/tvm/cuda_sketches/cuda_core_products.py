@@ -8,9 +8,8 @@ product with few tiles is split along its depth: partial sums go to memory, and 
 adds them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from math import gcd
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from mallorn.workers.tvm.cuda_sketches.blocks import (
     add_partial_sums,
     bind,
     describe,
+    sample_tile,
     vector_read,
 )
 from mallorn.workers.tvm.cuda_sketches.tensor_core_products import find_product
@@ -38,32 +38,26 @@ _MOST_OWN: Final = 8  # rows and columns of a thread
 _THREADS: Final = 16  # along rows and columns, of the schedule that is built
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """Properties that a sketch fixes, because a trace cannot leave them open."""
-
-    stages: int
-    is_split: bool = False
-
-
-VARIANTS: Final = (Variant(2), Variant(3), Variant(4), Variant(3, is_split=True))
+#: Stages of copies, and whether the depth is split: of each sketch.
+VARIANTS: Final = ((2, False), (3, False), (4, False), (3, True))
 
 
 def schedules(module: Any, target: Any) -> Iterator[Any]:
     """Yield schedules on CUDA cores, with open choices, if the program is a product that tensor
     cores do not take."""
+    with suppress(*REFUSED, AssertionError):
+        if find_product(module, target) is not None:
+            return
     has_copies = capability(target.attrs["arch"]).number >= _OLDEST
-    for variant in VARIANTS:
-        with suppress(*REFUSED, AssertionError):
-            paddings = (_SIDES, _SIDES, (_SHORT, 8, 16, 32))
-            product = normalize(module, paddings, is_swappable=True)
-            if product is None or find_product(module, target) is not None:
+    for stages, is_split in VARIANTS if has_copies else VARIANTS[:1]:
+        with suppress(*REFUSED):
+            product = normalize(module, (_SIDES, _SIDES, (_SHORT, 8, 16, 32)), is_swappable=True)
+            if product is None:
                 return
-            if has_copies or variant.stages == 2:
-                yield _apply(product, variant, has_copies)
+            yield _apply(product, stages, is_split, has_copies)
 
 
-def _apply(product: NormalizedProduct, variant: Variant, has_copies: bool) -> Any:
+def _apply(product: NormalizedProduct, stages: int, is_split: bool, has_copies: bool) -> Any:
     schedule, block = product.schedule, product.block
     widest = VECTOR_BYTES // int(max(element_bytes(product.sums), element_bytes(product.result)))
     # Rows of a thread are neighbours where the tile's rows are neighbours in memory.
@@ -74,16 +68,18 @@ def _apply(product: NormalizedProduct, variant: Variant, has_copies: bool) -> An
 
     # Loops: blocks, groups, threads, steps, and the terms that a thread multiplies in a step.
     depth, short = schedule.split(schedule.get_loops(block)[-1], [None, _SHORT])
-    depth_tile = _sample(schedule, depth, [4, 0, 4] if variant.is_split else [0, 4], 2 * _MOST_OWN)
-    splits, steps, fragments = schedule.split(depth, depth_tile if variant.is_split else [1, *depth_tile])
-    final = schedule.rfactor(splits, 0) if variant.is_split else None
+    depth_tile = sample_tile(schedule, depth, [4, 0, 4] if is_split else [0, 4], 2 * _MOST_OWN)
+    splits, steps, fragments = schedule.split(depth, [1] * (not is_split) + depth_tile)
+    final = schedule.rfactor(splits, 0) if is_split else None
     if final is not None:
         block, final = final, block
     batch, *sides, splits, steps, fragments, short = schedule.get_loops(block)
     sizes, parts = [], []  # of rows and of columns: threads; loops of blocks, groups, threads, neighbours
     for loop, length in zip(sides, neighbours, strict=True):
         loop, neighbour = schedule.split(loop, [None, length])
-        grid, size, groups = _sample(schedule, loop, [0, _THREADS, _MOST_OWN // length], _MOST_OWN // length)
+        grid, size, groups = sample_tile(
+            schedule, loop, [0, _THREADS, _MOST_OWN // length], _MOST_OWN // length
+        )
         sizes.append(size)
         parts.append((*schedule.split(loop, [grid, groups, size]), neighbour))
     grids, groups, threads, own = zip(*parts, strict=True)
@@ -119,7 +115,7 @@ def _apply(product: NormalizedProduct, variant: Variant, has_copies: bool) -> An
     else:
         add_partial_sums(schedule, final, product.result)
     schedule.vectorize(schedule.get_loops(sums)[-1])
-    schedule.annotate(steps, "software_pipeline_stage", [0, 0, variant.stages - 1])
+    schedule.annotate(steps, "software_pipeline_stage", [0, 0, stages - 1])
     schedule.annotate(steps, "software_pipeline_order", [0, 1, 2])
     if has_copies:
         schedule.annotate(steps, "software_pipeline_async_stages", [0])
@@ -127,7 +123,7 @@ def _apply(product: NormalizedProduct, variant: Variant, has_copies: bool) -> An
         schedule,
         KIND,
         [
-            "depth: splits steps fragments" if variant.is_split else "depth: steps fragments",
+            "depth: splits steps fragments" if is_split else "depth: steps fragments",
             "rows: grid threads groups",
             "columns: grid threads groups",
         ],
@@ -138,18 +134,5 @@ def _apply(product: NormalizedProduct, variant: Variant, has_copies: bool) -> An
         result=product.result,
         depth_innermost=[operand.is_depth_innermost for operand in product.operands],
         vectors=[operand.vector for operand in product.operands],
-        stages=variant.stages,
+        stages=stages,
     )
-
-
-def _sample(schedule: Any, loop: Any, wanted: Sequence[int], most: int) -> list[Any]:
-    """Sample factors of a loop, the innermost at most `most`. The schedule is built with factors
-    near those wanted, of which 0 is what remains."""
-    remaining = int(schedule.get(loop).extent)
-    factors = []
-    for factor in wanted:
-        factors.append(gcd(remaining, factor) if factor else 0)
-        remaining //= factors[-1] or 1
-    decision = [factor or remaining for factor in factors]
-    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), most, decision)
-    return tile

@@ -13,7 +13,7 @@ from mallorn.workers.tvm.cuda_sketches.blocks import VECTOR_BYTES, bind
 OLDEST: Final = 80  # compute capability from which `mma` m16n8k16 and asynchronous copies exist
 SHARED: Final = "shared.dyn"
 SIDE: Final = 16  # rows and columns of a fragment of sums
-_MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
+MOST_FRAGMENTS: Final = 8  # of a warp along each side, and of a step along the depth
 _BANKS_BYTES: Final = 128  # of shared memory that all banks serve at a time
 Layout = Callable[[Any, Any], tuple[Any, Any]]
 #: Rows and columns of a fragment as it lies in shared memory, and which lane holds what of it.
@@ -32,7 +32,7 @@ def sample_factors(schedule: Any, loop: Any, outer: Sequence[int], inner: Sequen
         remaining //= factors[-1]
     split = len(outer)
     decision = [*factors[:split], remaining, *reversed(factors[split:])]
-    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), _MOST_FRAGMENTS, decision)
+    tile: list[Any] = schedule.sample_perfect_tile(loop, len(decision), MOST_FRAGMENTS, decision)
     return tile
 
 

@@ -19,9 +19,10 @@ from tvm.s_tir.tensor_intrin.cuda import get_mma_intrin_group, shared_16x32_to_l
 from mallorn.core.compute_capability import WARP_SIZE, capability
 from mallorn.core.values.machine import element_bytes
 from mallorn.graphc.matmul.tensor_core_instructions import own_name, tf32_layout
-from mallorn.workers.tvm.cuda_sketches.blocks import REFUSED, VECTOR_BYTES, add_partial_sums, describe
+from mallorn.workers.tvm.cuda_sketches.blocks import REFUSED, VECTOR_BYTES, add_partial_sums, describe, sample_tile
 from mallorn.workers.tvm.cuda_sketches.fragments import (
     HALVES,
+    MOST_FRAGMENTS,
     OLDEST,
     SHARED,
     SIDE,
@@ -31,7 +32,6 @@ from mallorn.workers.tvm.cuda_sketches.fragments import (
     multiply_fragments,
     pad_rows,
     pipeline,
-    sample_factors,
 )
 from mallorn.workers.tvm.normalized_product import NormalizedProduct, normalize
 
@@ -123,7 +123,7 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
     # Loops: blocks, warps, steps, and the fragments that one warp multiplies in a step.
     depth = schedule.get_loops(block)[-1]
     depth, in_fragment = schedule.split(depth, [None, fragment_depth])
-    depth_tile = sample_factors(schedule, depth, [2] if variant.is_split else [], [4])
+    depth_tile = sample_tile(schedule, depth, [2] * variant.is_split + [0, 4], MOST_FRAGMENTS)
     splits, steps, fragments = schedule.split(depth, depth_tile if variant.is_split else [1, *depth_tile])
     final = schedule.rfactor(splits, 0) if variant.is_split else None
     if final is not None:
@@ -136,8 +136,8 @@ def _apply(product: NormalizedProduct, variant: Variant) -> Any:
         *(row_in_fragment, column_in_fragment, in_fragment),
     )
     fragment_block = schedule.blockize(row_in_fragment)
-    row_tile = sample_factors(schedule, rows, [], [1, 2, 4])
-    column_tile = sample_factors(schedule, columns, [], [2, 4])
+    row_tile = sample_tile(schedule, rows, [0, 1, 2, 4], MOST_FRAGMENTS)
+    column_tile = sample_tile(schedule, columns, [0, 2, 4], MOST_FRAGMENTS)
     grid_rows, group, warp_rows, fragment_rows = schedule.split(rows, row_tile)
     grid_columns, warp_columns, fragment_columns = schedule.split(columns, column_tile)
     schedule.reorder(
