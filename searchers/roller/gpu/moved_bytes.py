@@ -58,44 +58,47 @@ class Window(SketchModel):
         nest, (_, depth) = self.largest_sum or self.nests[-1], self.results_and_depth()
         spatial = [axis.extent for axis in nest.axes if not axis.reduced]
         image = max(nest.reads, key=lambda read: len(read.axes))
-        lanes, threads, of_thread, blocks = (choices.ones() for _ in range(4))
-        patch, loads, block_patch, of_block = (choices.ones() for _ in range(4))
+        blocks = choices.ones() * np.prod(spatial[:-3])
+        threads, results, patch, loads, block_patch, of_block = (choices.ones() for _ in range(6))
         is_by_rows = bool(self.facts["by_rows"])
-        blocks *= np.prod(spatial[:-3])
         for place, name in enumerate(("first", "second", "last"), len(spatial) - 3):
-            own = choices[f"{name} own"] * (choices["lanes"] if name == "last" else 1)
-            tile = own * choices[f"{name} threads"]
-            threads *= choices[f"{name} threads"]
-            of_thread *= own
-            of_block *= tile
-            blocks *= np.ceil(spatial[place] / tile)
-            step, length = 1, 1
+            step, terms = 1, 1
             if self.facts["is_moving"][place]:
                 index = next(index for index in image.indices if place in dict(index))
-                step = dict(index)[place]
-                length = max(nest.axes[axis].extent for axis, _ in index if nest.axes[axis].reduced)
-            block_patch *= (tile - 1) * step + length
-            rows = (own - 1) * step + length
-            loads *= own * length if is_by_rows and length > 1 else rows
-            patch *= own if is_by_rows and length > 1 else rows
-            is_by_rows &= length == 1
+                step, terms = (
+                    dict(index)[place],
+                    max(nest.axes[axis].extent for axis, _ in index if nest.axes[axis].reduced),
+                )
+            own = choices[f"{name} own"] * (choices["lanes"] if name == "last" else 1)
+            tile = own * choices[f"{name} threads"]
+            read = (own - 1) * step + terms
+            blocks = blocks * np.ceil(spatial[place] / tile)
+            threads, results, of_block = threads * tile / own, results * own, of_block * tile
+            block_patch = block_patch * ((tile - 1) * step + terms)
+            is_repeated = is_by_rows and terms > 1  # the first moving axis is read row by row
+            loads, patch = (
+                loads * (own * terms if is_repeated else read),
+                patch * (own if is_repeated else read),
+            )
+            is_by_rows &= not is_repeated
         lanes, size = choices["lanes"], image.element_bytes
         weights = depth * lanes * (len(nest.reads) > 1)
         run = lanes * choices["last threads"] * size  # bytes of neighbours that threads read
-        waste = np.maximum(1, SECTOR / run) + bool(self.facts["is_moving"][-1]) * SECTOR / run
-        requests = (loads + weights + of_thread) / lanes
+        waste = np.maximum(1, SECTOR / run)
+        in_cache = loads * (waste + bool(self.facts["is_moving"][-1]) * SECTOR / run)
+        accesses = (loads + weights + results) / lanes
         return KernelWork(
             blocks=blocks,
             threads=threads,
-            registers=OVERHEAD_REGISTERS + (patch + lanes) * size / _WORD_BYTES + 2 * of_thread,
+            registers=OVERHEAD_REGISTERS + (patch + lanes) * size / _WORD_BYTES + 2 * results,
             shared_bytes=choices.ones() * 0,
             steps=choices.ones(),
             bytes_in_flight=threads * patch * size,
             l2_bytes=(block_patch + of_block + weights * choices["last threads"]) * size * waste,
             memory_bytes=choices.ones() * self.memory_bytes(),
-            instructions=np.ceil(threads / WARP_SIZE) * (2 * requests + depth * of_thread),
-            shared_traffic=threads * (loads * waste + weights) * size,
+            instructions=np.ceil(threads / WARP_SIZE) * (2 * accesses + depth * results),
+            shared_traffic=threads * (in_cache + weights) * size,
             operations=2 * depth * of_block,
             peak_gflops=peak_gflops(self.machine, ["float32"]),
-            filling=threads * of_thread / RESULTS_FILLED,
+            filling=threads * results / RESULTS_FILLED,
         )

@@ -145,8 +145,8 @@ def _steps(buffer: Any, indices: Any, axes: Sequence[Any], count: int) -> tuple[
 def _run(loads: Sequence[Any], axes: Sequence[Any], packed: Sequence[int], count: int) -> int:
     """Return what the lengths of vectors along the last `count` axes must divide."""
     runs = [prod(map(extent, axes[-count:]))]
-    for load in loads:
-        steps, alignment = _steps(*load, axes, count)
+    for buffer, indices in loads:
+        steps, alignment = _steps(buffer, indices, axes, count)
         if set(steps[-count:]) != {0}:
             runs.append(alignment if steps[-count:] == packed[-count:] else 1)
     return gcd(*runs)
