@@ -14,7 +14,6 @@ from tvm.tirx import IterVar
 
 from mallorn.core.values.machine import element_bytes
 from mallorn.workers.tvm.cuda_sketches import blocks
-from mallorn.workers.tvm.loop_nests import row_major_offset
 from mallorn.workers.tvm.program_blocks import extent, variables
 
 KIND: Final = "window"
@@ -37,7 +36,7 @@ def schedules(module: Any, _target: Any) -> Iterator[Any]:
 def schedule_windows(module: Any, by_rows: bool) -> Any | None:
     """Return a schedule of the program's only sum; None if it does not sum over windows."""
     schedule = blocks.open_schedule(module)
-    (block,) = (each for each in blocks.child_blocks(schedule) if blocks.is_sum(schedule, each))
+    (block,) = (child for child in blocks.child_blocks(schedule) if blocks.is_sum(schedule, child))
     axes, loads = list(schedule.get(block).iter_vars), blocks.reads_of(schedule, block)
     long = {hash(axis.var): extent(axis) for axis in axes if extent(axis) > 1}
     window = {hash(axis.var) for axis in axes if axis.iter_type != IterVar.DataPar} & long.keys()
@@ -52,7 +51,7 @@ def schedule_windows(module: Any, by_rows: bool) -> Any | None:
     if not (is_small and is_window and is_alone and len(moving) == len(window)):
         return None
     stages = blocks.inline_pointwise(schedule, image.source)
-    place = [blocks.is_sum(schedule, each) for each in stages].index(True)
+    place = [blocks.is_sum(schedule, stage) for stage in stages].index(True)
     if place > 1 or len(stages) - place > 2:
         return None
     are_moving = [hash(axis.var) in along for axis in axes if axis.iter_type == IterVar.DataPar]
@@ -69,14 +68,14 @@ def share_windows(
     block, last, count = stages[place], stages[-1], len(are_moving)
     tensors = [read.source for read in schedule.get(block).reads]
     index = next(number for number, tensor in enumerate(tensors) if tensor.same_as(image))
-    padded = stages[0] if place else schedule.cache_read(block, index, "local", consumer_blocks=[block])
+    patch = stages[0] if place else schedule.cache_read(block, index, "local", consumer_blocks=[block])
     result = schedule.cache_write(last, 0, "local")
     *outer, inner = schedule.get_loops(result)
     if len(outer) + 1 != count or count < len(_THREADS):
         raise ValueError("the result has other axes than the sum")
     lanes = list[Any]()
     if not are_moving[-1]:
-        run = _run(schedule, (padded, *stages[place:], result), count - 1)
+        run = vector_lengths(schedule, (patch, *stages[place:], result), count - 1)
         inner, *lanes = schedule.split(inner, [None, blocks.sample(schedule, *run)])
     choices, tiles = ["lanes"] * len(lanes), list[list[Any]]()
     for number, loop in enumerate((*outer[-2:], inner)):
@@ -98,35 +97,34 @@ def share_windows(
     results = schedule.get_loops(block)[_BOUND:]
     results, window = results[:count], results[count:]
     schedule.reorder(*window, *results)
-    schedule.set_scope(padded, 0, "local")
+    schedule.set_scope(patch, 0, "local")
     rows = next(loop for loop in window if int(schedule.get(loop).extent) > 1)
-    schedule.compute_at(padded, rows if by_rows else thread, preserve_unit_loops=True)
-    own_tensors = [schedule.get(stage).writes[0].source for stage in (padded, block)]
+    schedule.compute_at(patch, rows if by_rows else thread, preserve_unit_loops=True)
+    own_tensors = [schedule.get(stage).writes[0].source for stage in (patch, block)]
     readers = [(block, window[-1])]
     readers += [] if last is block else [(last, schedule.get_loops(last)[-2])]
     for stage, loop in readers:
         for number, read in enumerate(schedule.get(stage).reads):
             if not any(map(read.source.same_as, own_tensors)):
                 blocks.vector_read(schedule, stage, number, loop, blocks.VECTOR_BYTES)
-    for stage in (padded, *stages[place:], result):
+    for stage in (patch, *stages[place:], result):
         loops = schedule.get_loops(stage)[_BOUND:]
-        is_vector = bool(lanes) and stage in (padded, result)
+        is_vector = bool(lanes) and stage in (patch, result)
         for loop in loops:
             (schedule.vectorize if is_vector and loop is loops[-1] else schedule.unroll)(loop)
     schedule.decompose_reduction(block, window[0])
     return choices
 
 
-def _run(schedule: Any, stages: Sequence[Any], axis: int) -> list[int]:
+def vector_lengths(schedule: Any, stages: Sequence[Any], axis: int) -> list[int]:
     """Return the possible lengths of aligned vectors of all accesses along an axis of stages."""
     run, widest = 0, 1.0
     for stage in stages:
-        channel = schedule.get(stage).iter_vars[axis]
+        axes = list(schedule.get(stage).iter_vars)
+        channel = axes.pop(axis)
         run = gcd(run, extent(channel))
         for load in blocks.reads_of(schedule, stage):
-            first, second = (
-                row_major_offset(load.source, load.indices, {hash(channel.var): at}) for at in (0, 1)
-            )
             widest = max(widest, element_bytes(str(load.source.dtype)))
-            run = gcd(run, first, int(load.source.shape[-1])) if second - first == 1 else run
+            steps, alignment = blocks.steps_of(load.source, load.indices, [*axes, channel], 1)
+            run = gcd(run, alignment) if steps[-1] == 1 else run
     return blocks.vectors(run, int(blocks.VECTOR_BYTES // widest))
